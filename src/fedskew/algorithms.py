@@ -1,0 +1,132 @@
+"""Every method of this literature as the part of FedAvg that it changes.
+
+    method     loss            correction          aggregate         server optimiser
+    fedavg     cross entropy   none                weighted mean     sgd(1)
+    fedprox    .               proximal(mu)        .                 .
+    scaffold   .               control variates    .                 .
+    fednova    .               .                   normalised mean   .
+    fedopt     .               .                   .                 adagrad | adam | yogi
+    fedrs      restricted      .                   .                 .
+    fedlc      calibrated      .                   .                 .
+    fedla      adjusted        .                   .                 .
+
+`combine(fedlc(), scaffold())` is the union of their parts.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+
+from fedskew import spec
+from fedskew.aggregators import Aggregate, normalized_mean, weighted_mean
+from fedskew.corrections import Correction, control_variates, none, proximal
+from fedskew.losses import Loss, adjusted, calibrated, cross_entropy, restricted
+from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """The four parts of a round and a name. Every part is FedAvg's unless it is given."""
+
+    name: str
+    loss: Loss = cross_entropy
+    correction: Correction = none()
+    aggregate: Aggregate = weighted_mean()
+    server: Optimizer = sgd(1.0)
+
+    @property
+    def needs_travel(self) -> bool:
+        return self.correction.needs_travel or self.aggregate.needs_travel
+
+
+def fedavg() -> Algorithm:
+    """Federated averaging (McMahan et al., 2017)."""
+    return Algorithm("fedavg")
+
+
+def fedprox(mu: float = 0.01) -> Algorithm:
+    """A proximal term holds clients near the global model (Li et al., 2020)."""
+    return Algorithm("fedprox", correction=proximal(mu))
+
+
+def scaffold() -> Algorithm:
+    """Control variates correct each client's drift (Karimireddy et al., 2020)."""
+    return Algorithm("scaffold", correction=control_variates())
+
+
+def fednova() -> Algorithm:
+    """Deltas are normalised by how far each client travelled (Wang et al., 2020)."""
+    return Algorithm("fednova", aggregate=normalized_mean())
+
+
+def fedopt(
+    server: str = "adam", eta: float | None = None, b1: float = 0.9, b2: float = 0.99, eps: float = 1e-3
+) -> Algorithm:
+    """An adaptive optimiser on the server (Reddi et al., 2021). eta is 0.01, and 1 for server=sgd."""
+    if server not in OPTIMIZERS:
+        raise ValueError(spec.unknown("server optimiser", server, OPTIMIZERS))
+    rate = eta if eta is not None else (1.0 if server == "sgd" else 0.01)
+    known = {"sgd": {}, "adagrad": {"eps": eps}}.get(server, {"b1": b1, "b2": b2, "eps": eps})
+    return Algorithm("fedopt", server=OPTIMIZERS[server](rate, **known))
+
+
+def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
+    """Restricted softmax: logits of missing classes are scaled down (Li and Zhan, 2021)."""
+    return Algorithm("fedrs", loss=restricted(alpha, mode))
+
+
+def fedlc(tau: float = 1.0, missing: str = "floor", denominator: str = "all") -> Algorithm:
+    """Logits calibrated by label counts (Zhang et al., 2022)."""
+    return Algorithm("fedlc", loss=calibrated(tau, missing, denominator))
+
+
+def fedla(tau: float = 1.0, missing: str = "floor") -> Algorithm:
+    """Logit adjustment with the client's own label distribution (after Menon et al., 2021)."""
+    return Algorithm("fedla", loss=adjusted(tau, missing))
+
+
+def combine(*algorithms: Algorithm) -> Algorithm:
+    """The union of the parts of several methods; two that set the same part cannot be combined."""
+    if not algorithms:
+        raise ValueError("combine needs at least one algorithm")
+    merged, setter = Algorithm("+".join(a.name for a in algorithms)), dict[str, str]()
+    for algorithm in algorithms:
+        for field in fields(Algorithm)[1:]:
+            part = getattr(algorithm, field.name)
+            if part == field.default:
+                continue
+            if field.name in setter:
+                raise ValueError(f"{setter[field.name]} and {algorithm.name} both set the {field.name}")
+            setter[field.name] = algorithm.name
+            merged = replace(merged, **{field.name: part})
+    return merged
+
+
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
+    "fedavg": fedavg,
+    "fedprox": fedprox,
+    "scaffold": scaffold,
+    "fednova": fednova,
+    "fedopt": fedopt,
+    "fedrs": fedrs,
+    "fedlc": fedlc,
+    "fedla": fedla,
+}
+
+
+def resolve_algorithm(text: str) -> list[spec.Resolved]:
+    """The methods of a spec such as `fedlc:tau=1+scaffold`, in order."""
+    return [spec.resolve(part, "algorithm", ALGORITHMS) for part in text.split("+")]
+
+
+def build_algorithm(text: str) -> Algorithm:
+    """The algorithm a spec names. A user's factory gives an Algorithm, or just a loss."""
+    return combine(*(_built(part) for part in resolve_algorithm(text)))
+
+
+def _built(part: spec.Resolved) -> Algorithm:
+    made = part.build()
+    if isinstance(made, Algorithm):
+        return made
+    if not callable(made):
+        raise ValueError(f"{part.text} gave a {type(made).__name__}; allowed: an Algorithm or a loss function")
+    return Algorithm(part.text, loss=made)

@@ -1,0 +1,66 @@
+"""What is learned: arrays in memory, in the type they were stored in, normalised only when a batch is used."""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from torch import Tensor
+
+
+@lru_cache(maxsize=32)
+def _constant(values: tuple[float, ...], axes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Per-channel values shaped to broadcast against an example."""
+    return torch.tensor(values, dtype=dtype, device=device).reshape((-1,) + (1,) * axes)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test examples with labels 0..num_classes-1.
+
+    `client_train` and `client_test` name the owner of each example (0, 1, ...) where the data set has clients of its
+    own. `mean` and `std` are per channel, in the unit of the stored values; without them values are used as they are.
+    """
+
+    name: str
+    x_train: Tensor
+    y_train: Tensor
+    x_test: Tensor
+    y_test: Tensor
+    num_classes: int
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    client_train: Tensor | None = None
+    client_test: Tensor | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for part, x, y in (("train", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
+            if len(x) != len(y) or len(y) == 0:
+                raise ValueError(f"{self.name}: {len(x)} {part} examples with {len(y)} labels")
+            low, high = int(y.min()), int(y.max())
+            if low < 0 or high >= self.num_classes:
+                wrong = low if low < 0 else high
+                raise ValueError(f"{self.name}: {part} label {wrong} is outside 0..{self.num_classes - 1}")
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.x_train.shape[1:])
+
+    def to(self, device: torch.device | str) -> "Dataset":
+        """The same data on a device, still in its stored type."""
+        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
+        return Dataset(**{**vars(self), **moved})
+
+    def prepare(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """A batch [..., *input_shape] of stored values as the model takes it."""
+        x = x.to(dtype)
+        if self.mean is None or self.std is None:
+            return x
+        axes = len(self.input_shape) - 1
+        return (x - _constant(self.mean, axes, dtype, x.device)) / _constant(self.std, axes, dtype, x.device)
+
+    def train_counts(self) -> list[int]:
+        """How many training examples each class has."""
+        counts: list[int] = np.bincount(self.y_train.cpu().numpy(), minlength=self.num_classes).tolist()
+        return counts

@@ -1,0 +1,55 @@
+"""Synthetic(lambda, mu), after Li et al. (MLSys 2020): every client labels its inputs with a linear model of its own.
+
+Per client k: size int(lognormal(4, 2)) + 50; u_k ~ N(0, lambda), B_k ~ N(0, mu) (standard deviations);
+v_k[j] ~ N(B_k, 1), j = 1..60; x ~ N(v_k, diag(j^-1.2)); W_k[60x10], b_k[10] ~ N(u_k, 1);
+label = argmax(W_k^T x + b_k); nine tenths are for training. A client's data depend on the seed and its own number
+alone, so federations of different sizes share their first clients.
+"""
+
+import math
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedskew import rng
+from fedskew.data.dataset import Dataset
+
+_FEATURES, _CLASSES = 60, 10
+_SCALE = np.arange(1, _FEATURES + 1) ** -0.6
+
+
+def synthetic(lam: float, mu: float, seed: int, clients: int, max_size: int | None = None) -> Dataset:
+    """`max_size` cuts the long tail of client sizes; by default there is no limit."""
+    for name, value in (("lambda", lam), ("mu", mu)):
+        if not (value >= 0 and math.isfinite(value)):
+            raise ValueError(f"synthetic: {name} is {value}; allowed: 0 or more")
+    if max_size is not None and max_size < 2:
+        raise ValueError(f"synthetic: max_size is {max_size}; allowed: 2 or more")
+    drawn = [_client(lam, mu, rng.stream(seed, "data", k), max_size) for k in range(clients)]
+    cuts = [max(1, len(y) * 9 // 10) for _, y in drawn]
+    owner = torch.arange(clients)
+    return Dataset(
+        name=f"synthetic:{lam:g},{mu:g}",
+        x_train=torch.from_numpy(np.concatenate([x[:cut] for (x, _), cut in zip(drawn, cuts, strict=True)])),
+        y_train=torch.from_numpy(np.concatenate([y[:cut] for (_, y), cut in zip(drawn, cuts, strict=True)])),
+        x_test=torch.from_numpy(np.concatenate([x[cut:] for (x, _), cut in zip(drawn, cuts, strict=True)])),
+        y_test=torch.from_numpy(np.concatenate([y[cut:] for (_, y), cut in zip(drawn, cuts, strict=True)])),
+        num_classes=_CLASSES,
+        client_train=owner.repeat_interleave(torch.tensor(cuts)),
+        client_test=owner.repeat_interleave(
+            torch.tensor([len(y) - cut for (_, y), cut in zip(drawn, cuts, strict=True)])
+        ),
+    )
+
+
+def _client(
+    lam: float, mu: float, generator: np.random.Generator, max_size: int | None
+) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
+    size = int(generator.lognormal(4, 2)) + 50
+    size = size if max_size is None else min(size, max_size)
+    u, center = generator.normal(0, lam), generator.normal(0, mu)
+    v = generator.normal(center, 1, _FEATURES)
+    weight, bias = generator.normal(u, 1, (_FEATURES, _CLASSES)), generator.normal(u, 1, _CLASSES)
+    x = generator.normal(v, _SCALE, (size, _FEATURES))
+    return x.astype(np.float32), (x @ weight + bias).argmax(1)

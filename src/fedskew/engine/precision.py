@@ -1,0 +1,26 @@
+"""The arithmetic of a run: fp32, tf32, bf16 (with fp32 weights) or fp64."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+
+PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
+
+
+def dtype_of(precision: str) -> torch.dtype:
+    """The type that parameters are kept in."""
+    return torch.float64 if precision == "fp64" else torch.float32
+
+
+@contextmanager
+def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
+    """Matrix products in the run's precision inside, whatever they were outside."""
+    cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
+    before = cuda.allow_tf32, cudnn.allow_tf32
+    cuda.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
+    try:
+        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+            yield
+    finally:
+        cuda.allow_tf32, cudnn.allow_tf32 = before

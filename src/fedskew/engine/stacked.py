@@ -1,0 +1,108 @@
+"""A cohort, and several seeds of it, as one tensor program: parameters [K, ...], batches [K, B, ...]."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.data.dataset import Dataset
+from fedskew.engine.schedule import Schedule, schedule
+from fedskew.federation import Cohort
+from fedskew.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
+from fedskew.tree import Params
+
+
+@dataclass
+class Stacked:
+    epochs: int
+    batch_size: int
+    dtype: torch.dtype
+    _pool: tuple[list[Dataset], Tensor, Tensor] | None = field(default=None, repr=False)
+
+    def train(
+        self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int
+    ) -> list[Update]:
+        """The updates of each cohort, stacked over its clients."""
+        if not recipe.model.stackable:
+            raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
+        try:
+            return self._train(recipe, servers, cohorts, round)
+        except RuntimeError as error:
+            clients = ", ".join(str(client) for cohort in cohorts for client in cohort.clients[:8])
+            raise RuntimeError(f"round {round}, clients {clients}: {error}") from error
+
+    def _train(
+        self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int
+    ) -> list[Update]:
+        data, offsets, x, y = self._pooled(cohorts)
+        plan = schedule(cohorts, offsets, round, self.epochs, self.batch_size)
+        context, params, buffers = self._ranked(servers, cohorts, plan, x.device)
+        steps = torch.from_numpy(plan.steps).to(x.device)
+        batches = self._batches(plan, data, x, y)
+
+        local = begin(recipe, params, buffers, steps.shape)
+        done = []
+        for first, last in pairwise([0, *(np.flatnonzero(np.diff(plan.active)) + 1).tolist(), len(plan.active)]):
+            active = int(plan.active[first])
+            done.append(take(local, slice(active, None)))
+            local, now = take(local, slice(active)), take(context, slice(active))
+            for _ in range(first, last):
+                local = local_step(recipe, now, local, next(batches))
+        everyone = join([local, *reversed(done)])
+        update = take(finish(recipe, context, everyone, steps), torch.from_numpy(np.argsort(plan.rank)))
+        ends = np.cumsum([len(cohort.clients) for cohort in cohorts]).tolist()
+        return [take(update, slice(start, end)) for start, end in pairwise([0, *ends])]
+
+    def _pooled(self, cohorts: Sequence[Cohort]) -> tuple[Dataset, list[int], Tensor, Tensor]:
+        """All data sets in one pair of tensors, joined once, and where each begins."""
+        distinct: list[Dataset] = []
+        for cohort in cohorts:
+            if not any(cohort.federation.dataset is known for known in distinct):
+                distinct.append(cohort.federation.dataset)
+        if self._pool is None or [id(d) for d in self._pool[0]] != [id(d) for d in distinct]:
+            one = len(distinct) == 1
+            x = distinct[0].x_train if one else torch.cat([d.x_train for d in distinct])
+            y = distinct[0].y_train if one else torch.cat([d.y_train for d in distinct])
+            self._pool = distinct, x, y
+        starts = np.cumsum([0, *(len(d.y_train) for d in distinct)]).tolist()
+        begins = {id(d): start for d, start in zip(distinct, starts, strict=False)}
+        return distinct[0], [begins[id(c.federation.dataset)] for c in cohorts], *self._pool[1:]
+
+    def _ranked(
+        self, servers: Sequence[Server], cohorts: Sequence[Cohort], plan: Schedule, device: torch.device
+    ) -> tuple[Context, Params, Params]:
+        """What each client starts from, clients in order of rank. One server's state broadcasts instead."""
+        rank = torch.from_numpy(plan.rank).to(device)
+        owner = np.repeat(np.arange(len(cohorts)), [len(cohort.clients) for cohort in cohorts])
+        whose = torch.from_numpy(owner).to(device)[rank]
+
+        def spread(trees: Sequence[Params]) -> Params:
+            stacked = tree.stack(trees)
+            return stacked if len(trees) == 1 else tree.rows(stacked, whose)
+
+        def full(trees: Params) -> Params:
+            return tree.map(lambda leaf: leaf.expand(len(rank), *leaf.shape[1:]), trees)
+
+        anchor = spread([server.params for server in servers])
+        client = tree.rows(tree.concatenate([cohort.states for cohort in cohorts]), rank)
+        counts = np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])
+        context = Context(
+            anchor, client, spread([s.correction for s in servers]), torch.from_numpy(counts).to(device)[rank]
+        )
+        return context, full(anchor), full(spread([server.buffers for server in servers]))
+
+    def _batches(self, plan: Schedule, data: Dataset, x: Tensor, y: Tensor) -> Iterator[Batch]:
+        index = torch.from_numpy(plan.index).to(x.device)
+        mask = torch.from_numpy(plan.mask).to(x.device)
+        row = 0
+        for active, full in zip(plan.active.tolist(), plan.full.tolist(), strict=True):
+            rows = index[row : row + active]
+            flat = rows.flatten()
+            images = x.index_select(0, flat).view(*rows.shape, *x.shape[1:])
+            labels = y.index_select(0, flat).view(rows.shape)
+            yield Batch(data.prepare(images, self.dtype), labels, None if full else mask[row : row + active])
+            row += active

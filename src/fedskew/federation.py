@@ -1,0 +1,94 @@
+"""The clients: who holds which training examples, and in which order a cohort uses them."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedskew import rng
+from fedskew.data.dataset import Dataset
+
+Ints = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Federation:
+    """A data set and its split: client k holds the examples `order[offsets[k]:offsets[k + 1]]`.
+
+    Label counts are read off the client's own training examples when its loss needs them and go nowhere else.
+    """
+
+    dataset: Dataset
+    order: Ints
+    offsets: Ints
+    labels: Ints
+
+    @classmethod
+    def split(cls, dataset: Dataset, indices: Sequence[Tensor]) -> "Federation":
+        """From one index tensor per client."""
+        sizes = np.array([len(part) for part in indices], dtype=np.int64)
+        if (sizes == 0).any():
+            raise ValueError(f"client {int(np.argmin(sizes))} has no training example; every client needs one")
+        order = torch.cat(list(indices)).cpu().numpy().astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())
+
+    @classmethod
+    def natural(cls, dataset: Dataset) -> "Federation":
+        """The data set's own clients."""
+        if dataset.client_train is None:
+            raise ValueError(f"{dataset.name} has no clients of its own; choose a partition such as dirichlet:0.1")
+        owner = dataset.client_train.cpu().numpy()
+        sizes = np.bincount(owner)
+        if (sizes == 0).any():
+            raise ValueError(f"client {int(np.argmin(sizes))} has no training example; every client needs one")
+        order = np.argsort(owner, kind="stable").astype(np.int64)
+        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+        return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())
+
+    @property
+    def num_clients(self) -> int:
+        return len(self.offsets) - 1
+
+    @property
+    def indices(self) -> list[Tensor]:
+        """One index tensor per client."""
+        return list(torch.from_numpy(self.order).split(np.diff(self.offsets).tolist()))
+
+    def sizes(self, clients: Ints) -> Ints:
+        return np.asarray(self.offsets[clients + 1] - self.offsets[clients])
+
+    def positions(self, clients: Ints, repeats: int = 1) -> Ints:
+        """Where in `order` the clients' examples stand, client after client, each `repeats` times in a row."""
+        starts, sizes = np.repeat(self.offsets[clients], repeats), np.repeat(self.sizes(clients), repeats)
+        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.asarray(np.repeat(starts, sizes) + within)
+
+    def counts(self, clients: Ints) -> Ints:
+        """Label counts [K, C] of some clients."""
+        classes, sizes = self.dataset.num_classes, self.sizes(clients)
+        labels = self.labels[self.order[self.positions(clients)]]
+        rows = np.repeat(np.arange(len(clients)), sizes)
+        flat = np.bincount(rows * classes + labels, minlength=len(clients) * classes)
+        return flat.reshape(len(clients), classes)
+
+    def shuffled(self, clients: Ints, seed: int, round: int, epochs: int) -> Ints:
+        """Example indices in the order of use: client after client, epoch after epoch, each freshly shuffled."""
+        epoch = np.tile(np.arange(epochs), len(clients))
+        keys = rng.key(seed, "shuffle", round, np.repeat(clients, epochs), epoch)
+        sizes = np.repeat(self.sizes(clients), epochs)
+        starts = np.repeat(np.repeat(self.offsets[clients], epochs), sizes)
+        return np.asarray(self.order[starts + rng.permutations(keys, sizes)])
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """The clients of one round of one federation."""
+
+    federation: Federation
+    clients: Ints
+    states: dict[str, Tensor]
+    seed: int

@@ -1,0 +1,87 @@
+"""The calibrated cross entropy of FedLC (Zhang et al., ICML 2022, equation 7).
+
+    z_i = f_i - tau * n_i^(-1/4)        loss = logsumexp_i z_i - z_y
+
+n_i is how many training examples of class i the client holds: a rare class gets a larger margin.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from fedskew.losses.counts import MISSING, check_choice, check_labels, check_length, check_number, filled, hidden
+from fedskew.losses.cross_entropy import at_least_float32, softmax_loss
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """`missing` says what n_i = 0 means: `floor` counts it as 1, `mask` leaves the class out, `epsilon` counts 1e-8.
+
+    `denominator` is `all`, or `others` for the sum over i != y that the paper prints, which has no lower bound:
+    loss_all = softplus(loss_others).
+    """
+
+    tau: float = 1.0
+    missing: str = "floor"
+    denominator: str = "all"
+
+    def __post_init__(self) -> None:
+        check_number("tau", self.tau)
+        check_choice("missing", self.missing, MISSING)
+        check_choice("denominator", self.denominator, ("all", "others"))
+
+    def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        check_length(logits, counts)
+        logits = at_least_float32(logits)
+        offset = filled(counts, self.missing, logits.dtype).pow(-0.25) * -self.tau
+        z = logits + hidden(offset, counts, self.missing).unsqueeze(-2)
+        return softmax_loss(z, labels) if self.denominator == "all" else _over_others(z, labels)
+
+
+calibrated = Calibrated
+
+
+def _over_others(z: Tensor, labels: Tensor) -> Tensor:
+    """logsumexp_{i != y} z_i - z_y; zero, with zero gradient, where there is no other class."""
+    others = z.scatter(-1, labels.unsqueeze(-1), -math.inf)
+    any_other = (others > -math.inf).any(-1)
+    others = others.masked_fill(~any_other.unsqueeze(-1), 0.0)
+    loss = others.logsumexp(-1) - z.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+    return torch.where(any_other, loss, torch.zeros_like(loss))
+
+
+class CalibratedCrossEntropyLoss(nn.Module):
+    """The calibrated loss as PyTorch users expect it: `criterion(logits[N, C], labels[N])`.
+
+    With `missing="mask"` each call checks that no label belongs to a class with count 0, which waits for the device;
+    `check=False` leaves that out.
+    """
+
+    counts: Tensor
+
+    def __init__(
+        self,
+        counts: Tensor | list[int],
+        tau: float = 1.0,
+        missing: str = "floor",
+        denominator: str = "all",
+        reduction: str = "mean",
+        check: bool = True,
+    ) -> None:
+        super().__init__()
+        check_choice("reduction", reduction, ("mean", "sum", "none"))
+        values = torch.as_tensor(counts)
+        if values.ndim != 1 or not bool((values >= 0).all()) or not bool((values > 0).any()):
+            raise ValueError(f"counts are {values.tolist()}; allowed: one number of examples per class, not all zero")
+        self.register_buffer("counts", values)
+        self.loss = calibrated(tau, missing, denominator)
+        self.reduction = reduction
+        self.check = check and missing == "mask"
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        if self.check:
+            check_labels(labels, self.counts)
+        losses = self.loss(logits, labels, self.counts)
+        return {"mean": losses.mean, "sum": losses.sum, "none": lambda: losses}[self.reduction]()

@@ -1,0 +1,48 @@
+"""Label counts as the losses use them, and what a class the client does not hold counts as."""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+MISSING = ("floor", "mask", "epsilon")
+EPSILON = 1e-8
+
+
+def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
+
+
+def check_number(name: str, value: float, low: float = 0.0, high: float = math.inf) -> None:
+    """A finite number in [low, high]."""
+    if not (low <= value <= high and math.isfinite(value)):
+        limit = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
+        raise ValueError(f"{name} is {value}; allowed: {limit}")
+
+
+def check_length(logits: Tensor, counts: Tensor) -> None:
+    if counts.shape[-1:] != logits.shape[-1:]:
+        raise ValueError(f"counts have {counts.shape[-1]} classes, logits have {logits.shape[-1]}")
+
+
+def filled(counts: Tensor, missing: str, dtype: torch.dtype) -> Tensor:
+    """Counts with a missing class counted as one example (floor, mask) or as 1e-8 of one (epsilon)."""
+    return counts.to(dtype).clamp(min=EPSILON if missing == "epsilon" else 1.0)
+
+
+def hidden(offset: Tensor, counts: Tensor, missing: str) -> Tensor:
+    """An additive offset per class, -inf for missing classes where the rule is to mask them."""
+    return offset.masked_fill(counts <= 0, -math.inf) if missing == "mask" else offset
+
+
+def check_labels(labels: Tensor, counts: Tensor) -> None:
+    """Refuse labels outside 0..C-1 and labels of a class that the counts call missing (one look at the host)."""
+    classes = counts.shape[-1]
+    wrong = labels[(labels < 0) | (labels >= classes)]
+    if wrong.numel():
+        raise ValueError(f"label {int(wrong[0])} is outside 0..{classes - 1}")
+    absent = labels[counts.to(labels.device)[labels] <= 0]
+    if absent.numel():
+        raise ValueError(f"a training label is class {int(absent[0])}, whose count is 0: counts and labels disagree")

@@ -1,0 +1,32 @@
+"""Models, written for one client; leading axes are free."""
+
+from collections.abc import Callable
+
+from torch import nn
+
+from fedskew import rng, spec
+from fedskew.models.cnn import cnn
+from fedskew.models.logistic import logistic
+from fedskew.models.mlp import mlp
+from fedskew.models.model import Model
+
+MODELS: dict[str, Callable[..., nn.Module]] = {"logistic": logistic, "mlp": mlp, "cnn": cnn}
+
+
+GIVEN = ("input_shape", "num_classes")
+
+
+def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed: int) -> Model:
+    """The model a spec names, initialised from the seed's own stream.
+
+    A factory of the user's own may take `input_shape` and `num_classes`, which are the data set's.
+    """
+    resolved = spec.resolve(text, "model", MODELS, GIVEN)
+    with rng.torch_seed(seed, "init"):
+        module = resolved.build(input_shape=input_shape, num_classes=num_classes)
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"{text} gave a {type(module).__name__}; allowed: a torch.nn.Module")
+    return Model(module)
+
+
+__all__ = ["GIVEN", "MODELS", "Model", "build_model", "cnn", "logistic", "mlp"]

@@ -1,0 +1,70 @@
+"""The paper's convolutional network, as a reader of the proceedings' appendix reports it.
+
+Three 3x3 convolutions of 128 channels without padding, each with batch norm, ReLU and 2x2 max-pooling, then one
+linear layer: 512 features on 32x32 images.
+"""
+
+from torch import Tensor, nn
+
+from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear, max_pool2
+
+_NORMS = ("batch", "group", "none")
+_LAYERS = 3
+
+
+class ConvNet(nn.Module):
+    def __init__(
+        self, input_shape: tuple[int, ...], num_classes: int, norm: str, width: int, padding: int
+    ) -> None:
+        super().__init__()
+        channels = [input_shape[0], *[width] * _LAYERS]
+        self.convs = nn.ModuleList(
+            Conv2d(a, b, 3, padding=padding) for a, b in zip(channels, channels[1:], strict=False)
+        )
+        self.norms = nn.ModuleList(_norm(norm, width) for _ in range(_LAYERS)) if norm != "none" else None
+        height, breadth = (_side_after(size, padding) for size in input_shape[1:])
+        self.linear = Linear(width * height * breadth, num_classes)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        for i, conv in enumerate(self.convs):
+            x = conv(x)
+            if self.norms is not None:
+                norm = self.norms[i]
+                x = norm(x, mask) if isinstance(norm, BatchNorm) else norm(x)
+            x = max_pool2(x.relu())
+        out: Tensor = self.linear(x.flatten(-3))
+        return out
+
+
+def cnn(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    norm: str = "batch",
+    width: int = 128,
+    padding: int = 0,
+) -> nn.Module:
+    if norm not in _NORMS:
+        raise ValueError(f"cnn: norm is {norm!r}; allowed: {', '.join(_NORMS)}")
+    if width < 1 or padding not in (0, 1):
+        raise ValueError(f"cnn: width={width}, padding={padding}; allowed: width 1 or more, padding 0 or 1")
+    if len(input_shape) != 3:
+        raise ValueError(f"cnn takes images [channels, height, width], not inputs of shape {list(input_shape)}")
+    if min(_side_after(size, padding) for size in input_shape[1:]) < 1:
+        least = next(size for size in range(1, 64) if _side_after(size, padding) >= 1)
+        hint = "; cnn:padding=1 or mlp would do" if padding == 0 else ""
+        shape = "x".join(str(size) for size in input_shape[1:])
+        raise ValueError(f"cnn: images of {shape} are too small, it needs {least}x{least}{hint}")
+    return ConvNet(input_shape, num_classes, norm, width, padding)
+
+
+def _norm(norm: str, width: int) -> nn.Module:
+    if norm == "batch":
+        return BatchNorm(width)
+    groups = next(g for g in (32, 16, 8, 4, 2, 1) if width % g == 0 and width // g >= 1)
+    return GroupNorm(groups, width)
+
+
+def _side_after(size: int, padding: int) -> int:
+    for _ in range(_LAYERS):
+        size = (size - 2 + 2 * padding) // 2
+    return size

@@ -1,0 +1,124 @@
+"""Layers whose leading axes are free: parameters [..., *shape] meet inputs [..., B, *features].
+
+They keep PyTorch's names, shapes and initialisation, so that a trained state dict loads into the ordinary layer.
+With leading axes a convolution runs as one grouped convolution and a norm as one norm over groups of channels.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+
+class Linear(nn.Linear):
+    """x @ weight^T + bias."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        if self.weight.ndim == 2:
+            return functional.linear(input, self.weight, self.bias)
+        if self.weight.ndim == 3:
+            return torch.baddbmm(self.bias.unsqueeze(-2), input, self.weight.mT)
+        return input @ self.weight.mT + self.bias.unsqueeze(-2)
+
+
+class Conv2d(nn.Conv2d):
+    """A convolution of images [..., B, C, H, W]."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        lead = self.weight.shape[:-4]
+        if not lead:
+            return super().forward(input)
+        groups = math.prod(lead)
+        bias = None if self.bias is None else self.bias.flatten()
+        out = functional.conv2d(
+            _channels(input, lead), self.weight.flatten(0, -4), bias, self.stride, self.padding, groups=groups
+        )
+        return _lead(out, lead)
+
+
+class GroupNorm(nn.GroupNorm):
+    """Group norm looks at one image at a time, so a padded image disturbs no other."""
+
+    def forward(self, input: Tensor) -> Tensor:
+        assert self.weight is not None
+        assert self.bias is not None
+        lead = self.weight.shape[:-1]
+        plain = functional.group_norm(input.flatten(0, len(lead)), self.num_groups, eps=self.eps)
+        return plain.view(input.shape) * _per_channel(self.weight) + _per_channel(self.bias)
+
+
+class BatchNorm(nn.Module):
+    """Batch norm over the images that the mask keeps, with running statistics as buffers.
+
+    A batch in which a client has only one image is normalised with the running statistics, which it leaves alone.
+    Without a mask and with two images or more this is `torch.nn.BatchNorm2d`.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, channels: int, eps: float = 1e-5, momentum: float = 0.1) -> None:
+        super().__init__()
+        self.eps, self.momentum = eps, momentum
+        self.weight = nn.Parameter(torch.ones(channels))
+        self.bias = nn.Parameter(torch.zeros(channels))
+        self.register_buffer("running_mean", torch.zeros(channels))
+        self.register_buffer("running_var", torch.ones(channels))
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        lead = self.weight.shape[:-1]
+        training = self.training and (mask is not None or x.shape[-4] > 1)
+        if training and mask is not None:
+            return self._masked(x, mask)
+        mean, var = (stat.expand(self.weight.shape).flatten() for stat in (self.running_mean, self.running_var))
+        if training:
+            mean, var = mean.clone(), var.clone()
+        out = functional.batch_norm(
+            _channels(x, lead), mean, var, self.weight.flatten(), self.bias.flatten(), training, self.momentum, self.eps
+        )
+        if training:
+            self.running_mean, self.running_var = mean.view(self.weight.shape), var.view(self.weight.shape)
+        return _lead(out, lead)
+
+    def _masked(self, x: Tensor, mask: Tensor) -> Tensor:
+        kept = mask.to(x.dtype)[..., None, None, None]
+        images = mask.sum(-1, keepdim=True).to(x.dtype)
+        values = images * (x.shape[-1] * x.shape[-2])
+        over = (-4, -2, -1)
+        mean = (x * kept).sum(over) / values
+        var = ((x - _per_channel(mean)).square() * kept).sum(over) / values
+        several = images > 1
+        used_mean = torch.where(several, mean, self.running_mean)
+        used_var = torch.where(several, var, self.running_var)
+        unbiased = var.detach() * values / (values - 1).clamp(min=1)
+        step = torch.where(several, self.momentum, 0.0).to(x.dtype)
+        self.running_mean = self.running_mean + step * (mean.detach() - self.running_mean)
+        self.running_var = self.running_var + step * (unbiased - self.running_var)
+        scale = self.weight * (used_var + self.eps).rsqrt()
+        return x * _per_channel(scale) + _per_channel(self.bias - used_mean * scale)
+
+
+def max_pool2(x: Tensor) -> Tensor:
+    """2x2 max-pooling of images [..., C, H, W]."""
+    return functional.max_pool2d(x.flatten(0, -4), 2).unflatten(0, x.shape[:-3])
+
+
+def _per_channel(leaf: Tensor) -> Tensor:
+    """[..., C] -> [..., 1, C, 1, 1]."""
+    return leaf[..., None, :, None, None]
+
+
+def _channels(x: Tensor, lead: torch.Size) -> Tensor:
+    """[*lead, B, C, H, W] -> [B, prod(lead) * C, H, W]: clients side by side as channels."""
+    if not lead:
+        return x
+    flat = x.flatten(0, len(lead) - 1)
+    return flat.transpose(0, 1).flatten(1, 2)
+
+
+def _lead(x: Tensor, lead: torch.Size) -> Tensor:
+    """Back from channels side by side to leading axes."""
+    if not lead:
+        return x
+    return x.unflatten(1, (math.prod(lead), -1)).transpose(0, 1).unflatten(0, lead)

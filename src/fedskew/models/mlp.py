@@ -1,0 +1,31 @@
+"""A multi-layer perceptron with ReLU."""
+
+import math
+
+from torch import Tensor, nn
+
+from fedskew.models.layers import Linear
+
+
+class Perceptron(nn.Module):
+    """`depth` hidden layers of `hidden` units, then one linear layer."""
+
+    def __init__(self, input_shape: tuple[int, ...], num_classes: int, hidden: int, depth: int) -> None:
+        super().__init__()
+        self.axes = len(input_shape)
+        sizes = [math.prod(input_shape), *[hidden] * depth]
+        self.hidden = nn.ModuleList(Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.linear = Linear(sizes[-1], num_classes)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = x.flatten(-self.axes)
+        for layer in self.hidden:
+            x = layer(x).relu()
+        out: Tensor = self.linear(x)
+        return out
+
+
+def mlp(input_shape: tuple[int, ...], num_classes: int, hidden: int = 64, depth: int = 1) -> nn.Module:
+    if hidden < 1 or depth < 1:
+        raise ValueError(f"mlp with hidden={hidden}, depth={depth}; allowed: 1 or more of each")
+    return Perceptron(input_shape, num_classes, hidden, depth)

@@ -1,0 +1,37 @@
+"""Who holds what: each partition maps labels to one sorted vector of sample indices per client."""
+
+from collections.abc import Callable
+
+import numpy as np
+from torch import Tensor
+
+from fedskew.partition.card import card, counts, export, partition_hash, replay, skew_indices
+from fedskew.partition.dirichlet import dirichlet
+from fedskew.partition.iid import iid
+from fedskew.partition.labels import labels
+from fedskew.partition.shards import shards
+
+Partition = Callable[[Tensor, int, np.random.Generator], list[Tensor]]
+"""(labels, num_clients, generator) -> int64 indices into labels, ascending, one tensor per client."""
+
+PARTITIONS: dict[str, Callable[..., Partition]] = {
+    "iid": iid,
+    "shards": shards,
+    "labels": labels,
+    "dirichlet": dirichlet,
+}
+
+__all__ = [
+    "PARTITIONS",
+    "Partition",
+    "card",
+    "counts",
+    "dirichlet",
+    "export",
+    "iid",
+    "labels",
+    "partition_hash",
+    "replay",
+    "shards",
+    "skew_indices",
+]

@@ -1,0 +1,87 @@
+"""Distribution-based label skew: D(b) of the FedLC paper (Zhang et al. 2022)."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedskew.partition.owners import Ints, classes, collect, deal, whole
+
+_TRIES = 1000
+
+
+@dataclass(frozen=True)
+class Dirichlet:
+    """Per class c, shares p ~ Dir_m(b); the shuffled class is cut at floor(cumsum(p) * n_c).
+
+    With `balance`, a client that already holds n/m samples gets share 0 of the next class and the other
+    shares are renormalised; where all would be 0, the class is cut by p as drawn. Shares are drawn anew until
+    every client has `min_size` samples.
+    """
+
+    b: float
+    balance: bool = True
+    min_size: int = 10
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.b) and self.b > 0):
+            raise ValueError(f"dirichlet: b is {self.b}; it must be a finite number above 0")
+        if not isinstance(self.balance, bool):
+            raise ValueError(f"dirichlet: balance is {self.balance!r}; it must be True or False")
+        whole("dirichlet: min_size", self.min_size)
+
+    def __call__(self, labels: Tensor, num_clients: int, generator: np.random.Generator) -> list[Tensor]:
+        number, sizes = classes(labels, num_clients)
+        self._check(num_clients, len(number))
+        best = 0
+        for _ in range(_TRIES):
+            pieces = self._draw(num_clients, sizes, generator)
+            smallest = int(pieces.sum(1).min())
+            if smallest >= self.min_size:
+                return collect(deal(number, pieces, generator), num_clients)
+            best = max(best, smallest)
+        lower = f"min_size={best}, " if best else ""
+        raise ValueError(
+            f"dirichlet:{self.b:g} over {num_clients} clients: in {_TRIES} tries the smallest client never "
+            f"had min_size={self.min_size} samples (at best {best}); use {lower}fewer clients or a larger b"
+        )
+
+    def _draw(self, num_clients: int, sizes: Ints, generator: np.random.Generator) -> Ints:
+        """How many samples of each class each client gets, [clients, classes]."""
+        shares = self._shares((len(sizes), num_clients), generator)
+        pieces = np.zeros((num_clients, len(sizes)), dtype=np.int64)
+        held = np.zeros(num_clients, dtype=np.int64)
+        full = sizes.sum() / num_clients
+        for label, size in enumerate(sizes):
+            total = np.cumsum(np.where(held < full, shares[label], 0.0) if self.balance else shares[label])
+            if not total[-1] > 0:
+                total = np.cumsum(shares[label])
+            # Divided by its last entry the sum ends in exactly 1: nothing is lost, a share of 0 gets nothing.
+            cuts = np.floor(total / total[-1] * size).astype(np.int64)
+            pieces[:, label] = np.diff(cuts, prepend=0)
+            held += pieces[:, label]
+        return pieces
+
+    def _shares(self, shape: tuple[int, int], generator: np.random.Generator) -> NDArray[np.float64]:
+        """p ~ Dir_m(b) for every class, [classes, clients]."""
+        num_classes, num_clients = shape
+        shares = generator.dirichlet(np.full(num_clients, self.b), size=num_classes)
+        # Where floats under- or overflow, take the limit of b towards 0 (one client) or infinity (all alike).
+        lost = np.flatnonzero(~(shares.sum(1) > 0))
+        shares[lost] = 0.0 if self.b < 1 else 1.0
+        shares[lost, generator.integers(num_clients, size=len(lost))] = 1.0
+        return shares
+
+    def _check(self, num_clients: int, samples: int) -> None:
+        if num_clients * self.min_size > samples:
+            needed, clients = num_clients * self.min_size, samples // self.min_size
+            fewer = f", or at most {clients} clients" if clients else ""
+            raise ValueError(
+                f"min_size={self.min_size} for {num_clients} clients needs {needed} samples and "
+                f"there are {samples}; use min_size={samples // num_clients} or less{fewer}"
+            )
+
+
+dirichlet = Dirichlet

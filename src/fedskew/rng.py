@@ -1,0 +1,78 @@
+"""Named randomness: every random number has a path, and depends on that path alone.
+
+`stream(seed, "partition")` is a numpy generator; `key(seed, "shuffle", round, clients)` gives one 64-bit key per
+client at once, from which `permutations` shuffles a whole cohort in a few array operations. Nothing here reads or
+changes a global seed, so no result depends on the order in which things happen to run.
+"""
+
+import hashlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+Keys = NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_MIX1 = np.uint64(0xBF58476D1CE4E5B9)
+_MIX2 = np.uint64(0x94D049BB133111EB)
+_SEGMENT_BITS = 20
+
+
+def _mix(x: Keys) -> Keys:
+    """The finaliser of splitmix64 (Steele, Lea, Flood 2014): a bijection that scatters 64 bits."""
+    x = (x ^ (x >> np.uint64(30))) * _MIX1
+    x = (x ^ (x >> np.uint64(27))) * _MIX2
+    return x ^ (x >> np.uint64(31))
+
+
+def _part(part: Any) -> Keys:
+    if isinstance(part, str):
+        digest = hashlib.blake2b(part.encode(), digest_size=8).digest()
+        return np.frombuffer(digest, np.uint64)
+    return _mix(np.atleast_1d(np.asarray(part)).astype(np.uint64) + _GOLDEN)
+
+
+def key(seed: int, *path: Any) -> Keys:
+    """64-bit keys of a path of words, integers and integer arrays; arrays broadcast, the result is 1-d."""
+    state = _part(seed)
+    for part in path:
+        state = _mix(state * _GOLDEN + _part(part))
+    return state
+
+
+def stream(seed: int, *path: Any) -> np.random.Generator:
+    """The numpy generator that belongs to a path."""
+    return np.random.Generator(np.random.PCG64(int(key(seed, *path)[0])))
+
+
+def uniform(keys: Keys) -> NDArray[np.float64]:
+    """One number in [0, 1) per key."""
+    return np.asarray((_mix(keys + _GOLDEN) >> np.uint64(11)) * 2.0**-53, dtype=np.float64)
+
+
+def permutations(keys: Keys, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """A random order of range(size) for each key, concatenated.
+
+    Every position draws 44 random bits from its key and a stable sort orders them, so a segment's order is the same
+    whatever other segments it is computed with.
+    """
+    if len(keys) >= 1 << _SEGMENT_BITS:
+        raise ValueError(f"{len(keys)} permutations at once; at most {(1 << _SEGMENT_BITS) - 1}")
+    segment = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
+    starts = np.cumsum(sizes) - sizes
+    position = np.arange(len(segment), dtype=np.int64) - np.repeat(starts, sizes)
+    drawn = _mix(np.repeat(keys, sizes) + (position + 1).astype(np.uint64) * _GOLDEN)
+    mixed = (segment << np.uint64(64 - _SEGMENT_BITS)) | (drawn >> np.uint64(_SEGMENT_BITS))
+    return np.argsort(mixed, kind="stable") - np.repeat(starts, sizes)
+
+
+@contextmanager
+def torch_seed(seed: int, *path: Any) -> Iterator[None]:
+    """Torch's own generator, as module initialisers and dropout use it, seeded inside and untouched outside."""
+    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+        torch.manual_seed(int(key(seed, *path)[0]) & (2**63 - 1))
+        yield

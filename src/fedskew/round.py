@@ -1,0 +1,179 @@
+"""One round of federated learning: pure functions, and the only place with a training gradient.
+
+Leading axes are free. The same code updates one client (no leading axis), a cohort [K, ...], or a cohort of several
+seeds; clients share no parameter, so the gradient of the summed loss is every client's own gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.tree import Params
+
+if TYPE_CHECKING:
+    from fedskew.algorithms import Algorithm
+    from fedskew.models import Model
+    from fedskew.optimizers import Optimizer
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What every client does in a round."""
+
+    model: Model
+    algorithm: Algorithm
+    optimizer: Optimizer
+    grad_clip: float | None = None
+
+
+@dataclass(frozen=True)
+class Server:
+    """The global model and what the server remembers between rounds."""
+
+    params: Params
+    buffers: Params
+    correction: Params
+    optimizer: Params
+
+
+@dataclass(frozen=True)
+class Context:
+    """What stays fixed during a client's update: the global model, the correction's two states, the label counts."""
+
+    anchor: Params
+    client: Params
+    server: Params
+    counts: Tensor
+
+
+@dataclass(frozen=True)
+class Local:
+    """What moves with every local step. `loss` is the sum of the batch losses so far."""
+
+    params: Params
+    buffers: Params
+    optimizer: Params
+    loss: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples [..., B, *shape] with labels [..., B]; the mask [..., B] is False for padding, None for none."""
+
+    x: Tensor
+    y: Tensor
+    mask: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a client's round leaves. Label counts are not in it."""
+
+    delta: Params
+    buffers: Params
+    client: Params
+    message: Params
+    travel: Tensor
+    loss: Tensor
+
+
+Record = TypeVar("Record", Context, Local, Update)
+
+
+def take(record: Record, index: slice | Tensor) -> Record:
+    """Some clients of a record that carries them on its first axis."""
+    parts = {field.name: getattr(record, field.name) for field in fields(record)}
+    taken = {n: tree.rows(part, index) if isinstance(part, dict) else part[index] for n, part in parts.items()}
+    return type(record)(**taken)
+
+
+def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
+    """Records of several clients as one, along the first axis or along a new first axis."""
+    trees, tensors = (tree.stack, torch.stack) if new_axis else (tree.concatenate, torch.cat)
+    columns = {f.name: [getattr(record, f.name) for record in records] for f in fields(records[0])}
+    joined = {n: trees(c) if isinstance(c[0], dict) else tensors(c) for n, c in columns.items()}
+    return type(records[0])(**joined)
+
+
+def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
+    algorithm = recipe.algorithm
+    return Server(params, buffers, algorithm.correction.init(params), algorithm.server.init(params))
+
+
+def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> Local:
+    """One optimiser step on one batch: gradient of the mean loss, corrected, clipped, applied."""
+    with torch.enable_grad():
+        params = {name: leaf.detach().requires_grad_() for name, leaf in local.params.items()}
+        logits, buffers = recipe.model.apply(params, local.buffers, batch.x, batch.mask, train=True)
+        losses = recipe.algorithm.loss(logits, batch.y, context.counts)
+        objective = _mean(losses, batch.mask)
+        leaves = torch.autograd.grad(objective.sum(), list(params.values()), materialize_grads=True)
+    with torch.no_grad():
+        grads = dict(zip(params, leaves, strict=True))
+        grads = recipe.algorithm.correction.grad(
+            grads, local.params, context.anchor, context.client, context.server
+        )
+        if recipe.grad_clip is not None:
+            grads = _clipped(grads, recipe.grad_clip, objective.ndim)
+        updates, optimizer = recipe.optimizer.update(grads, local.optimizer, local.params)
+        return Local(tree.add(local.params, updates), buffers, optimizer, local.loss + objective.detach())
+
+
+def local_update(
+    recipe: Recipe, context: Context, buffers: Params, batches: Iterable[Batch], steps: Tensor
+) -> Update:
+    """A client's whole round: from the global model through its batches to its message."""
+    local = begin(recipe, context.anchor, buffers, steps.shape)
+    for batch in batches:
+        local = local_step(recipe, context, local, batch)
+    return finish(recipe, context, local, steps)
+
+
+def begin(recipe: Recipe, params: Params, buffers: Params, lead: torch.Size) -> Local:
+    """Clients at the global model with a fresh optimiser."""
+    dtype, device = next((leaf.dtype, leaf.device) for leaf in params.values())
+    return Local(params, buffers, recipe.optimizer.init(params), torch.zeros(lead, dtype=dtype, device=device))
+
+
+def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Update:
+    """Deltas and messages after the last step."""
+    with torch.no_grad():
+        algorithm = recipe.algorithm
+        delta = tree.sub(local.params, context.anchor)
+        travel = recipe.optimizer.travel(steps) if algorithm.needs_travel else steps.double()
+        client, message = algorithm.correction.finish(context.client, context.server, delta, travel)
+        return Update(delta, local.buffers, client, message, travel, local.loss / steps.to(local.loss))
+
+
+def server_update(
+    algorithm: Algorithm, server: Server, updates: Update, weights: Tensor, fraction: float
+) -> Server:
+    """The next global model from updates stacked on their first axis; `fraction` of all clients answered."""
+    with torch.no_grad():
+        coefficients = algorithm.aggregate.coefficients(weights, updates.travel)
+        delta = tree.weighted_sum(updates.delta, coefficients)
+        moves, optimizer = algorithm.server.update(tree.neg(delta), server.optimizer, server.params)
+        return Server(
+            params=tree.add(server.params, moves),
+            buffers=tree.weighted_sum(updates.buffers, weights / weights.sum()),
+            correction=algorithm.correction.absorb(server.correction, updates.message, fraction),
+            optimizer=optimizer,
+        )
+
+
+def _mean(losses: Tensor, mask: Tensor | None) -> Tensor:
+    if mask is None:
+        return losses.mean(-1)
+    return torch.where(mask, losses, 0.0).sum(-1) / mask.sum(-1)
+
+
+def _clipped(grads: Params, limit: float, axes: int) -> Params:
+    """Gradients scaled so that each client's whole gradient has at most this norm."""
+    scale = (limit / (tree.norm(grads, axes) + 1e-12)).clamp(max=1.0)
+    return tree.map(lambda grad: grad * tree.lead(scale, grad), grads)

@@ -1,0 +1,184 @@
+"""Short strings that name a thing and its arguments: `dirichlet:0.1,balance=off`, `fedlc:tau=1+scaffold`.
+
+    spec = name [":" argument {"," argument}]      argument = value | key "=" value
+
+A spec whose name ends in `.py` is a factory in the user's own file: `path/my_file.py:my_factory,mu=0.1`.
+`resolve` binds a spec to a factory's signature, so that every default is written out: that text names a run.
+"""
+
+import difflib
+import hashlib
+import importlib.util
+import inspect
+import math
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+Value = bool | int | float | str | None
+_WORDS: dict[str, Value] = {"on": True, "true": True, "off": False, "false": False, "none": None}
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A factory with all its arguments: `build()` makes the thing, `text` is the spec with nothing left implicit."""
+
+    factory: Callable[..., Any]
+    arguments: Mapping[str, Value]
+    text: str
+    file_sha256: str | None = None
+
+    def build(self, **given: Any) -> Any:
+        """Make the thing, with those of the program's own arguments that its factory takes."""
+        wanted = inspect.signature(self.factory).parameters
+        return self.factory(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
+
+
+def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
+    """Name, positional values and keyword values of a spec."""
+    name, _, rest = text.strip().partition(":")
+    if not name:
+        raise ValueError(f"{text!r} has no name; a spec is name:argument,key=value")
+    values: list[Value] = []
+    named: dict[str, Value] = {}
+    for argument in rest.split(",") if rest else []:
+        word, equals, value = (piece.strip() for piece in argument.partition("="))
+        if not word or (equals and not value):
+            raise ValueError(f"{text!r} has an empty argument; a spec is name:argument,key=value")
+        if equals:
+            if word in named:
+                raise ValueError(f"{text!r} gives {word} twice")
+            named[word] = _value(value)
+        elif named:
+            raise ValueError(f"{text!r}: {word} without a name comes after {next(iter(named))}=...")
+        else:
+            values.append(_value(word))
+    return name, values, named
+
+
+def resolve(
+    text: str, kind: str, known: Mapping[str, Callable[..., Any]], given: Collection[str] = ()
+) -> Resolved:
+    """Find a spec's factory among the known ones, or in the user's file, and bind its arguments.
+
+    Parameters named in `given` are the program's to fill when it builds; a spec may not set them.
+    """
+    name, values, named = parse(text)
+    sha256 = None
+    if name.endswith(".py"):
+        if not values or not isinstance(values[0], str):
+            raise ValueError(f"{text!r} names no factory; write {name}:my_factory")
+        factory, sha256 = _from_file(Path(name), values[0])
+        head, values = f"{name}:{values[0]}", values[1:]
+    elif name in known:
+        factory, head = known[name], name
+    else:
+        raise ValueError(unknown(kind, name, known))
+    arguments = _bind(factory, text, values, named, given)
+    tail = ",".join(f"{key}={show(value)}" for key, value in arguments.items())
+    joint = "," if sha256 else ":"
+    return Resolved(factory, arguments, f"{head}{joint}{tail}" if tail else head, sha256)
+
+
+def unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
+    """What to say about a name nobody knows, with the nearest known one."""
+    near = difflib.get_close_matches(name, known, n=1)
+    hint = f"did you mean {near[0]}? " if near else ""
+    return f"unknown {kind} {name!r}: {hint}known: {', '.join(known)}"
+
+
+def show(value: Value) -> str:
+    """A value as it is written in a spec: shortest form that reads back equal."""
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    if isinstance(value, float):
+        text = f"{value:g}"
+        text = text if float(text) == value else repr(value)
+        return text.replace("e+", "e")
+    return str(value)
+
+
+def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
+    """A resolved spec without the arguments that are defaults: what tables show."""
+    name, _, named = parse(text)
+    if name not in known:
+        return text
+    defaults = {p.name: p.default for p in inspect.signature(known[name]).parameters.values()}
+    kept = [f"{key}={show(value)}" for key, value in named.items() if defaults.get(key) != value]
+    return f"{name}:{','.join(kept)}" if kept else name
+
+
+def _value(text: str) -> Value:
+    if text.lower() in _WORDS:
+        return _WORDS[text.lower()]
+    try:
+        return int(text)
+    except ValueError:
+        pass
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def _bind(
+    factory: Callable[..., Any], text: str, values: list[Value], named: dict[str, Value], given: Collection[str]
+) -> dict[str, Value]:
+    parameters = {name: p for name, p in inspect.signature(factory).parameters.items() if name not in given}
+    allowed = ", ".join(parameters) or "no argument"
+    if len(values) > len(parameters):
+        raise ValueError(f"{text!r} has too many values; allowed: {allowed}")
+    bound = dict(zip(parameters, values, strict=False))
+    for name, value in named.items():
+        if name not in parameters:
+            near = difflib.get_close_matches(name, parameters, n=1)
+            hint = f"did you mean {near[0]}? " if near else ""
+            raise ValueError(f"{text!r} has no argument {name}: {hint}allowed: {allowed}")
+        if name in bound:
+            raise ValueError(f"{text!r} gives {name} twice")
+        bound[name] = value
+    for name, parameter in parameters.items():
+        if name not in bound:
+            if parameter.default is parameter.empty:
+                raise ValueError(f"{text!r} needs {name}; arguments: {allowed}")
+            bound[name] = parameter.default
+    return {name: _typed(text, name, bound[name], parameters[name].annotation) for name in parameters}
+
+
+def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
+    """Check a value against a plain annotation (float, int, bool, str, or one of them with None)."""
+    kinds = {part.strip() for part in getattr(wanted, "__name__", str(wanted)).split("|")}
+    if "float" in kinds and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if value is None and kinds & {"None", "NoneType", "_empty"}:
+        return value
+    names = {"float", "int", "bool", "str"} & kinds
+    if names and type(value).__name__ not in names:
+        raise ValueError(f"{text!r}: {name} is {show(value)!r}, which is not {' or '.join(sorted(names))}")
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"{text!r}: {name} is {value}, which is not a finite number")
+    return value
+
+
+def _from_file(path: Path, name: str) -> tuple[Callable[..., Any], str]:
+    """A factory from a file of the user's own, which runs as any file of theirs does."""
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    spec = importlib.util.spec_from_file_location(f"_fedskew_user_{sha256[:12]}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ValueError(f"{path} could not be imported: {type(error).__name__}: {error}") from error
+    found = getattr(module, name, None)
+    if not callable(found):
+        names = [key for key, value in vars(module).items() if callable(value) and value.__module__ == module.__name__]
+        raise ValueError(f"{path} has no function {name!r}; it has: {', '.join(names) or 'none'}")
+    return found, sha256
+

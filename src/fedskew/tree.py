@@ -1,0 +1,91 @@
+"""Arithmetic on flat trees of tensors. Leading axes are free: one client, a cohort, or anything that broadcasts."""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+Params = dict[str, Tensor]
+
+
+def map(function: Callable[..., Tensor], tree: Params, *others: Params) -> Params:
+    """Apply a function leaf by leaf."""
+    return {name: function(leaf, *(other[name] for other in others)) for name, leaf in tree.items()}
+
+
+def add(a: Params, b: Params) -> Params:
+    return {name: leaf + b[name] for name, leaf in a.items()}
+
+
+def sub(a: Params, b: Params) -> Params:
+    return {name: leaf - b[name] for name, leaf in a.items()}
+
+
+def neg(a: Params) -> Params:
+    return {name: -leaf for name, leaf in a.items()}
+
+
+def zeros_like(a: Params) -> Params:
+    return {name: torch.zeros_like(leaf) for name, leaf in a.items()}
+
+
+def lead(vector: Tensor, leaf: Tensor) -> Tensor:
+    """A vector over the leading axes, shaped to broadcast against a leaf."""
+    return vector.to(leaf.dtype).reshape(vector.shape + (1,) * (leaf.ndim - vector.ndim))
+
+
+def divide(a: Params, vector: Tensor) -> Params:
+    """Each leaf over a vector that belongs to the leading axes."""
+    return {name: leaf / lead(vector, leaf) for name, leaf in a.items()}
+
+
+def weighted_sum(a: Params, coefficients: Tensor) -> Params:
+    """sum_k coefficients[k] * leaf[k]. Whole numbers (a module's counters) are rounded back."""
+
+    def one(leaf: Tensor) -> Tensor:
+        real = leaf if leaf.is_floating_point() else leaf.double()
+        total = torch.tensordot(coefficients.to(real), real, dims=1)
+        return total if leaf.is_floating_point() else total.round().to(leaf.dtype)
+
+    return map(one, a)
+
+
+def mean(a: Params) -> Params:
+    """The plain mean over the first axis."""
+    return {name: leaf.mean(0) for name, leaf in a.items()}
+
+
+def norm(a: Params, axes: int) -> Tensor:
+    """The Euclidean norm over everything but the first `axes` axes."""
+    squares = [leaf.square().flatten(axes).sum(-1) if leaf.ndim > axes else leaf.square() for leaf in a.values()]
+    return torch.stack(squares).sum(0).sqrt()
+
+
+def stack(trees: Sequence[Params]) -> Params:
+    return {name: torch.stack([tree[name] for tree in trees]) for name in trees[0]}
+
+
+def concatenate(trees: Sequence[Params]) -> Params:
+    return {name: torch.cat([tree[name] for tree in trees]) for name in trees[0]}
+
+
+def rows(a: Params, index: slice | Tensor | int) -> Params:
+    """Rows of the first axis."""
+    return {name: leaf[index] for name, leaf in a.items()}
+
+
+def prefix(a: Params, word: str) -> Params:
+    return {f"{word}/{name}": leaf for name, leaf in a.items()}
+
+
+def unprefix(a: Params, word: str) -> Params:
+    start = f"{word}/"
+    return {name[len(start) :]: leaf for name, leaf in a.items() if name.startswith(start)}
+
+
+def finite(a: Params) -> bool:
+    return all(bool(torch.isfinite(leaf).all()) for leaf in a.values() if leaf.is_floating_point())
+
+
+def nbytes(trees: Iterable[Params]) -> int:
+    return sum(leaf.numel() * leaf.element_size() for tree in trees for leaf in tree.values())
