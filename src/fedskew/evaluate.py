@@ -53,7 +53,8 @@ def predict(
     rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
     with torch.no_grad():
         pieces = [
-            model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0] for piece in x.split(rows)
+            model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0]
+            for piece in x.split(rows)
         ]
     return torch.cat(pieces)
 

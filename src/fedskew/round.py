@@ -89,7 +89,9 @@ Record = TypeVar("Record", Context, Local, Update)
 def take(record: Record, index: slice | Tensor) -> Record:
     """Some clients of a record that carries them on its first axis."""
     parts = {field.name: getattr(record, field.name) for field in fields(record)}
-    taken = {n: tree.rows(part, index) if isinstance(part, dict) else part[index] for n, part in parts.items()}
+    taken = {
+        n: tree.rows(part, index) if isinstance(part, dict) else part[index] for n, part in parts.items()
+    }
     return type(record)(**taken)
 
 
@@ -138,7 +140,9 @@ def local_update(
 def begin(recipe: Recipe, params: Params, buffers: Params, lead: torch.Size) -> Local:
     """Clients at the global model with a fresh optimiser."""
     dtype, device = next((leaf.dtype, leaf.device) for leaf in params.values())
-    return Local(params, buffers, recipe.optimizer.init(params), torch.zeros(lead, dtype=dtype, device=device))
+    return Local(
+        params, buffers, recipe.optimizer.init(params), torch.zeros(lead, dtype=dtype, device=device)
+    )
 
 
 def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Update:

@@ -32,7 +32,9 @@ class Resolved:
     def build(self, **given: Any) -> Any:
         """Make the thing, with those of the program's own arguments that its factory takes."""
         wanted = inspect.signature(self.factory).parameters
-        return self.factory(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
+        return self.factory(
+            **self.arguments, **{name: value for name, value in given.items() if name in wanted}
+        )
 
 
 def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
@@ -125,7 +127,11 @@ def _value(text: str) -> Value:
 
 
 def _bind(
-    factory: Callable[..., Any], text: str, values: list[Value], named: dict[str, Value], given: Collection[str]
+    factory: Callable[..., Any],
+    text: str,
+    values: list[Value],
+    named: dict[str, Value],
+    given: Collection[str],
 ) -> dict[str, Value]:
     parameters = {name: p for name, p in inspect.signature(factory).parameters.items() if name not in given}
     allowed = ", ".join(parameters) or "no argument"
@@ -178,7 +184,10 @@ def _from_file(path: Path, name: str) -> tuple[Callable[..., Any], str]:
         raise ValueError(f"{path} could not be imported: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):
-        names = [key for key, value in vars(module).items() if callable(value) and value.__module__ == module.__name__]
+        names = [
+            key
+            for key, value in vars(module).items()
+            if callable(value) and value.__module__ == module.__name__
+        ]
         raise ValueError(f"{path} has no function {name!r}; it has: {', '.join(names) or 'none'}")
     return found, sha256
-

@@ -57,7 +57,9 @@ def mean(a: Params) -> Params:
 
 def norm(a: Params, axes: int) -> Tensor:
     """The Euclidean norm over everything but the first `axes` axes."""
-    squares = [leaf.square().flatten(axes).sum(-1) if leaf.ndim > axes else leaf.square() for leaf in a.values()]
+    squares = [
+        leaf.square().flatten(axes).sum(-1) if leaf.ndim > axes else leaf.square() for leaf in a.values()
+    ]
     return torch.stack(squares).sum(0).sqrt()
 
 

@@ -24,7 +24,8 @@ class Serial:
         """The updates of each cohort, stacked over its clients."""
         return [
             join(
-                [self._client(recipe, server, cohort, k, round) for k in range(len(cohort.clients))], new_axis=True
+                [self._client(recipe, server, cohort, k, round) for k in range(len(cohort.clients))],
+                new_axis=True,
             )
             for server, cohort in zip(servers, cohorts, strict=True)
         ]
@@ -35,7 +36,9 @@ class Serial:
         counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
         context = Context(server.params, tree.rows(cohort.states, k), server.correction, counts)
         steps = self.epochs * -(-int(cohort.federation.sizes(client)[0]) // self.batch_size)
-        named = rng.torch_seed(cohort.seed, "dropout", round, client) if recipe.model.random else nullcontext()
+        named = (
+            rng.torch_seed(cohort.seed, "dropout", round, client) if recipe.model.random else nullcontext()
+        )
         try:
             with named:
                 batches = self._batches(cohort, client, round)

@@ -28,7 +28,9 @@ class Stacked:
     ) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         if not recipe.model.stackable:
-            raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
+            raise ValueError(
+                "stacked cannot run a module with batch norm or dropout of its own; use engine=serial"
+            )
         try:
             return self._train(recipe, servers, cohorts, round)
         except RuntimeError as error:
@@ -46,7 +48,9 @@ class Stacked:
 
         local = begin(recipe, params, buffers, steps.shape)
         done = []
-        for first, last in pairwise([0, *(np.flatnonzero(np.diff(plan.active)) + 1).tolist(), len(plan.active)]):
+        for first, last in pairwise(
+            [0, *(np.flatnonzero(np.diff(plan.active)) + 1).tolist(), len(plan.active)]
+        ):
             active = int(plan.active[first])
             done.append(take(local, slice(active, None)))
             local, now = take(local, slice(active)), take(context, slice(active))

@@ -1,6 +1,6 @@
 """Logit adjustment (Menon et al., ICLR 2021) with the client's own label distribution pi.
 
-    loss = CE(f + tau * log pi, y),   pi = n / sum n
+loss = CE(f + tau * log pi, y),   pi = n / sum n
 """
 
 from dataclasses import dataclass

@@ -11,7 +11,15 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from fedskew.losses.counts import MISSING, check_choice, check_labels, check_length, check_number, filled, hidden
+from fedskew.losses.counts import (
+    MISSING,
+    check_choice,
+    check_labels,
+    check_length,
+    check_number,
+    filled,
+    hidden,
+)
 from fedskew.losses.cross_entropy import at_least_float32, softmax_loss
 
 
@@ -74,7 +82,9 @@ class CalibratedCrossEntropyLoss(nn.Module):
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         values = torch.as_tensor(counts)
         if values.ndim != 1 or not bool((values >= 0).all()) or not bool((values > 0).any()):
-            raise ValueError(f"counts are {values.tolist()}; allowed: one number of examples per class, not all zero")
+            raise ValueError(
+                f"counts are {values.tolist()}; allowed: one number of examples per class, not all zero"
+            )
         self.register_buffer("counts", values)
         self.loss = calibrated(tau, missing, denominator)
         self.reduction = reduction

@@ -1,7 +1,7 @@
 """The restricted softmax of FedRS (Li and Zhan, KDD 2021): logits of missing classes are scaled down.
 
-    loss = CE(s * f, y)      binary: s_i = 1 if n_i > 0 else alpha
-                             proportional (the authors' released code): s_i = (n_i / max n)(1 - alpha) + alpha
+loss = CE(s * f, y)      binary: s_i = 1 if n_i > 0 else alpha
+                         proportional (the authors' released code): s_i = (n_i / max n)(1 - alpha) + alpha
 """
 
 from dataclasses import dataclass

@@ -48,7 +48,9 @@ def cnn(
     if width < 1 or padding not in (0, 1):
         raise ValueError(f"cnn: width={width}, padding={padding}; allowed: width 1 or more, padding 0 or 1")
     if len(input_shape) != 3:
-        raise ValueError(f"cnn takes images [channels, height, width], not inputs of shape {list(input_shape)}")
+        raise ValueError(
+            f"cnn takes images [channels, height, width], not inputs of shape {list(input_shape)}"
+        )
     if min(_side_after(size, padding) for size in input_shape[1:]) < 1:
         least = next(size for size in range(1, 64) if _side_after(size, padding) >= 1)
         hint = "; cnn:padding=1 or mlp would do" if padding == 0 else ""

@@ -71,11 +71,20 @@ class BatchNorm(nn.Module):
         training = self.training and (mask is not None or x.shape[-4] > 1)
         if training and mask is not None:
             return self._masked(x, mask)
-        mean, var = (stat.expand(self.weight.shape).flatten() for stat in (self.running_mean, self.running_var))
+        mean, var = (
+            stat.expand(self.weight.shape).flatten() for stat in (self.running_mean, self.running_var)
+        )
         if training:
             mean, var = mean.clone(), var.clone()
         out = functional.batch_norm(
-            _channels(x, lead), mean, var, self.weight.flatten(), self.bias.flatten(), training, self.momentum, self.eps
+            _channels(x, lead),
+            mean,
+            var,
+            self.weight.flatten(),
+            self.bias.flatten(),
+            training,
+            self.momentum,
+            self.eps,
         )
         if training:
             self.running_mean, self.running_var = mean.view(self.weight.shape), var.view(self.weight.shape)

@@ -1,6 +1,6 @@
 """Stochastic gradient descent with momentum and weight decay, as PyTorch defines them.
 
-    g' = g + weight_decay * w        v = momentum * v + g'        w -= lr * v
+g' = g + weight_decay * w        v = momentum * v + g'        w -= lr * v
 """
 
 import math

@@ -1,0 +1,46 @@
+"""What corrections remember of each client between rounds, kept only for clients that have been seen."""
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.federation import Ints
+from fedskew.tree import Params
+
+
+class ClientStates:
+    """Rows of one growing tensor per leaf. Row 0 is the state that every client starts from."""
+
+    def __init__(self, initial: Params) -> None:
+        self._rows = tree.map(lambda leaf: leaf.unsqueeze(0).clone(), initial)
+        self._slots: dict[int, int] = {}
+
+    def gather(self, clients: Ints) -> Params:
+        """States of some clients, stacked."""
+        slots = torch.tensor([self._slots.get(client, 0) for client in clients.tolist()], dtype=torch.int64)
+        return tree.map(lambda leaf: leaf[slots.to(leaf.device)], self._rows)
+
+    def put(self, clients: Ints, states: Params) -> None:
+        """Remember new states, stacked in the order of the clients."""
+        if not self._rows:
+            return
+        for client in clients.tolist():
+            self._slots.setdefault(client, len(self._slots) + 1)
+        self._grow(len(self._slots) + 1)
+        slots = torch.tensor([self._slots[client] for client in clients.tolist()], dtype=torch.int64)
+        for name, leaf in self._rows.items():
+            leaf[slots.to(leaf.device)] = states[name]
+
+    def _grow(self, needed: int) -> None:
+        have = len(next(iter(self._rows.values())))
+        if needed > have:
+            room = max(needed, 2 * have) - have
+            self._rows = tree.map(
+                lambda leaf: torch.cat([leaf, leaf.new_zeros(room, *leaf.shape[1:])]), self._rows
+            )
+
+    def dump(self) -> tuple[Tensor, Params]:
+        """The clients seen and their states, for a checkpoint."""
+        clients = np.fromiter(self._slots, dtype=np.int64, count=len(self._slots))
+        return torch.from_numpy(clients), self.gather(clients)

@@ -1,0 +1,1 @@
+"""Runs, their store, and what is made of them."""

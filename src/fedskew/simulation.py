@@ -1,0 +1,337 @@
+"""Runs, a round at a time: `for record in simulate(run): ...`. A caller stops by not asking for more."""
+
+import os
+import platform
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
+from typing import Any
+
+import numpy as np
+import torch
+
+import fedskew
+from fedskew import partition, rng, spec, tree
+from fedskew.client_states import ClientStates
+from fedskew.data import Dataset, load_dataset
+from fedskew.engine import ENGINES, Engine, choose_engine
+from fedskew.engine.precision import arithmetic, dtype_of
+from fedskew.evaluate import Evaluation, evaluate_model
+from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
+from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.store import Folder, Store
+from fedskew.federation import Cohort, Federation
+from fedskew.models import Model, build_model
+from fedskew.round import Recipe, Server, Update, server_update, start_server
+
+LAST = 10
+"""Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
+
+_CHECKPOINT_SECONDS = 5.0
+_CHECKPOINT_SHARE = 20
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """What a round left. Measures are None in rounds that are not evaluated.
+
+    `server` is the global model after the round, for whoever wants to look; it is not stored here.
+    """
+
+    round: int
+    accuracy: float | None
+    balanced_accuracy: float | None
+    loss: float | None
+    per_class_accuracy: list[float | None] | None
+    client_accuracy: float | None
+    train_loss: float | None
+    clients: int
+    seconds: float
+    engine: str
+    device: str
+    diverged: bool = False
+    probes: dict[str, Any] = field(default_factory=dict)
+    server: Server | None = field(default=None, repr=False, compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready; no number is NaN or infinite."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "server"}
+        return {name: _finite(value) for name, value in kept.items()}
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a probe may look at after a round. Looking changes nothing."""
+
+    round: int
+    run: Run
+    model: Model
+    federation: Federation
+    cohort: Cohort
+    before: Server
+    update: Update | None
+    after: Server
+
+
+Probe = Callable[[Observation], dict[str, Any]]
+
+
+def simulate(
+    run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | None = None
+) -> Iterator[RoundRecord]:
+    """Records of one run, round after round. With a store, what is there already is read, not computed again."""
+    for _, record in simulate_many([run], probes, every=every, store=store):
+        yield record
+
+
+def simulate_many(
+    runs: Sequence[Run], probes: Sequence[Probe] = (), *, every: int = 1, store: Store | None = None
+) -> Iterator[tuple[int, RoundRecord]]:
+    """Several seeds of one run together, as an engine can do them; yields the run's position with each record."""
+    if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
+        raise ValueError("runs that are simulated together may differ in their seed only")
+    with ExitStack() as stack:
+        started = []
+        for position, run in enumerate(runs):
+            folder = None
+            if store is not None:
+                folder = store.folder(run.hash)
+                folder.create(run.hash, run.model_dump(), RESULT_VERSION)
+                stack.enter_context(folder.lock())
+                done = finished_records(run, folder)
+                if done:
+                    yield from ((position, record) for record in done)
+                    continue
+                if len(folder.records()) >= run.rounds:
+                    folder = None  # longer, but not evaluated where this run ends: leave it as it is
+            simulation = Simulation(run, folder)
+            stack.callback(simulation.close)
+            started.append((position, simulation))
+            yield from ((position, record) for record in simulation.earlier)
+        while started:
+            due = min(simulation.round for _, simulation in started)
+            group = [(position, s) for position, s in started if s.round == due]
+            records = advance([s for _, s in group], probes if (due + 1) % every == 0 else ())
+            yield from ((position, record) for (position, _), record in zip(group, records, strict=True))
+            for member in [member for member in group if member[1].ended]:
+                member[1].close()
+                started.remove(member)
+
+
+def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
+    """The records of a run that needs no more work, else nothing."""
+    records = [RoundRecord(**record) for record in folder.records()[: run.rounds]]
+    if records and (
+        records[-1].diverged or (len(records) == run.rounds and records[-1].accuracy is not None)
+    ):
+        return records
+    return []
+
+
+class Simulation:
+    """One run in memory, between two rounds."""
+
+    def __init__(self, run: Run, folder: Folder | None = None) -> None:
+        self.run, self.folder = run, folder
+        self.device = usable_device(run.device)
+        self.dtype = dtype_of(run.precision)
+        self.federation = build_federation(run)
+        data = self.federation.dataset
+        self.model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
+        self.algorithm = run.build_algorithm()
+        self.engine_name, self.engine_reason = choose_engine(run.engine, self.model)
+        self.engine: Engine = ENGINES[self.engine_name](run.local_epochs, run.batch_size, self.dtype)
+        self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
+        self.states = ClientStates(self.algorithm.correction.init(self.server.params))
+        self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
+        self._saved, self._saved_at, self._save_cost, self._whole = 0, time.monotonic(), 0.0, True
+        if folder is not None:
+            self._resume(folder)
+
+    def _resume(self, folder: Folder) -> None:
+        if folder.checkpoint.exists():
+            checkpoint = load_checkpoint(folder.checkpoint, self.device)
+            self.round = self._saved = checkpoint.round
+            self.server = checkpoint.server
+            self.states.put(checkpoint.clients.numpy(), checkpoint.states)
+        self.earlier = [RoundRecord(**record) for record in folder.keep_records(self.round)]
+        if folder.card() is None:
+            folder.write_card(describe_partition(self.run, self.federation))
+        here = fingerprint(self)
+        before = folder.sessions()
+        changed = (
+            {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
+        )
+        folder.append_session({"from_round": self.round, **here, "changed": changed})
+
+    def recipe(self, round: int) -> Recipe:
+        return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)
+
+    def cohort(self, round: int) -> Cohort:
+        """The clients that are sampled and answer."""
+        everyone, run = np.arange(self.federation.num_clients), self.run
+        sampled = everyone
+        if run.clients_per_round < len(everyone):
+            chosen = rng.stream(run.seed, "cohort", round).choice(
+                len(everyone), run.clients_per_round, replace=False
+            )
+            sampled = np.sort(chosen)
+        if run.dropout_rate:
+            sampled = sampled[rng.uniform(rng.key(run.seed, "answer", round, sampled)) >= run.dropout_rate]
+        return Cohort(self.federation, sampled, self.states.gather(sampled), run.seed)
+
+    def absorb(self, cohort: Cohort, update: Update | None) -> None:
+        """Take a cohort's updates (None if nobody answered) into the global model."""
+        self._whole = False
+        if update is not None:
+            sizes = torch.from_numpy(self.federation.sizes(cohort.clients)).to(self.device, torch.float64)
+            weights = sizes if self.run.weighting == "samples" else torch.ones_like(sizes)
+            fraction = len(cohort.clients) / self.federation.num_clients
+            self.server = server_update(self.algorithm, self.server, update, weights, fraction)
+            self.states.put(cohort.clients, update.client)
+        self.round += 1
+        self._whole = True
+
+    def evaluate(self, *, now: bool) -> Evaluation | None:
+        due = self.round % self.run.eval_every == 0 or self.round > self.run.rounds - LAST
+        if not (due or now):
+            return None
+        return evaluate_model(
+            self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype
+        )
+
+    def record(self, record: RoundRecord) -> None:
+        """Write a record, and a checkpoint when it is time."""
+        self.ended = record.diverged or self.round >= self.run.rounds
+        if self.folder is None:
+            return
+        self.folder.append_record(record.as_dict())
+        waited = time.monotonic() - self._saved_at
+        if self.ended or waited > max(_CHECKPOINT_SECONDS, _CHECKPOINT_SHARE * self._save_cost):
+            self.save()
+
+    def save(self) -> None:
+        assert self.folder is not None
+        began = time.monotonic()
+        save_checkpoint(self.folder.checkpoint, self.round, self.server, self.states)
+        self._saved, self._saved_at = self.round, time.monotonic()
+        self._save_cost = self._saved_at - began
+
+    def close(self) -> None:
+        """Keep what was computed, also when the caller has stopped asking or was interrupted between rounds."""
+        if self.folder is not None and self._whole and self._saved < self.round == len(self.folder.records()):
+            self.save()
+
+
+def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> list[RoundRecord]:
+    """One round of simulations that stand at the same round and differ in their seed only."""
+    began = time.perf_counter()
+    first, round = simulations[0], simulations[0].round + 1
+    cohorts = [simulation.cohort(round) for simulation in simulations]
+    before = [simulation.server for simulation in simulations]
+    some = [i for i, cohort in enumerate(cohorts) if len(cohort.clients)]
+    with arithmetic(first.run.precision, first.device):
+        trained = first.engine.train(
+            first.recipe(round), [before[i] for i in some], [cohorts[i] for i in some], round
+        )
+    updates: list[Update | None] = [None] * len(cohorts)
+    for i, update in zip(some, trained, strict=True):
+        updates[i] = update
+    for simulation, cohort, update in zip(simulations, cohorts, updates, strict=True):
+        simulation.absorb(cohort, update)
+    seconds = (time.perf_counter() - began) / len(simulations)
+    records = []
+    for simulation, cohort, update, server in zip(simulations, cohorts, updates, before, strict=True):
+        looked: dict[str, Any] = {}
+        for probe in probes:
+            seen = Observation(
+                round,
+                simulation.run,
+                simulation.model,
+                simulation.federation,
+                cohort,
+                server,
+                update,
+                simulation.server,
+            )
+            looked |= probe(seen)
+        records.append(_record(simulation, update, seconds, looked))
+        simulation.record(records[-1])
+    return records
+
+
+def _record(
+    simulation: Simulation, update: Update | None, seconds: float, probes: dict[str, Any]
+) -> RoundRecord:
+    diverged = not tree.finite(simulation.server.params)
+    measured = simulation.evaluate(now=diverged)
+    values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
+    return RoundRecord(
+        round=simulation.round,
+        train_loss=None if update is None else float(update.loss.double().mean()),
+        clients=0 if update is None else len(update.loss),
+        seconds=seconds,
+        engine=simulation.engine_name,
+        device=str(simulation.device),
+        diverged=diverged,
+        probes=probes,
+        server=simulation.server,
+        **values,
+    )
+
+
+def build_federation(run: Run) -> Federation:
+    """The run's data and who holds them, on the run's device."""
+    data = load_dataset(run.dataset, run.seed, run.clients, run.data_dir)
+    data = _moved(data, usable_device(run.device))
+    if run.partition == "natural":
+        return Federation.natural(data)
+    split = spec.resolve(run.partition, "partition", partition.PARTITIONS).build()
+    return Federation.split(data, split(data.y_train.cpu(), run.clients, rng.stream(run.seed, "partition")))
+
+
+def describe_partition(run: Run, federation: Federation) -> dict[str, Any]:
+    """The partition's card."""
+    labels = torch.from_numpy(federation.labels)
+    return partition.card(run.partition, federation.indices, labels, federation.dataset.num_classes)
+
+
+def usable_device(name: str) -> torch.device:
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {name!r}, but this PyTorch sees no CUDA device; allowed here: cpu")
+    if device.type == "mps" and not torch.backends.mps.is_available():
+        raise ValueError(f"device is {name!r}, but this PyTorch sees no Metal device; allowed here: cpu")
+    return device
+
+
+def fingerprint(simulation: Simulation) -> dict[str, Any]:
+    """What, beside the run, decides the last bits of a result."""
+    cuda = simulation.device.type == "cuda"
+    return {
+        "fedskew": fedskew.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "engine": simulation.engine_name,
+        "device": torch.cuda.get_device_name(simulation.device) if cuda else str(simulation.device),
+    }
+
+
+def _moved(data: Dataset, device: torch.device) -> Dataset:
+    return data if data.x_train.device == device else data.to(device)
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value
