@@ -36,9 +36,7 @@ class ClientStates:
         have = len(next(iter(self._rows.values())))
         if needed > have:
             room = max(needed, 2 * have) - have
-            self._rows = tree.map(
-                lambda leaf: torch.cat([leaf, leaf.new_zeros(room, *leaf.shape[1:])]), self._rows
-            )
+            self._rows = tree.map(lambda leaf: torch.cat([leaf, leaf.new_zeros(room, *leaf.shape[1:])]), self._rows)
 
     def dump(self) -> tuple[Tensor, Params]:
         """The clients seen and their states, for a checkpoint."""

@@ -24,9 +24,7 @@ class Evaluation:
     client_accuracy: float | None
 
 
-def evaluate_model(
-    model: Model, params: Params, buffers: Params, data: Dataset, dtype: torch.dtype
-) -> Evaluation:
+def evaluate_model(model: Model, params: Params, buffers: Params, data: Dataset, dtype: torch.dtype) -> Evaluation:
     logits = predict(model, params, buffers, data, data.x_test, dtype)
     right = logits.argmax(-1) == data.y_test
     loss = torch.nn.functional.cross_entropy(logits, data.y_test)
@@ -46,16 +44,11 @@ def evaluate_model(
     )
 
 
-def predict(
-    model: Model, params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype
-) -> Tensor:
+def predict(model: Model, params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype) -> Tensor:
     """Logits of stored examples, in pieces that stay small in memory."""
     rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
     with torch.no_grad():
-        pieces = [
-            model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0]
-            for piece in x.split(rows)
-        ]
+        pieces = [model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0] for piece in x.split(rows)]
     return torch.cat(pieces)
 
 

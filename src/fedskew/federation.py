@@ -31,9 +31,7 @@ class Federation:
         """From one index tensor per client."""
         sizes = np.array([len(part) for part in indices], dtype=np.int64)
         if (sizes == 0).any():
-            raise ValueError(
-                f"client {int(np.argmin(sizes))} has no training example; every client needs one"
-            )
+            raise ValueError(f"client {int(np.argmin(sizes))} has no training example; every client needs one")
         order = torch.cat(list(indices)).cpu().numpy().astype(np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())
@@ -42,15 +40,11 @@ class Federation:
     def natural(cls, dataset: Dataset) -> "Federation":
         """The data set's own clients."""
         if dataset.client_train is None:
-            raise ValueError(
-                f"{dataset.name} has no clients of its own; choose a partition such as dirichlet:0.1"
-            )
+            raise ValueError(f"{dataset.name} has no clients of its own; choose a partition such as dirichlet:0.1")
         owner = dataset.client_train.cpu().numpy()
         sizes = np.bincount(owner)
         if (sizes == 0).any():
-            raise ValueError(
-                f"client {int(np.argmin(sizes))} has no training example; every client needs one"
-            )
+            raise ValueError(f"client {int(np.argmin(sizes))} has no training example; every client needs one")
         order = np.argsort(owner, kind="stable").astype(np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
         return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -88,18 +88,20 @@ Record = TypeVar("Record", Context, Local, Update)
 
 def take(record: Record, index: slice | Tensor) -> Record:
     """Some clients of a record that carries them on its first axis."""
-    parts = {field.name: getattr(record, field.name) for field in fields(record)}
-    taken = {
-        n: tree.rows(part, index) if isinstance(part, dict) else part[index] for n, part in parts.items()
-    }
+    parts: dict[str, Any] = {field.name: getattr(record, field.name) for field in fields(record)}
+    taken = {n: tree.rows(part, index) if isinstance(part, dict) else part[index] for n, part in parts.items()}
     return type(record)(**taken)
 
 
 def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
     """Records of several clients as one, along the first axis or along a new first axis."""
     trees, tensors = (tree.stack, torch.stack) if new_axis else (tree.concatenate, torch.cat)
-    columns = {f.name: [getattr(record, f.name) for record in records] for f in fields(records[0])}
-    joined = {n: trees(c) if isinstance(c[0], dict) else tensors(c) for n, c in columns.items()}
+    columns: dict[str, list[Any]] = {
+        f.name: [getattr(record, f.name) for record in records] for f in fields(records[0])
+    }
+    joined: dict[str, Any] = {
+        name: trees(column) if isinstance(column[0], dict) else tensors(column) for name, column in columns.items()
+    }
     return type(records[0])(**joined)
 
 
@@ -118,18 +120,14 @@ def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> 
         leaves = torch.autograd.grad(objective.sum(), list(params.values()), materialize_grads=True)
     with torch.no_grad():
         grads = dict(zip(params, leaves, strict=True))
-        grads = recipe.algorithm.correction.grad(
-            grads, local.params, context.anchor, context.client, context.server
-        )
+        grads = recipe.algorithm.correction.grad(grads, local.params, context.anchor, context.client, context.server)
         if recipe.grad_clip is not None:
             grads = _clipped(grads, recipe.grad_clip, objective.ndim)
         updates, optimizer = recipe.optimizer.update(grads, local.optimizer, local.params)
         return Local(tree.add(local.params, updates), buffers, optimizer, local.loss + objective.detach())
 
 
-def local_update(
-    recipe: Recipe, context: Context, buffers: Params, batches: Iterable[Batch], steps: Tensor
-) -> Update:
+def local_update(recipe: Recipe, context: Context, buffers: Params, batches: Iterable[Batch], steps: Tensor) -> Update:
     """A client's whole round: from the global model through its batches to its message."""
     local = begin(recipe, context.anchor, buffers, steps.shape)
     for batch in batches:
@@ -140,9 +138,7 @@ def local_update(
 def begin(recipe: Recipe, params: Params, buffers: Params, lead: torch.Size) -> Local:
     """Clients at the global model with a fresh optimiser."""
     dtype, device = next((leaf.dtype, leaf.device) for leaf in params.values())
-    return Local(
-        params, buffers, recipe.optimizer.init(params), torch.zeros(lead, dtype=dtype, device=device)
-    )
+    return Local(params, buffers, recipe.optimizer.init(params), torch.zeros(lead, dtype=dtype, device=device))
 
 
 def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Update:
@@ -155,9 +151,7 @@ def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Upd
         return Update(delta, local.buffers, client, message, travel, local.loss / steps.to(local.loss))
 
 
-def server_update(
-    algorithm: Algorithm, server: Server, updates: Update, weights: Tensor, fraction: float
-) -> Server:
+def server_update(algorithm: Algorithm, server: Server, updates: Update, weights: Tensor, fraction: float) -> Server:
     """The next global model from updates stacked on their first axis; `fraction` of all clients answered."""
     with torch.no_grad():
         coefficients = algorithm.aggregate.coefficients(weights, updates.travel)

@@ -68,7 +68,6 @@ class Observation:
     round: int
     run: Run
     model: Model
-    federation: Federation
     cohort: Cohort
     before: Server
     update: Update | None
@@ -123,9 +122,7 @@ def simulate_many(
 def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
     """The records of a run that needs no more work, else nothing."""
     records = [RoundRecord(**record) for record in folder.records()[: run.rounds]]
-    if records and (
-        records[-1].diverged or (len(records) == run.rounds and records[-1].accuracy is not None)
-    ):
+    if records and (records[-1].diverged or (len(records) == run.rounds and records[-1].accuracy is not None)):
         return records
     return []
 
@@ -161,9 +158,7 @@ class Simulation:
             folder.write_card(describe_partition(self.run, self.federation))
         here = fingerprint(self)
         before = folder.sessions()
-        changed = (
-            {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
-        )
+        changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
         folder.append_session({"from_round": self.round, **here, "changed": changed})
 
     def recipe(self, round: int) -> Recipe:
@@ -174,9 +169,7 @@ class Simulation:
         everyone, run = np.arange(self.federation.num_clients), self.run
         sampled = everyone
         if run.clients_per_round < len(everyone):
-            chosen = rng.stream(run.seed, "cohort", round).choice(
-                len(everyone), run.clients_per_round, replace=False
-            )
+            chosen = rng.stream(run.seed, "cohort", round).choice(len(everyone), run.clients_per_round, replace=False)
             sampled = np.sort(chosen)
         if run.dropout_rate:
             sampled = sampled[rng.uniform(rng.key(run.seed, "answer", round, sampled)) >= run.dropout_rate]
@@ -198,9 +191,7 @@ class Simulation:
         due = self.round % self.run.eval_every == 0 or self.round > self.run.rounds - LAST
         if not (due or now):
             return None
-        return evaluate_model(
-            self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype
-        )
+        return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
 
     def record(self, record: RoundRecord) -> None:
         """Write a record, and a checkpoint when it is time."""
@@ -233,38 +224,25 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     before = [simulation.server for simulation in simulations]
     some = [i for i, cohort in enumerate(cohorts) if len(cohort.clients)]
     with arithmetic(first.run.precision, first.device):
-        trained = first.engine.train(
-            first.recipe(round), [before[i] for i in some], [cohorts[i] for i in some], round
-        )
+        servers, answering = [before[i] for i in some], [cohorts[i] for i in some]
+        trained = first.engine.train(first.recipe(round), servers, answering, round) if some else []
     updates: list[Update | None] = [None] * len(cohorts)
-    for i, update in zip(some, trained, strict=True):
-        updates[i] = update
+    for i, made in zip(some, trained, strict=True):
+        updates[i] = made
     for simulation, cohort, update in zip(simulations, cohorts, updates, strict=True):
         simulation.absorb(cohort, update)
     seconds = (time.perf_counter() - began) / len(simulations)
     records = []
     for simulation, cohort, update, server in zip(simulations, cohorts, updates, before, strict=True):
-        looked: dict[str, Any] = {}
-        for probe in probes:
-            seen = Observation(
-                round,
-                simulation.run,
-                simulation.model,
-                simulation.federation,
-                cohort,
-                server,
-                update,
-                simulation.server,
-            )
-            looked |= probe(seen)
+        after = simulation.server
+        seen = Observation(round, simulation.run, simulation.model, cohort, server, update, after)
+        looked = {name: value for probe in probes for name, value in probe(seen).items()}
         records.append(_record(simulation, update, seconds, looked))
         simulation.record(records[-1])
     return records
 
 
-def _record(
-    simulation: Simulation, update: Update | None, seconds: float, probes: dict[str, Any]
-) -> RoundRecord:
+def _record(simulation: Simulation, update: Update | None, seconds: float, probes: dict[str, Any]) -> RoundRecord:
     diverged = not tree.finite(simulation.server.params)
     measured = simulation.evaluate(now=diverged)
     values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)

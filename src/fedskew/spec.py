@@ -32,9 +32,7 @@ class Resolved:
     def build(self, **given: Any) -> Any:
         """Make the thing, with those of the program's own arguments that its factory takes."""
         wanted = inspect.signature(self.factory).parameters
-        return self.factory(
-            **self.arguments, **{name: value for name, value in given.items() if name in wanted}
-        )
+        return self.factory(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
 
 
 def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
@@ -59,9 +57,7 @@ def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
     return name, values, named
 
 
-def resolve(
-    text: str, kind: str, known: Mapping[str, Callable[..., Any]], given: Collection[str] = ()
-) -> Resolved:
+def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given: Collection[str] = ()) -> Resolved:
     """Find a spec's factory among the known ones, or in the user's file, and bind its arguments.
 
     Parameters named in `given` are the program's to fill when it builds; a spec may not set them.
@@ -184,10 +180,6 @@ def _from_file(path: Path, name: str) -> tuple[Callable[..., Any], str]:
         raise ValueError(f"{path} could not be imported: {type(error).__name__}: {error}") from error
     found = getattr(module, name, None)
     if not callable(found):
-        names = [
-            key
-            for key, value in vars(module).items()
-            if callable(value) and value.__module__ == module.__name__
-        ]
+        names = [key for key, value in vars(module).items() if callable(value) and value.__module__ == module.__name__]
         raise ValueError(f"{path} has no function {name!r}; it has: {', '.join(names) or 'none'}")
     return found, sha256

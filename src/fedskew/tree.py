@@ -44,7 +44,7 @@ def weighted_sum(a: Params, coefficients: Tensor) -> Params:
 
     def one(leaf: Tensor) -> Tensor:
         real = leaf if leaf.is_floating_point() else leaf.double()
-        total = torch.tensordot(coefficients.to(real), real, dims=1)
+        total: Tensor = torch.tensordot(coefficients.to(real), real, dims=1)
         return total if leaf.is_floating_point() else total.round().to(leaf.dtype)
 
     return map(one, a)
@@ -57,9 +57,7 @@ def mean(a: Params) -> Params:
 
 def norm(a: Params, axes: int) -> Tensor:
     """The Euclidean norm over everything but the first `axes` axes."""
-    squares = [
-        leaf.square().flatten(axes).sum(-1) if leaf.ndim > axes else leaf.square() for leaf in a.values()
-    ]
+    squares = [leaf.square().flatten(axes).sum(-1) if leaf.ndim > axes else leaf.square() for leaf in a.values()]
     return torch.stack(squares).sum(0).sqrt()
 
 

@@ -94,9 +94,7 @@ def test_dirichlet_keeps_every_sample(
     assert min(sizes(dirichlet(b, balance, min_size)(y, clients, rng(seed)))) >= min_size
 
 
-@pytest.mark.parametrize(
-    "spec", ["iid", "shards:2", "labels:3", "dirichlet:0.5", "dirichlet:0.5,balance=off"]
-)
+@pytest.mark.parametrize("spec", ["iid", "shards:2", "labels:3", "dirichlet:0.5", "dirichlet:0.5,balance=off"])
 def test_specs_resolve_and_seeds_matter(spec: str) -> None:
     partition: Partition = resolve(spec, "partition", PARTITIONS).build()
     first, second = (partition(CIFAR, 20, rng(seed)) for seed in (0, 1))

@@ -24,22 +24,14 @@ class Schedule:
     full: NDArray[np.bool_]  # [T] whether no batch of step t has padding
 
 
-def schedule(
-    cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, epochs: int, batch_size: int
-) -> Schedule:
+def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, epochs: int, batch_size: int) -> Schedule:
     """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
     sizes = np.concatenate([c.federation.sizes(c.clients) for c in cohorts])
     first = np.concatenate(
-        [
-            c.federation.order[c.federation.offsets[c.clients]] + o
-            for c, o in zip(cohorts, offsets, strict=True)
-        ]
+        [c.federation.order[c.federation.offsets[c.clients]] + o for c, o in zip(cohorts, offsets, strict=True)]
     )
     samples = np.concatenate(
-        [
-            c.federation.shuffled(c.clients, c.seed, round, epochs) + o
-            for c, o in zip(cohorts, offsets, strict=True)
-        ]
+        [c.federation.shuffled(c.clients, c.seed, round, epochs) + o for c, o in zip(cohorts, offsets, strict=True)]
     )
     width = min(batch_size, int(sizes.max()))
     per_epoch = -(-sizes // batch_size)

@@ -18,9 +18,7 @@ class Serial:
     batch_size: int
     dtype: torch.dtype
 
-    def train(
-        self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int
-    ) -> list[Update]:
+    def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         return [
             join(
@@ -36,15 +34,11 @@ class Serial:
         counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
         context = Context(server.params, tree.rows(cohort.states, k), server.correction, counts)
         steps = self.epochs * -(-int(cohort.federation.sizes(client)[0]) // self.batch_size)
-        named = (
-            rng.torch_seed(cohort.seed, "dropout", round, client) if recipe.model.random else nullcontext()
-        )
+        named = rng.torch_seed(cohort.seed, "dropout", round, client) if recipe.model.random else nullcontext()
         try:
             with named:
                 batches = self._batches(cohort, client, round)
-                return local_update(
-                    recipe, context, server.buffers, batches, torch.tensor(steps, device=device)
-                )
+                return local_update(recipe, context, server.buffers, batches, torch.tensor(steps, device=device))
         except Exception as error:
             raise RuntimeError(f"round {round}, client {client[0]}: {error}") from error
 

@@ -23,23 +23,17 @@ class Stacked:
     dtype: torch.dtype
     _pool: tuple[list[Dataset], Tensor, Tensor] | None = field(default=None, repr=False)
 
-    def train(
-        self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int
-    ) -> list[Update]:
+    def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         if not recipe.model.stackable:
-            raise ValueError(
-                "stacked cannot run a module with batch norm or dropout of its own; use engine=serial"
-            )
+            raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
         try:
             return self._train(recipe, servers, cohorts, round)
         except RuntimeError as error:
             clients = ", ".join(str(client) for cohort in cohorts for client in cohort.clients[:8])
             raise RuntimeError(f"round {round}, clients {clients}: {error}") from error
 
-    def _train(
-        self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int
-    ) -> list[Update]:
+    def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         data, offsets, x, y = self._pooled(cohorts)
         plan = schedule(cohorts, offsets, round, self.epochs, self.batch_size)
         context, params, buffers = self._ranked(servers, cohorts, plan, x.device)
@@ -48,9 +42,7 @@ class Stacked:
 
         local = begin(recipe, params, buffers, steps.shape)
         done = []
-        for first, last in pairwise(
-            [0, *(np.flatnonzero(np.diff(plan.active)) + 1).tolist(), len(plan.active)]
-        ):
+        for first, last in pairwise([0, *(np.flatnonzero(np.diff(plan.active)) + 1).tolist(), len(plan.active)]):
             active = int(plan.active[first])
             done.append(take(local, slice(active, None)))
             local, now = take(local, slice(active)), take(context, slice(active))

@@ -87,17 +87,13 @@ class Run(BaseModel):
                 raise ValueError(f"{self.dataset} has no usual {name}; give one")
         usual = USUAL.get(self.dataset.partition(":")[0])
         if usual is not None and usual.partition == "natural" and self.partition != "natural":
-            raise ValueError(
-                f"{self.dataset} has clients of its own: partition is {self.partition}, allowed: natural"
-            )
+            raise ValueError(f"{self.dataset} has clients of its own: partition is {self.partition}, allowed: natural")
         if self.engine != "auto" and self.engine not in ENGINES:
             raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
         if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
             raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
         if self.build_algorithm().needs_travel and self.optimizer != "sgd":
-            raise ValueError(
-                f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}"
-            )
+            raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
         try:
             torch.device(self.device)
         except RuntimeError:
@@ -130,9 +126,7 @@ class Run(BaseModel):
 
     def client_optimizer(self, round: int) -> Optimizer:
         """The clients' optimiser in a round (1, 2, ...), with the schedule's rate."""
-        schedule = spec.resolve(self.lr_schedule, "lr_schedule", SCHEDULES, ("rounds",)).build(
-            rounds=self.rounds
-        )
+        schedule = spec.resolve(self.lr_schedule, "lr_schedule", SCHEDULES, ("rounds",)).build(rounds=self.rounds)
         lr = self.lr * schedule(round)
         if self.optimizer == "sgd":
             return sgd(lr, self.momentum, self.weight_decay)

@@ -152,9 +152,7 @@ class Store:
             return self.folder(names[0])
         if names:
             raise ValueError(f"{beginning!r} is the beginning of several runs: {', '.join(names[:5])}")
-        raise ValueError(
-            f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows those there are"
-        )
+        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows those there are")
 
     def __iter__(self) -> Iterator[Folder]:
         if self.root.is_dir():

@@ -82,9 +82,7 @@ class CalibratedCrossEntropyLoss(nn.Module):
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         values = torch.as_tensor(counts)
         if values.ndim != 1 or not bool((values >= 0).all()) or not bool((values > 0).any()):
-            raise ValueError(
-                f"counts are {values.tolist()}; allowed: one number of examples per class, not all zero"
-            )
+            raise ValueError(f"counts are {values.tolist()}; allowed: one number of examples per class, not all zero")
         self.register_buffer("counts", values)
         self.loss = calibrated(tau, missing, denominator)
         self.reduction = reduction
@@ -94,4 +92,6 @@ class CalibratedCrossEntropyLoss(nn.Module):
         if self.check:
             check_labels(labels, self.counts)
         losses = self.loss(logits, labels, self.counts)
-        return {"mean": losses.mean, "sum": losses.sum, "none": lambda: losses}[self.reduction]()
+        if self.reduction == "none":
+            return losses
+        return losses.mean() if self.reduction == "mean" else losses.sum()

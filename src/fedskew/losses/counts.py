@@ -45,6 +45,4 @@ def check_labels(labels: Tensor, counts: Tensor) -> None:
         raise ValueError(f"label {int(wrong[0])} is outside 0..{classes - 1}")
     absent = labels[counts.to(labels.device)[labels] <= 0]
     if absent.numel():
-        raise ValueError(
-            f"a training label is class {int(absent[0])}, whose count is 0: counts and labels disagree"
-        )
+        raise ValueError(f"a training label is class {int(absent[0])}, whose count is 0: counts and labels disagree")

@@ -4,6 +4,8 @@ Three 3x3 convolutions of 128 channels without padding, each with batch norm, Re
 linear layer: 512 features on 32x32 images.
 """
 
+from itertools import pairwise
+
 from torch import Tensor, nn
 
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear, max_pool2
@@ -13,14 +15,10 @@ _LAYERS = 3
 
 
 class ConvNet(nn.Module):
-    def __init__(
-        self, input_shape: tuple[int, ...], num_classes: int, norm: str, width: int, padding: int
-    ) -> None:
+    def __init__(self, input_shape: tuple[int, ...], num_classes: int, norm: str, width: int, padding: int) -> None:
         super().__init__()
         channels = [input_shape[0], *[width] * _LAYERS]
-        self.convs = nn.ModuleList(
-            Conv2d(a, b, 3, padding=padding) for a, b in zip(channels, channels[1:], strict=False)
-        )
+        self.convs = nn.ModuleList(Conv2d(a, b, 3, padding=padding) for a, b in pairwise(channels))
         self.norms = nn.ModuleList(_norm(norm, width) for _ in range(_LAYERS)) if norm != "none" else None
         height, breadth = (_side_after(size, padding) for size in input_shape[1:])
         self.linear = Linear(width * height * breadth, num_classes)
@@ -48,9 +46,7 @@ def cnn(
     if width < 1 or padding not in (0, 1):
         raise ValueError(f"cnn: width={width}, padding={padding}; allowed: width 1 or more, padding 0 or 1")
     if len(input_shape) != 3:
-        raise ValueError(
-            f"cnn takes images [channels, height, width], not inputs of shape {list(input_shape)}"
-        )
+        raise ValueError(f"cnn takes images [channels, height, width], not inputs of shape {list(input_shape)}")
     if min(_side_after(size, padding) for size in input_shape[1:]) < 1:
         least = next(size for size in range(1, 64) if _side_after(size, padding) >= 1)
         hint = "; cnn:padding=1 or mlp would do" if padding == 0 else ""

@@ -71,9 +71,7 @@ class BatchNorm(nn.Module):
         training = self.training and (mask is not None or x.shape[-4] > 1)
         if training and mask is not None:
             return self._masked(x, mask)
-        mean, var = (
-            stat.expand(self.weight.shape).flatten() for stat in (self.running_mean, self.running_var)
-        )
+        mean, var = (stat.expand(self.weight.shape).flatten() for stat in (self.running_mean, self.running_var))
         if training:
             mean, var = mean.clone(), var.clone()
         out = functional.batch_norm(
@@ -110,7 +108,8 @@ class BatchNorm(nn.Module):
 
 def max_pool2(x: Tensor) -> Tensor:
     """2x2 max-pooling of images [..., C, H, W]."""
-    return functional.max_pool2d(x.flatten(0, -4), 2).unflatten(0, x.shape[:-3])
+    pooled = functional.max_pool2d(x.flatten(0, -4), 2)
+    return pooled.view(*x.shape[:-3], *pooled.shape[1:])
 
 
 def _per_channel(leaf: Tensor) -> Tensor:
@@ -130,4 +129,6 @@ def _lead(x: Tensor, lead: torch.Size) -> Tensor:
     """Back from channels side by side to leading axes."""
     if not lead:
         return x
-    return x.unflatten(1, (math.prod(lead), -1)).transpose(0, 1).unflatten(0, lead)
+    clients = math.prod(lead)
+    apart = x.view(len(x), clients, -1, *x.shape[2:]).transpose(0, 1)
+    return apart.reshape(*lead, *apart.shape[1:])

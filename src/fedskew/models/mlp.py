@@ -1,6 +1,7 @@
 """A multi-layer perceptron with ReLU."""
 
 import math
+from itertools import pairwise
 
 from torch import Tensor, nn
 
@@ -14,7 +15,7 @@ class Perceptron(nn.Module):
         super().__init__()
         self.axes = len(input_shape)
         sizes = [math.prod(input_shape), *[hidden] * depth]
-        self.hidden = nn.ModuleList(Linear(a, b) for a, b in zip(sizes, sizes[1:], strict=False))
+        self.hidden = nn.ModuleList(Linear(a, b) for a, b in pairwise(sizes))
         self.linear = Linear(sizes[-1], num_classes)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:

@@ -18,9 +18,7 @@ def classes(labels: Tensor, num_clients: int) -> tuple[Ints, Ints]:
     """Each sample's class as 0..C-1, numbered over the classes that occur, and their sizes [C]."""
     whole("the number of clients", num_clients)
     if labels.ndim != 1 or labels.is_floating_point() or labels.is_complex():
-        raise ValueError(
-            f"labels are {labels.dtype} {tuple(labels.shape)}; they must be a vector of integers"
-        )
+        raise ValueError(f"labels are {labels.dtype} {tuple(labels.shape)}; they must be a vector of integers")
     if not len(labels):
         raise ValueError("there are no labels; a partition needs at least one sample")
     if num_clients > len(labels):
