@@ -29,9 +29,9 @@ class Algorithm:
 
     name: str
     loss: Loss = cross_entropy
-    correction: Correction = none()
-    aggregate: Aggregate = weighted_mean()
-    server: Optimizer = sgd(1.0)
+    correction: Correction = none()  # noqa: RUF009
+    aggregate: Aggregate = weighted_mean()  # noqa: RUF009
+    server: Optimizer = sgd(1.0)  # noqa: RUF009
 
     @property
     def needs_travel(self) -> bool:

@@ -88,21 +88,22 @@ Record = TypeVar("Record", Context, Local, Update)
 
 def take(record: Record, index: slice | Tensor) -> Record:
     """Some clients of a record that carries them on its first axis."""
-    parts: dict[str, Any] = {field.name: getattr(record, field.name) for field in fields(record)}
-    taken = {n: tree.rows(part, index) if isinstance(part, dict) else part[index] for n, part in parts.items()}
-    return type(record)(**taken)
+
+    def rows(part: Any) -> Any:
+        return tree.rows(part, index) if isinstance(part, dict) else part[index]
+
+    return type(record)(**{field.name: rows(getattr(record, field.name)) for field in fields(record)})
 
 
 def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
     """Records of several clients as one, along the first axis or along a new first axis."""
     trees, tensors = (tree.stack, torch.stack) if new_axis else (tree.concatenate, torch.cat)
-    columns: dict[str, list[Any]] = {
-        f.name: [getattr(record, f.name) for record in records] for f in fields(records[0])
-    }
-    joined: dict[str, Any] = {
-        name: trees(column) if isinstance(column[0], dict) else tensors(column) for name, column in columns.items()
-    }
-    return type(records[0])(**joined)
+
+    def joined(parts: list[Any]) -> Any:
+        return trees(parts) if isinstance(parts[0], dict) else tensors(parts)
+
+    names = [field.name for field in fields(records[0])]
+    return type(records[0])(**{name: joined([getattr(record, name) for record in records]) for name in names})
 
 
 def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:

@@ -97,7 +97,7 @@ def simulate_many(
             folder = None
             if store is not None:
                 folder = store.folder(run.hash)
-                folder.create(run.hash, run.model_dump(), RESULT_VERSION)
+                folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
                 stack.enter_context(folder.lock())
                 done = finished_records(run, folder)
                 if done:
@@ -159,7 +159,8 @@ class Simulation:
         here = fingerprint(self)
         before = folder.sessions()
         changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
-        folder.append_session({"from_round": self.round, **here, "changed": changed})
+        reason = self.engine_reason
+        folder.append_session({"from_round": self.round, **here, "engine_reason": reason, "changed": changed})
 
     def recipe(self, round: int) -> Recipe:
         return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)

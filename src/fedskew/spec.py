@@ -100,13 +100,14 @@ def show(value: Value) -> str:
 
 
 def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
-    """A resolved spec without the arguments that are defaults: what tables show."""
+    """A resolved spec as people write it: what has no default as bare values, what is a default left out."""
     name, _, named = parse(text)
     if name not in known:
         return text
     defaults = {p.name: p.default for p in inspect.signature(known[name]).parameters.values()}
-    kept = [f"{key}={show(value)}" for key, value in named.items() if defaults.get(key) != value]
-    return f"{name}:{','.join(kept)}" if kept else name
+    bare = [show(value) for key, value in named.items() if defaults.get(key) is inspect.Parameter.empty]
+    kept = [f"{k}={show(v)}" for k, v in named.items() if defaults.get(k) not in (inspect.Parameter.empty, v)]
+    return f"{name}:{','.join([*bare, *kept])}" if bare or kept else name
 
 
 def _value(text: str) -> Value:

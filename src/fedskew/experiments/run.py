@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedskew import spec
 from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_algorithm
-from fedskew.data import USUAL, resolve_dataset
+from fedskew.data import DATASETS, USUAL, resolve_dataset
 from fedskew.engine import ENGINES
 from fedskew.experiments.schedules import SCHEDULES
 from fedskew.models import GIVEN, MODELS
@@ -113,6 +113,22 @@ class Run(BaseModel):
     def short_algorithm(self) -> str:
         """The algorithm without arguments that are defaults."""
         return "+".join(spec.short(part, ALGORITHMS) for part in self.algorithm.split("+"))
+
+    @property
+    def short(self) -> dict[str, str]:
+        """Specs as people write them, for tables and titles."""
+        return {
+            "dataset": spec.short(self.dataset, DATASETS),
+            "partition": spec.short(self.partition, PARTITIONS),
+            "model": spec.short(self.model, MODELS),
+            "algorithm": self.short_algorithm,
+        }
+
+    @property
+    def title(self) -> str:
+        """Which federation this is, in a line."""
+        split = "" if self.partition == "natural" else f" {self.short['partition']}"
+        return f"{self.short['dataset']}{split}, {self.clients} clients"
 
     def files(self) -> Iterator[tuple[str, str]]:
         """The user's own files that take part, with their sha256."""

@@ -32,12 +32,12 @@ class Folder:
     def checkpoint(self) -> Path:
         return self.path / CHECKPOINT
 
-    def create(self, hash: str, run: dict[str, Any], result_version: int) -> None:
-        """Begin the folder, or check that it is the one we expect."""
+    def create(self, hash: str, run: dict[str, Any], short: dict[str, str], result_version: int) -> None:
+        """Begin the folder, or check that it is one that we can read. `short` is what tables call the run."""
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             if not (self.path / _RUN).exists():
-                content = {"format": FORMAT, "result_version": result_version, "hash": hash, "run": run}
+                content = {"format": FORMAT, "result_version": result_version, "hash": hash, "run": run, "short": short}
                 write_whole(self.path / _RUN, json.dumps(content, indent=1).encode())
         except OSError as error:
             raise StoreError(f"cannot write to {self.path}: {error.strerror}") from error
@@ -45,14 +45,24 @@ class Folder:
 
     def run(self) -> dict[str, Any]:
         """The fields of the run."""
+        run: dict[str, Any] = self._about()["run"]
+        return run
+
+    def short(self) -> dict[str, str]:
+        """The run's specs as people write them, and its title."""
+        short: dict[str, str] = self._about()["short"]
+        return short
+
+    def _about(self) -> dict[str, Any]:
         content = self._json(_RUN)
         if content.get("format") != FORMAT:
             raise StoreError(
                 f"{self.path} is in store format {content.get('format')}, this version reads {FORMAT}; "
                 "use another --runs folder"
             )
-        run: dict[str, Any] = content["run"]
-        return run
+        if not isinstance(content.get("run"), dict) or not isinstance(content.get("short"), dict):
+            raise StoreError(f"{self.path / _RUN} is damaged; `fedskew runs remove {self.path.name}` starts over")
+        return content
 
     def card(self) -> dict[str, Any] | None:
         return self._json(_CARD) if (self.path / _CARD).exists() else None

@@ -1,0 +1,512 @@
+"""The command line: parse, call, print. Nothing heavy is imported before a command needs it."""
+
+import inspect
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+import typer
+
+if TYPE_CHECKING:
+    from fedskew.experiments.run import Run
+    from fedskew.experiments.store import Folder, Store
+    from fedskew.simulation import RoundRecord
+
+app = typer.Typer(
+    help="Federated learning under label skew.\n\nExample: fedskew compare --dataset digits --algorithm fedavg,fedlc",
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+runs_app = typer.Typer(help="Runs in the store.", rich_markup_mode=None)
+app.add_typer(runs_app, name="runs")
+
+RUN_OPTIONS: dict[str, tuple[type, str]] = {
+    "dataset": (str, "digits | synthetic:LAMBDA,MU  [default: digits]"),
+    "partition": (str, "dirichlet:B | shards:A | labels:K | iid | natural  [default: the data set's usual one]"),
+    "clients": (int, "how many clients there are  [default: 20]"),
+    "clients_per_round": (int, "how many are sampled each round  [default: all]"),
+    "model": (str, "logistic | mlp | cnn:norm=batch | FILE.py:FACTORY  [default: the data set's usual one]"),
+    "rounds": (int, "communication rounds  [default: 400]"),
+    "local_epochs": (int, "passes over a client's data per round  [default: 1]"),
+    "batch_size": (int, "[default: 128]"),
+    "optimizer": (str, "the clients' optimiser: sgd | adagrad | adam | yogi  [default: sgd]"),
+    "lr": (float, "the clients' learning rate  [default: 0.01]"),
+    "momentum": (float, "the clients' momentum  [default: 0]"),
+    "weight_decay": (float, "[default: 0]"),
+    "weighting": (str, "samples | uniform  [default: samples]"),
+    "seed": (int, "drives data, partition, first model, sampling and shuffling  [default: 0]"),
+    "eval_every": (int, "rounds between evaluations; the last ten are always evaluated  [default: 1]"),
+    "lr_schedule": (str, "constant | step:EVERY,FACTOR | exponential:GAMMA | cosine  [default: constant]"),
+    "grad_clip": (float, "largest norm of a client's gradient  [default: no limit]"),
+    "dropout_rate": (float, "chance that a sampled client never answers  [default: 0]"),
+    "engine": (str, "auto | serial | stacked  [default: auto]"),
+    "device": (str, "cpu | cuda | cuda:N | mps  [default: cpu]"),
+    "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32]"),
+    "data_dir": (str, "folder of data files  [default: $FEDSKEW_DATA or data/]"),
+}
+_PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, one line of result.")]
+Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  [default: $FEDSKEW_RUNS or runs/]")]
+File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
+Algorithms = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [default: fedavg]"
+    ),
+]
+
+
+def run_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option per field of a run; the command receives those that were set as `fields`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(**given: Any) -> None:
+            fields = {name: given.pop(name) for name in names}
+            command(fields={name: value for name, value in fields.items() if value is not None}, **given)
+
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "fields"]
+        options = []
+        for name in names:
+            kind, text = RUN_OPTIONS[name]
+            option = Annotated[kind | None, typer.Option(f"--{name.replace('_', '-')}", help=text)]  # type: ignore[valid-type]
+            options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option))
+        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        wrapped.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {p.name: p.annotation for p in [*own, *options]}
+        wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+        return wrapped
+
+    return decorate
+
+
+@app.command("run")
+@run_options(*RUN_OPTIONS)
+def run_command(
+    fields: dict[str, Any],
+    file: File = None,
+    algorithm: Algorithms = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """One method on one federation.
+
+    Example: fedskew run --dataset synthetic:1,1 --clients 100 --algorithm fedlc+scaffold --rounds 50
+    """
+    from fedskew.simulation import simulate
+
+    names = _algorithms(algorithm)
+    if len(names) > 1:
+        raise ValueError(f"run takes one algorithm, not {len(names)}; fedskew compare takes several")
+    run = _run(fields, file, {"algorithm": names[0]} if names else {})
+    store = _store(runs)
+    show = not (json_ or quiet)
+    if show:
+        typer.echo(f"{run.short_algorithm} on {run.title}, run {run.hash}")
+    last = None
+    with _progress(run.rounds, enabled=show) as step:
+        for record in simulate(run, store=store):
+            last = record
+            step(run.short_algorithm, record)
+    folder = store.folder(run.hash)
+    result = _result(folder, run.rounds)
+    if json_:
+        _print_json(result)
+    elif quiet:
+        typer.echo(f"{_percent(result['accuracy'])} {run.hash}")
+    else:
+        assert last is not None
+        _print_result(run, result, folder, last)
+
+
+@app.command("compare")
+@run_options(*RUN_OPTIONS)
+def compare_command(
+    fields: dict[str, Any],
+    file: File = None,
+    algorithm: Algorithms = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """Several methods side by side, on the same data, split, first model and cohorts.
+
+    Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=5 --seeds 5
+    """
+    from fedskew.experiments.compare import Comparison
+    from fedskew.report.comparison import comparison_rows, write_comparison
+
+    names = _algorithms(algorithm)
+    if not names:
+        raise ValueError("compare needs methods; for example --algorithm fedavg,fedlc")
+    comparison = Comparison.of(_run(fields, file, {}), names, seeds)
+    store, show = _store(runs), not (json_ or quiet)
+    some = next(iter(comparison.runs.values()))[0]
+    with _progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
+        for name, _, record in comparison.results(store):
+            step(name, record)
+    hashes = {name: [run.hash for run in group] for name, group in comparison.runs.items()}
+    rows = comparison_rows(store, hashes, some.rounds)
+    made = write_comparison(store, hashes, some.rounds, out)
+    if json_:
+        _print_json({"runs": hashes, "rows": rows, "files": [str(path) for path in made]})
+        return
+    _print_comparison(rows, f"{some.title}, {some.rounds} rounds")
+    if show:
+        typer.echo("written: " + ", ".join(str(path) for path in made))
+
+
+@app.command("inspect")
+@run_options(*_PARTITION_OPTIONS)
+def inspect_command(
+    fields: dict[str, Any],
+    out: Annotated[Path | None, typer.Option(help="Draw the partition as OUT.png and OUT.svg.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Write the split as JSON, to be replayed.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Who holds what: label counts, missing classes and skew of a partition.
+
+    Example: fedskew inspect --dataset digits --partition dirichlet:0.1 --clients 10 --out split.png
+    """
+    from fedskew import partition
+    from fedskew.report import figures
+    from fedskew.simulation import build_federation, describe_partition
+
+    run = _run(fields, None, {})
+    federation = build_federation(run)
+    card = describe_partition(run, federation)
+    made = figures.rectangles(out, card, f"{run.title}, seed {run.seed}") if out else []
+    if export:
+        partition.export(export, run.partition, federation.indices)
+        made.append(export)
+    if json_:
+        _print_json({**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]})
+    elif quiet:
+        typer.echo(card["hash"])
+    else:
+        _print_card(run, card)
+        if made:
+            typer.echo("written: " + ", ".join(str(path) for path in made))
+
+
+@runs_app.callback(invoke_without_command=True)
+def runs_callback(context: typer.Context) -> None:
+    """Runs in the store.
+
+    Example: fedskew runs list
+    """
+    if context.invoked_subcommand is None:
+        runs_list()
+
+
+@runs_app.command("list")
+def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> None:
+    """All runs, with what they are and how far they are.
+
+    Example: fedskew runs list --json
+    """
+    rows = [_listed(folder) for folder in _store(runs)]
+    if json_:
+        _print_json(rows)
+    elif quiet:
+        for row in rows:
+            typer.echo(row["hash"])
+    else:
+        table = _table("run", "method", "federation", "seed", "rounds", "accuracy %", "state")
+        for row in rows:
+            table.add_row(*(str(row.get(name, "")) for name in ("hash", "algorithm", "title", "seed")),
+                          row["progress"], _percent(row.get("accuracy")), row["state"])  # fmt: skip
+        _console().print(table if rows else "no runs yet; `fedskew run` makes one")
+
+
+@runs_app.command("show")
+def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> None:
+    """One run whole. RUN is its hash or the beginning of it.
+
+    Example: fedskew runs show 3fa9
+    """
+    folder = _store(runs).find(run)
+    shown = {**_result(folder), "sessions": folder.sessions()}
+    if json_:
+        _print_json(shown)
+    elif quiet:
+        typer.echo(f"{_percent(shown['accuracy'])} {folder.path.name}")
+    else:
+        for name, value in {**shown.pop("run"), **shown}.items():
+            typer.echo(f"{name:20} {value}")
+
+
+@runs_app.command("remove")
+def runs_remove(
+    run: Annotated[list[str], typer.Argument(help="Hashes, or beginnings of them.")],
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """Delete runs from the store.
+
+    Example: fedskew runs remove 3fa9
+    """
+    store = _store(runs)
+    found = [store.find(beginning) for beginning in run]
+    for folder in found:
+        store.remove(folder)
+    if json_:
+        _print_json({"removed": [folder.path.name for folder in found]})
+    elif not quiet:
+        typer.echo("removed: " + ", ".join(folder.path.name for folder in found))
+
+
+@app.command("export")
+def export_command(
+    run: Annotated[str, typer.Argument(help="The run's hash or the beginning of it.")],
+    path: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """The final model of a run, for plain PyTorch.
+
+    Example: fedskew export 3fa9 model.safetensors
+    """
+    from fedskew.experiments.exporting import export_model
+
+    folder = _store(runs).find(run)
+    round = export_model(folder, path)
+    if json_:
+        _print_json({"run_hash": folder.path.name, "round": round, "file": str(path)})
+    elif not quiet:
+        typer.echo(f"written: {path}, the model of {folder.path.name} after round {round}")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; a wrong request ends with 2, a failure with 1, an interruption with 130."""
+    sys.exit(_guarded(list(sys.argv[1:] if arguments is None else arguments)))
+
+
+def _guarded(arguments: list[str]) -> int:
+    try:
+        code = app(arguments, prog_name="fedskew", standalone_mode=False)
+        return code if isinstance(code, int) else 0
+    except click.exceptions.Abort:
+        return _complain("interrupted", 130)
+    except KeyboardInterrupt:
+        return _complain("interrupted; what was done is kept, the same command goes on from there", 130)
+    except click.ClickException as error:
+        return _complain(_click_message(error), 2)
+    except BrokenPipeError:
+        sys.stdout = None  # type: ignore[assignment]
+        return 0
+    except Exception as error:
+        if os.environ.get("FEDSKEW_DEBUG"):
+            raise
+        return _complain(*_explained(error))
+
+
+def _explained(error: Exception) -> tuple[str, int]:
+    """A line for the user, and whether the request (2) or the work (1) was at fault."""
+    if type(error).__name__ == "ValidationError":
+        from fedskew.experiments.run import explain
+
+        return explain(error), 2  # type: ignore[arg-type]
+    wrong = isinstance(error, ValueError | FileNotFoundError)
+    return str(error) or type(error).__name__, 2 if wrong else 1
+
+
+def _click_message(error: click.ClickException) -> str:
+    where = getattr(error, "ctx", None)
+    hint = f" (see {where.command_path} --help)" if where is not None else ""
+    return error.format_message().replace("\n", " ") + hint
+
+
+def _complain(message: str, code: int) -> int:
+    typer.echo(f"fedskew: {message}", err=True)
+    return code
+
+
+def _algorithms(given: Sequence[str] | None) -> list[str]:
+    """Repeated options; a comma list of bare names counts as several."""
+    names: list[str] = []
+    for text in given or ():
+        names.extend([text] if ":" in text else [name.strip() for name in text.split(",")])
+    return names
+
+
+def _run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -> "Run":
+    from fedskew.experiments.run import Run
+
+    return Run(**{**_from_toml(file), **fields, **more})
+
+
+def _from_toml(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    if not file.is_file():
+        raise ValueError(f"there is no run file {file}")
+    try:
+        return tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is not TOML: {error}") from error
+
+
+def _store(root: str | None) -> "Store":
+    from fedskew.experiments.store import Store
+
+    return Store(root or os.environ.get("FEDSKEW_RUNS") or "runs")
+
+
+def _result(folder: "Folder", rounds: int | None = None) -> dict[str, Any]:
+    """The documented result of a run: what `run --json` prints."""
+    from fedskew.report.summary import summarise
+
+    run = folder.run()
+    result = summarise(run, folder.records()[:rounds], folder.card())
+    return {"run_hash": folder.path.name, **result, "run": run, "folder": str(folder.path)}
+
+
+def _listed(folder: "Folder") -> dict[str, Any]:
+    from fedskew.experiments.store import StoreError
+
+    try:
+        run, short, records = folder.run(), folder.short(), folder.records()
+    except StoreError as error:
+        return {"hash": folder.path.name, "state": "unreadable", "progress": "", "problem": str(error)}
+    done = len(records)
+    measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
+    diverged = bool(records and records[-1]["diverged"])
+    state = "diverged" if diverged else "done" if done >= run["rounds"] else "unfinished"
+    kept = {"algorithm": short["algorithm"], "title": short["title"], "seed": run["seed"]}
+    accuracy = measured[-1] if measured else None
+    return {
+        "hash": folder.path.name,
+        **kept,
+        "progress": f"{done}/{run['rounds']}",
+        "accuracy": accuracy,
+        "state": state,
+    }
+
+
+@contextmanager
+def _progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
+    """A bar with live accuracy and the time left, where the terminal is one."""
+    if not (enabled and sys.stderr.isatty()):
+        yield lambda name, record: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, accuracy="")
+
+        def step(name: str, record: "RoundRecord") -> None:
+            shown = {} if record.accuracy is None else {"accuracy": f"accuracy {_percent(record.accuracy)} %"}
+            bar.update(task, advance=1, description=name, **shown)
+
+        yield step
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+def _console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def _table(*columns: str) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", min_width=min(len(column), 12))
+    return table
+
+
+def _print_json(document: Any) -> None:
+    typer.echo(json.dumps(document, indent=1, allow_nan=False))
+
+
+def _print_result(run: "Run", result: dict[str, Any], folder: "Folder", last: "RoundRecord") -> None:
+    session = (folder.sessions() or [{}])[-1]
+    classes = " ".join(_percent(share) for share in result["per_class_accuracy"] or ())
+    lines = [
+        f"accuracy           {_percent(result['accuracy'])} %   (mean of the last ten rounds "
+        f"{_percent(result['accuracy_last10'])} %)",
+        f"balanced accuracy  {_percent(result['balanced_accuracy'])} %",
+        f"per class          {classes}",
+        f"loss               {'-' if result['loss'] is None else format(result['loss'], '.4f')}",
+        f"engine             {last.engine} on {last.device}: {session.get('engine_reason', '')}",
+        f"time               {result['seconds']:.1f} s for {result['rounds']} rounds",
+        f"kept in            {folder.path}",
+    ]
+    if result["client_accuracy"] is not None:
+        lines.insert(2, f"mean over clients  {_percent(result['client_accuracy'])} %")
+    if session.get("changed"):
+        changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
+        lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
+    if result["diverged"]:
+        lines.insert(0, f"diverged in round {result['rounds']}: the model is no longer finite; try a smaller lr")
+    typer.echo("\n".join(lines))
+
+
+def _print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
+    from fedskew.report.summary import best, percent
+
+    clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
+    measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
+    heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "mean over clients %",
+             "accuracy_last10": "last ten rounds %"}  # fmt: skip
+    table = _table("method", *(heads[name] for name in measures), "time s")
+    leaders = {name: best(rows, name) for name in measures}
+    for i, row in enumerate(rows):
+        cells = []
+        for name in measures:
+            cell = percent(row[name]["mean"], row[name]["std"])
+            cells.append(f"[bold]{cell}[/bold]" if leaders[name] == i else cell)
+        name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
+        table.add_row(name, *cells, f"{row['seconds']:.1f}")
+    typer.echo(f"{title}, {len(rows[0]['seeds'])} seeds (mean ± std)")
+    _console().print(table)
+
+
+def _print_card(run: "Run", card: dict[str, Any]) -> None:
+    skew = card["skew"]
+    typer.echo(
+        f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}"
+    )
+    table = _table("client", "size", *(str(c) for c in range(card["classes"])), "missing")
+    for k, row in enumerate(card["counts"][:50]):
+        cells = (str(n) if n else "·" for n in row)
+        table.add_row(str(k), str(card["sizes"][k]), *cells, str(len(card["missing"][k])))
+    _console().print(table)
+    if card["clients"] > 50:
+        typer.echo(f"... and {card['clients'] - 50} more clients (--json shows all)")
+    typer.echo(f"mean total variation to the global labels  {skew['mean_total_variation']:.3f}   (0 none, 1 disjoint)")
+    typer.echo(f"effective number of classes per client     {skew['effective_classes']:.2f} of {card['classes']}")
+    typer.echo(f"share of classes a client misses           {skew['missing_share']:.3f}")
+    typer.echo(f"Gini coefficient of client sizes           {skew['size_gini']:.3f}")
+    typer.echo(f"partition hash                             {card['hash'][:16]}")

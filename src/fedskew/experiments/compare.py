@@ -1,0 +1,32 @@
+"""Several methods side by side on the same federations: same seeds, so same data, split, first model and cohorts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fedskew.experiments.run import Run
+from fedskew.experiments.store import Store
+from fedskew.simulation import RoundRecord, simulate_many
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One run per method and seed."""
+
+    runs: dict[str, list[Run]]
+
+    @classmethod
+    def of(cls, base: Run, algorithms: Sequence[str], seeds: int) -> "Comparison":
+        if seeds < 1:
+            raise ValueError(f"seeds is {seeds}; allowed: 1 or more")
+        fields = base.model_dump()
+        methods: dict[str, list[Run]] = {}
+        for algorithm in algorithms:
+            variants = [Run(**{**fields, "algorithm": algorithm, "seed": base.seed + s}) for s in range(seeds)]
+            methods[variants[0].short_algorithm] = variants
+        return cls(methods)
+
+    def results(self, store: Store) -> Iterator[tuple[str, Run, RoundRecord]]:
+        """Every record, method after method, the seeds of a method together."""
+        for name, runs in self.runs.items():
+            for position, record in simulate_many(runs, store=store):
+                yield name, runs[position], record

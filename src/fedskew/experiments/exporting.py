@@ -1,0 +1,48 @@
+"""A run's final model as one safetensors file that plain PyTorch can load."""
+
+import json
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import load_file, save
+from torch import nn
+
+from fedskew.experiments.checkpoint import load_checkpoint
+from fedskew.experiments.run import Run
+from fedskew.experiments.store import Folder, StoreError, write_whole
+from fedskew.models import build_model
+from fedskew.simulation import build_federation
+
+
+def export_model(folder: Folder, path: Path) -> int:
+    """Write the state dict of the last checkpoint, with what rebuilds the module beside it; returns its round."""
+    if not folder.checkpoint.exists():
+        raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
+    run, checkpoint = Run(**folder.run()), load_checkpoint(folder.checkpoint)
+    data = build_federation(run.model_copy(update={"device": "cpu"})).dataset
+    about = {
+        "model": run.model,
+        "input_shape": data.input_shape,
+        "num_classes": data.num_classes,
+        "mean": data.mean,
+        "std": data.std,
+        "classes": data.class_names,
+        "round": checkpoint.round,
+        "run": run.model_dump(),
+    }
+    tensors = {**checkpoint.server.params, **checkpoint.server.buffers}
+    whole = {name: leaf.contiguous() for name, leaf in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, save(whole, {"fedskew": json.dumps(about)}))
+    return checkpoint.round
+
+
+def load_model(path: Path | str) -> nn.Module:
+    """The module of an exported file, ready to evaluate. Inputs are (values - mean) / std of the file's metadata."""
+    with safe_open(str(path), "pt") as file:
+        about = json.loads((file.metadata() or {}).get("fedskew", "null"))
+    if about is None:
+        raise ValueError(f"{path} was not written by `fedskew export`")
+    module = build_model(about["model"], tuple(about["input_shape"]), about["num_classes"], seed=0).module
+    module.load_state_dict(load_file(str(path)))
+    return module.eval()

@@ -1,0 +1,1 @@
+"""What people read: summaries, tables and figures, made from the store alone."""

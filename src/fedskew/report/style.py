@@ -1,0 +1,47 @@
+"""One look for every figure: a colour and a line per method that stay apart in grey as well."""
+
+from typing import Any
+
+_LOOKS: dict[str, tuple[str, str]] = {
+    "fedavg": ("#4d4d4d", "-"),
+    "fedprox": ("#8c6bb1", "--"),
+    "scaffold": ("#1b9e77", "-."),
+    "fednova": ("#a6761d", ":"),
+    "fedopt": ("#e6ab02", "--"),
+    "fedrs": ("#2171b5", "-."),
+    "fedlc": ("#d7301f", "-"),
+    "fedla": ("#e7298a", ":"),
+    "fedlc+fedprox": ("#fc8d59", "--"),
+    "fedlc+scaffold": ("#7f0000", "-."),
+    "fedlc+fednova": ("#b35806", ":"),
+    "fedlc+fedopt": ("#f4a582", ":"),
+}
+_SPARE = ("#1f78b4", "#33a02c", "#6a3d9a", "#b15928", "#01665e", "#c51b7d")
+_MARKERS = "osD^vP*Xdph<>"
+
+
+def look(name: str, position: int = 0) -> dict[str, Any]:
+    """Colour, line and marker of a method; its arguments do not matter unless two variants are drawn."""
+    plain = "+".join(part.partition(":")[0] for part in name.split("+"))
+    if plain in _LOOKS and plain == name:
+        colour, line = _LOOKS[plain]
+        marker = _MARKERS[list(_LOOKS).index(plain) % len(_MARKERS)]
+    else:
+        colour, line = _SPARE[position % len(_SPARE)], ("-", "--", "-.", ":")[position % 4]
+        marker = _MARKERS[-1 - position % len(_MARKERS)]
+    return {"color": colour, "linestyle": line, "marker": marker}
+
+
+RC: Any = {
+    "figure.dpi": 150,
+    "savefig.bbox": "tight",
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.color": "#e6e6e6",
+    "grid.linewidth": 0.7,
+    "axes.axisbelow": True,
+    "legend.frameon": False,
+    "svg.hashsalt": "fedskew",
+}

@@ -1,0 +1,63 @@
+"""One run, and several seeds of one method, in a few numbers."""
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+LAST = 10
+
+
+def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict[str, Any] | None) -> dict[str, Any]:
+    """The result of a run: its last evaluated round, with the mean accuracy of the last ten rounds beside it."""
+    measured = [record for record in records if record["accuracy"] is not None]
+    last = measured[-1] if measured else {}
+    tail = [record["accuracy"] for record in measured if record["round"] > records[-1]["round"] - LAST]
+    return {
+        "algorithm": run["algorithm"],
+        "seed": run["seed"],
+        "rounds": records[-1]["round"] if records else 0,
+        "accuracy": last.get("accuracy"),
+        "accuracy_last10": statistics.fmean(tail) if tail else None,
+        "balanced_accuracy": last.get("balanced_accuracy"),
+        "client_accuracy": last.get("client_accuracy"),
+        "loss": last.get("loss"),
+        "per_class_accuracy": last.get("per_class_accuracy"),
+        "diverged": bool(records and records[-1].get("diverged")),
+        "seconds": sum(record["seconds"] for record in records),
+        "engine": records[-1]["engine"] if records else None,
+        "device": records[-1]["device"] if records else None,
+        "partition_hash": card["hash"] if card else None,
+    }
+
+
+MEASURES = ("accuracy", "balanced_accuracy", "client_accuracy", "accuracy_last10", "loss")
+
+
+def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and sample standard deviation (ddof = 1) of each measure over seeds; a diverged seed is counted apart."""
+    row: dict[str, Any] = {
+        "algorithm": summaries[0]["algorithm"],
+        "seeds": [summary["seed"] for summary in summaries],
+        "diverged": sum(summary["diverged"] for summary in summaries),
+        "seconds": sum(summary["seconds"] for summary in summaries),
+    }
+    for name in MEASURES:
+        values = [s[name] for s in summaries if s[name] is not None and not s["diverged"]]
+        row[name] = {
+            "mean": statistics.fmean(values) if values else None,
+            "std": statistics.stdev(values) if len(values) > 1 else None,
+        }
+    return row
+
+
+def percent(mean: float | None, std: float | None = None) -> str:
+    """`63.55 ± 0.42` from shares of one."""
+    if mean is None:
+        return "-"
+    return f"{100 * mean:.2f}" if std is None else f"{100 * mean:.2f} ± {100 * std:.2f}"
+
+
+def best(rows: Sequence[dict[str, Any]], measure: str) -> int | None:
+    """Which row has the highest mean of a measure."""
+    known = [(row[measure]["mean"], i) for i, row in enumerate(rows) if row[measure]["mean"] is not None]
+    return max(known)[1] if known else None
