@@ -53,6 +53,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32]"),
     "data_dir": (str, "folder of data files  [default: $FEDSKEW_DATA or data/]"),
 }
+_INTERRUPTED = 130
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
@@ -79,7 +80,8 @@ def run_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., No
         options = []
         for name in names:
             kind, text = RUN_OPTIONS[name]
-            option = Annotated[kind | None, typer.Option(f"--{name.replace('_', '-')}", help=text)]  # type: ignore[valid-type]
+            flag = typer.Option(f"--{name.replace('_', '-')}", help=text)
+            option = Annotated[kind | None, flag]  # type: ignore[valid-type]
             options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option))
         own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
         wrapped.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
@@ -112,11 +114,11 @@ def run_command(
     run = _run(fields, file, {"algorithm": names[0]} if names else {})
     store = _store(runs)
     show = not (json_ or quiet)
-    if show:
-        typer.echo(f"{run.short_algorithm} on {run.title}, run {run.hash}")
     last = None
     with _progress(run.rounds, enabled=show) as step:
         for record in simulate(run, store=store):
+            if last is None and show:
+                typer.echo(f"{run.short_algorithm} on {run.title}, run {run.hash}")
             last = record
             step(run.short_algorithm, record)
     folder = store.folder(run.hash)
@@ -228,8 +230,8 @@ def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> N
     else:
         table = _table("run", "method", "federation", "seed", "rounds", "accuracy %", "state")
         for row in rows:
-            table.add_row(*(str(row.get(name, "")) for name in ("hash", "algorithm", "title", "seed")),
-                          row["progress"], _percent(row.get("accuracy")), row["state"])  # fmt: skip
+            names = [str(row.get(name, "")) for name in ("algorithm", "title", "seed")]
+            table.add_row(row["hash"][:8], *names, row["progress"], _percent(row.get("accuracy")), row["state"])
         _console().print(table if rows else "no runs yet; `fedskew run` makes one")
 
 
@@ -301,15 +303,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _guarded(arguments: list[str]) -> int:
     try:
         code = app(arguments, prog_name="fedskew", standalone_mode=False)
+        if code == _INTERRUPTED:
+            return _complain("interrupted; what was done is kept, the same command goes on from there", code)
         return code if isinstance(code, int) else 0
-    except click.exceptions.Abort:
-        return _complain("interrupted", 130)
-    except KeyboardInterrupt:
-        return _complain("interrupted; what was done is kept, the same command goes on from there", 130)
     except click.ClickException as error:
         return _complain(_click_message(error), 2)
     except BrokenPipeError:
-        sys.stdout = None  # type: ignore[assignment]
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone
         return 0
     except Exception as error:
         if os.environ.get("FEDSKEW_DEBUG"):
@@ -420,7 +420,9 @@ def _progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRec
         task = bar.add_task("", total=total, accuracy="")
 
         def step(name: str, record: "RoundRecord") -> None:
-            shown = {} if record.accuracy is None else {"accuracy": f"accuracy {_percent(record.accuracy)} %"}
+            shown: dict[str, Any] = (
+                {} if record.accuracy is None else {"accuracy": f"accuracy {_percent(record.accuracy)} %"}
+            )
             bar.update(task, advance=1, description=name, **shown)
 
         yield step
@@ -489,7 +491,8 @@ def _print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
             cells.append(f"[bold]{cell}[/bold]" if leaders[name] == i else cell)
         name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
         table.add_row(name, *cells, f"{row['seconds']:.1f}")
-    typer.echo(f"{title}, {len(rows[0]['seeds'])} seeds (mean ± std)")
+    seeds = len(rows[0]["seeds"])
+    typer.echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     _console().print(table)
 
 

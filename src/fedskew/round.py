@@ -117,15 +117,16 @@ def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> 
         params = {name: leaf.detach().requires_grad_() for name, leaf in local.params.items()}
         logits, buffers = recipe.model.apply(params, local.buffers, batch.x, batch.mask, train=True)
         losses = recipe.algorithm.loss(logits, batch.y, context.counts)
-        objective = _mean(losses, batch.mask)
-        leaves = torch.autograd.grad(objective.sum(), list(params.values()), materialize_grads=True)
+        shares = _shares(losses, batch.mask)
+        leaves = torch.autograd.grad(losses, list(params.values()), shares, materialize_grads=True)
     with torch.no_grad():
+        objective = (shares * losses).sum(-1)
         grads = dict(zip(params, leaves, strict=True))
         grads = recipe.algorithm.correction.grad(grads, local.params, context.anchor, context.client, context.server)
         if recipe.grad_clip is not None:
             grads = _clipped(grads, recipe.grad_clip, objective.ndim)
         updates, optimizer = recipe.optimizer.update(grads, local.optimizer, local.params)
-        return Local(tree.add(local.params, updates), buffers, optimizer, local.loss + objective.detach())
+        return Local(tree.add(local.params, updates), buffers, optimizer, local.loss + objective)
 
 
 def local_update(recipe: Recipe, context: Context, buffers: Params, batches: Iterable[Batch], steps: Tensor) -> Update:
@@ -166,10 +167,11 @@ def server_update(algorithm: Algorithm, server: Server, updates: Update, weights
         )
 
 
-def _mean(losses: Tensor, mask: Tensor | None) -> Tensor:
+def _shares(losses: Tensor, mask: Tensor | None) -> Tensor:
+    """How much of its batch's mean each example is: 1/n, and 0 for padding."""
     if mask is None:
-        return losses.mean(-1)
-    return torch.where(mask, losses, 0.0).sum(-1) / mask.sum(-1)
+        return torch.full_like(losses, 1 / losses.shape[-1])
+    return mask.to(losses.dtype) / mask.sum(-1, keepdim=True)
 
 
 def _clipped(grads: Params, limit: float, axes: int) -> Params:

@@ -101,7 +101,10 @@ def show(value: Value) -> str:
 
 def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
     """A resolved spec as people write it: what has no default as bare values, what is a default left out."""
-    name, _, named = parse(text)
+    name, values, named = parse(text)
+    if name.endswith(".py"):
+        given = ",".join(f"{key}={show(value)}" for key, value in named.items())
+        return f"{values[0]}:{given}" if given else str(values[0])
     if name not in known:
         return text
     defaults = {p.name: p.default for p in inspect.signature(known[name]).parameters.values()}

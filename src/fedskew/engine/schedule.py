@@ -1,8 +1,7 @@
 """Which examples every client of a cohort uses at every step, as one array.
 
 Clients are ranked by their number of steps, so those still at work at step t are always the first `active[t]`: no
-step is spent on a client that has finished. A short batch is filled up with the client's own first example and
-masked.
+step is spent on a client that has finished. A short batch is filled up with its own last example and masked.
 """
 
 from collections.abc import Sequence
@@ -27,31 +26,21 @@ class Schedule:
 def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, epochs: int, batch_size: int) -> Schedule:
     """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
     sizes = np.concatenate([c.federation.sizes(c.clients) for c in cohorts])
-    first = np.concatenate(
-        [c.federation.order[c.federation.offsets[c.clients]] + o for c, o in zip(cohorts, offsets, strict=True)]
-    )
     samples = np.concatenate(
         [c.federation.shuffled(c.clients, c.seed, round, epochs) + o for c, o in zip(cohorts, offsets, strict=True)]
     )
-    width = min(batch_size, int(sizes.max()))
     per_epoch = -(-sizes // batch_size)
     steps = epochs * per_epoch
     rank = np.argsort(-steps, kind="stable")
     active = len(steps) - np.searchsorted(np.sort(steps), np.arange(steps.max()), side="right")
     first_row = np.cumsum(active) - active
 
-    place = np.empty_like(rank)
-    place[rank] = np.arange(len(rank))
-    row_rank = np.arange(active.sum()) - np.repeat(first_row, active)
-    index = np.repeat(first[rank[row_rank]][:, None], width, axis=1)
-    mask = np.zeros(index.shape, dtype=np.bool_)
-
-    lengths = np.repeat(sizes, epochs)
-    within = np.arange(len(samples)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-    start = (np.arange(epochs) * per_epoch[:, None]).ravel()  # the first step of each client's each epoch
-    step = np.repeat(start, lengths) + within // batch_size
-    row = first_row[step] + np.repeat(np.repeat(place, epochs), lengths)
-    column = within % batch_size
-    index[row, column], mask[row, column] = samples, True
-    full = np.logical_and.reduceat(mask.all(axis=1), first_row)
-    return Schedule(rank, steps[rank], active, index, mask, full)
+    step = np.repeat(np.arange(len(active)), active)
+    client = rank[np.arange(len(step)) - first_row[step]]
+    epoch, batch = np.divmod(step, per_epoch[client])
+    begin = (np.cumsum(epochs * sizes) - epochs * sizes)[client] + epoch * sizes[client] + batch * batch_size
+    length = np.minimum(batch_size, sizes[client] - batch * batch_size)[:, None]
+    column = np.arange(length.max())
+    index = samples[begin[:, None] + np.minimum(column, length - 1)]
+    full = np.logical_and.reduceat(length[:, 0] == len(column), first_row)
+    return Schedule(rank, steps[rank], active, index, column < length, full)

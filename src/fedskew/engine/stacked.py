@@ -40,14 +40,12 @@ class Stacked:
         steps = torch.from_numpy(plan.steps).to(x.device)
         batches = self._batches(plan, data, x, y)
 
-        local = begin(recipe, params, buffers, steps.shape)
-        done = []
-        for first, last in pairwise([0, *(np.flatnonzero(np.diff(plan.active)) + 1).tolist(), len(plan.active)]):
-            active = int(plan.active[first])
-            done.append(take(local, slice(active, None)))
-            local, now = take(local, slice(active)), take(context, slice(active))
-            for _ in range(first, last):
-                local = local_step(recipe, now, local, next(batches))
+        local, now, done = begin(recipe, params, buffers, steps.shape), context, []
+        for active, batch in zip(plan.active.tolist(), batches, strict=True):
+            if active < len(local.loss):
+                done.append(take(local, slice(active, None)))
+                local, now = take(local, slice(active)), take(context, slice(active))
+            local = local_step(recipe, now, local, batch)
         everyone = join([local, *reversed(done)])
         update = take(finish(recipe, context, everyone, steps), torch.from_numpy(np.argsort(plan.rank)))
         ends = np.cumsum([len(cohort.clients) for cohort in cohorts]).tolist()

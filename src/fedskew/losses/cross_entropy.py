@@ -2,7 +2,6 @@
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
@@ -11,9 +10,12 @@ def cross_entropy(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
 
 
 def softmax_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Per-example cross entropy with any leading axes; a logit of -inf takes no part and gets no gradient."""
-    flat = functional.cross_entropy(logits.flatten(0, -2), labels.flatten(), reduction="none")
-    return flat.view(labels.shape)
+    """Per-example cross entropy with any leading axes; a logit of -inf takes no part and gets no gradient.
+
+    Classes go first: a softmax over few classes is several times faster across examples than along each one.
+    """
+    shares = logits.movedim(-1, 0).log_softmax(0)
+    return -shares.gather(0, labels.unsqueeze(0)).squeeze(0)
 
 
 def at_least_float32(logits: Tensor) -> Tensor:

@@ -6,11 +6,21 @@ from torch import nn
 
 from fedskew import rng, spec
 from fedskew.models.cnn import cnn
+from fedskew.models.leaf import leaf_cnn
 from fedskew.models.logistic import logistic
+from fedskew.models.mcmahan import mcmahan
 from fedskew.models.mlp import mlp
 from fedskew.models.model import Model
+from fedskew.models.resnet import resnet18
 
-MODELS: dict[str, Callable[..., nn.Module]] = {"logistic": logistic, "mlp": mlp, "cnn": cnn}
+MODELS: dict[str, Callable[..., nn.Module]] = {
+    "logistic": logistic,
+    "mlp": mlp,
+    "cnn": cnn,
+    "mcmahan": mcmahan,
+    "resnet18": resnet18,
+    "leaf_cnn": leaf_cnn,
+}
 
 
 GIVEN = ("input_shape", "num_classes")
@@ -29,4 +39,15 @@ def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed:
     return Model(module)
 
 
-__all__ = ["GIVEN", "MODELS", "Model", "build_model", "cnn", "logistic", "mlp"]
+__all__ = [
+    "GIVEN",
+    "MODELS",
+    "Model",
+    "build_model",
+    "cnn",
+    "leaf_cnn",
+    "logistic",
+    "mcmahan",
+    "mlp",
+    "resnet18",
+]

@@ -18,7 +18,7 @@ class Linear(nn.Linear):
         if self.weight.ndim == 2:
             return functional.linear(input, self.weight, self.bias)
         if self.weight.ndim == 3:
-            return torch.baddbmm(self.bias.unsqueeze(-2), input, self.weight.mT)
+            return torch.baddbmm(self.bias.unsqueeze(-1), self.weight, input.mT).mT  # its gradient is d @ input
         return input @ self.weight.mT + self.bias.unsqueeze(-2)
 
 

@@ -41,6 +41,17 @@ class Model:
         plain = not any(isinstance(part, _BATCH_NORMS + _RANDOM) for part in self.module.modules())
         return self.takes_mask or plain
 
+    @cached_property
+    def names(self) -> set[str]:
+        """What parameters and buffers together are called."""
+        return {name for name, _ in (*self.module.named_parameters(), *self.module.named_buffers())}
+
+    @cached_property
+    def tied(self) -> bool:
+        """Whether a parameter or buffer goes by several names."""
+        every = self.module.named_parameters(remove_duplicate=False), self.module.named_buffers(remove_duplicate=False)
+        return sum(1 for named in every for _ in named) > len(self.names)
+
     def init(self, dtype: torch.dtype, device: torch.device | str) -> tuple[Params, Params]:
         """Fresh copies of the module's parameters and buffers."""
 
@@ -57,9 +68,7 @@ class Model:
         if self.module.training != train:
             self.module.train(train)
         if self.takes_mask:
-            state = {**params, **buffers}
-            logits: Tensor = functional_call(self.module, state, (x, mask), strict=True)
-            return logits, {name: state[name] for name in buffers}
+            return self._call(params, buffers, x, mask)
         if next(iter(params.values())).ndim > next(self.module.parameters()).ndim:
             return torch.vmap(lambda p, b, one: self._plain(p, b, one)[0])(params, buffers, x), buffers
         return self._plain(params, buffers, x)
@@ -69,9 +78,36 @@ class Model:
         for part in norms:
             part.train(self.module.training and len(x) > 1)  # one example has no batch statistics
         own = {name: leaf.clone() for name, leaf in buffers.items()}  # modules change their buffers in place
-        state = {**params, **own}
-        logits: Tensor = functional_call(self.module, state, (x,), strict=True)
+        return self._call(params, own, x)
+
+    def _call(self, params: Params, buffers: Params, *inputs: Tensor | None) -> tuple[Tensor, Params]:
+        """The module on this state. What PyTorch would check at every call is looked up once for all."""
+        state = {**params, **buffers}
+        if state.keys() != self.names:
+            raise ValueError(f"the model has {sorted(self.names)}, not {sorted(state)}")
+        logits: Tensor = functional_call(self.module, state, inputs, tie_weights=self.tied)
         return logits, {name: state[name] for name in buffers}
+
+    def features(self, params: Params, buffers: Params, x: Tensor) -> Tensor:
+        """The input [..., B, features] of the linear layer that runs last, in evaluation mode."""
+        inputs: list[Tensor] = []
+
+        def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
+            inputs.append(given[0])
+
+        def noted(_: nn.Module, __: tuple[Tensor, ...], logits: Tensor) -> Tensor:
+            if not inputs:
+                raise ValueError(f"{type(self.module).__name__} has no linear layer whose input could be its features")
+            return inputs[-1]
+
+        linears = [part for part in self.module.modules() if isinstance(part, nn.Linear)]
+        hooks = [part.register_forward_pre_hook(note) for part in linears]
+        hooks.append(self.module.register_forward_hook(noted))
+        try:
+            return self.apply(params, buffers, x, train=False)[0]
+        finally:
+            for hook in hooks:
+                hook.remove()
 
     def copy(self) -> "Model":
         """A model of its own for another thread: a functional call borrows the module while it runs."""

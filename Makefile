@@ -1,0 +1,40 @@
+# make demo and make test set themselves up; PYTHON chooses the interpreter (3.11 or newer).
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedprox,fedlc+scaffold
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: setup demo test test-slow lint bench clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, e.g. make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $(READY)
+
+demo: $(READY)
+	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 100 --seeds 3 --eval-every 2 \
+	    --algorithm $(METHODS) --runs demo/runs --out demo/synthetic
+	$(BIN)/fedskew compare --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --seeds 5 \
+	    --lr 0.1 --batch-size 16 --algorithm $(METHODS) --runs demo/runs --out demo/digits
+
+test: $(READY) lint
+	$(BIN)/python -m pytest -n 2 --durations 5
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+bench: $(READY)
+	$(BIN)/python -m benchmarks.core --json results/benchmark_core.json
+
+clean:
+	rm -rf $(VENV) demo build dist src/*.egg-info

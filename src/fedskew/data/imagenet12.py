@@ -1,0 +1,107 @@
+"""Twelve classes of ImageNet, small: from any ImageNet-style folder tree, full size or Tiny-ImageNet.
+
+    imagenet12/train/<wnid>/*.JPEG   or, as in Tiny-ImageNet,   imagenet12/train/<wnid>/images/*.JPEG
+    imagenet12/val/<wnid>/*.JPEG     or                         imagenet12/val/images/*.JPEG with val_annotations.txt
+
+`test/<wnid>` is taken where there is no `val`. Other classes in the tree are left alone. `images.py` says how a file
+becomes pixels.
+"""
+
+from collections import defaultdict
+from pathlib import Path
+
+from fedskew.data.dataset import Dataset
+from fedskew.data.images import Progress, image_dataset, images_in
+from fedskew.data.places import data_root
+
+# The paper does not name its twelve classes: these are ours, chosen among those of Tiny-ImageNet.
+CLASSES = {
+    "n02124075": "Egyptian cat",
+    "n07873807": "pizza, pizza pie",
+    "n02486410": "baboon",
+    "n02233338": "cockroach, roach",
+    "n03796401": "moving van",
+    "n02950826": "cannon",
+    "n03992509": "potter's wheel",
+    "n04356056": "sunglasses, dark glasses, shades",
+    "n04118538": "rugby ball",
+    "n04399382": "teddy, teddy bear",
+    "n01698640": "American alligator, Alligator mississipiensis",
+    "n03976657": "pole",
+}
+_PLACES = ("imagenet12", "imagenet12/tiny-imagenet-200", "tiny-imagenet-200", ".")
+_ANNOTATIONS = "val_annotations.txt"
+
+
+def imagenet12(
+    classes: str | None = None, size: int = 64, data_dir: str | None = None, progress: Progress | None = None
+) -> Dataset:
+    """Labels follow the order of the list of classes: ours, or the lines of the text file `classes`.
+
+    Mean and standard deviation are those of the training images. The first load decodes every file, telling
+    `progress` how many of how many are done; later ones map the cache into memory.
+    """
+    names = CLASSES if classes is None else read_classes(classes)
+    root = _root(data_dir)
+    train = [_members(root / "train", wnid) for wnid in names]
+    test = _tested(root, list(names))
+    return image_dataset("imagenet12", root, train, test, list(names.values()), size, progress)
+
+
+def read_classes(path: str) -> dict[str, str]:
+    """Class folders and names from a text file, one wnid a line, optionally followed by a name; # begins a comment."""
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise FileNotFoundError(f"imagenet12: there is no list of classes {path}; it is a text file, one wnid a line")
+    found: dict[str, str] = {}
+    for line in file.read_text(encoding="utf-8").splitlines():
+        wnid, _, name = line.partition("#")[0].strip().replace("\t", " ").partition(" ")
+        if wnid in found:
+            raise ValueError(f"imagenet12: {path} has {wnid} twice")
+        if wnid:
+            found[wnid] = name.strip() or CLASSES.get(wnid, wnid)
+    if len(found) < 2:
+        raise ValueError(f"imagenet12: {path} lists {len(found)} classes; allowed: 2 or more, one wnid a line")
+    return found
+
+
+def _root(data_dir: str | None) -> Path:
+    base = data_root(data_dir)
+    for place in _PLACES:
+        if (base / place / "train").is_dir():
+            return base / place
+    raise FileNotFoundError(
+        f"imagenet12 is not in {base.resolve()}: looked for the folder train in {', '.join(_PLACES)}; put ImageNet's "
+        "train/<wnid> and val/<wnid> there, or Tiny-ImageNet (http://cs231n.stanford.edu/tiny-imagenet-200.zip); "
+        "--data-dir or FEDSKEW_DATA say where else to look"
+    )
+
+
+def _tested(root: Path, wnids: list[str]) -> list[list[Path]]:
+    if (root / "val" / _ANNOTATIONS).is_file():
+        return _annotated(root / "val", wnids)
+    part = next((root / name for name in ("val", "test") if (root / name).is_dir()), None)
+    if part is None:
+        raise FileNotFoundError(f"imagenet12: {root} has neither val nor test; one of them holds the test images")
+    return [_members(part, wnid) for wnid in wnids]
+
+
+def _members(part: Path, wnid: str) -> list[Path]:
+    if not (part / wnid).is_dir():
+        raise FileNotFoundError(
+            f"imagenet12: there is no folder {part / wnid}; sort the images into class folders, or list the classes "
+            "there are in a text file: imagenet12:classes=my_classes.txt"
+        )
+    return images_in(part / wnid)
+
+
+def _annotated(part: Path, wnids: list[str]) -> list[list[Path]]:
+    """Tiny-ImageNet's own layout: lines of file name, wnid and a box, separated by tabs."""
+    members = defaultdict(list)
+    for line in (part / _ANNOTATIONS).read_text().splitlines():
+        name, wnid, *_ = [*line.split("\t"), ""]
+        members[wnid].append(part / "images" / name)
+    for wnid in wnids:
+        if not members[wnid]:
+            raise ValueError(f"imagenet12: {part / _ANNOTATIONS} has no image of {wnid}")
+    return [sorted(members[wnid]) for wnid in wnids]

@@ -1,0 +1,174 @@
+"""Image files in class folders: listed, decoded once in parallel, then read from a memory-mapped cache.
+
+Every image becomes RGB: greyscale is repeated, CMYK and palettes are converted, transparency lies on white, 16-bit
+greyscale keeps its upper eight bits, of an animation the first frame counts. EXIF orientation is not applied. The
+centre square, as wide as the shorter side, is resized to size x size (bilinear, antialiased), which is the usual
+"resize the shorter side, crop the centre"; an image that is size x size already keeps its pixels.
+"""
+
+import os
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+import torch
+from PIL import Image
+
+from fedskew.data.dataset import Dataset
+from fedskew.data.image_cache import ImageCache, Notes, Pixels
+
+Progress = Callable[[int, int], None]  # images done, images in all
+
+_DECODING = 1  # raised when the same file gives other pixels, so that old caches are not used
+_BLOCK = 64
+_REFUSED = {"EPS"}  # Pillow hands these to Ghostscript, which runs programs
+
+
+def images_in(folder: Path) -> list[Path]:
+    """The image files of one class, by name: those in its folder, or in `images` below it as in Tiny-ImageNet."""
+    place = folder / "images" if (folder / "images").is_dir() else folder
+    known = _extensions()
+    names = [n for n in os.listdir(place) if os.path.splitext(n)[1].lower() in known and not n.startswith(".")]
+    if not names:
+        raise ValueError(f"the class folder {place} has no image; remove it or put images into it")
+    return [place / name for name in sorted(names)]
+
+
+def image_dataset(
+    name: str,
+    root: Path,
+    train: Sequence[Sequence[Path]],
+    test: Sequence[Sequence[Path]],
+    class_names: Sequence[str],
+    size: int | None,
+    progress: Progress | None = None,
+) -> Dataset:
+    """A data set from the files of each class; without a size all images must have the same."""
+    if size is not None and size < 1:
+        raise ValueError(f"{name}: size is {size}; allowed: 1 or more")
+    files = [path for part in (train, test) for members in part for path in members]
+    cut = sum(len(members) for members in train)
+    pixels, notes = _load(root, files, cut, size, progress)
+    images = torch.from_numpy(pixels)
+    return Dataset(
+        name=name,
+        x_train=images[:cut],
+        y_train=_labels(train),
+        x_test=images[cut:],
+        y_test=_labels(test),
+        num_classes=len(class_names),
+        mean=tuple(notes["mean"]),
+        std=tuple(notes["std"]),
+        class_names=tuple(class_names),
+    )
+
+
+def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Mean and standard deviation of each channel of [n, C, ...], from exact integer sums; 1 where all is constant."""
+    channels, count = images.shape[1], images.size // images.shape[1]
+    total, squares = np.zeros(channels, np.int64), np.zeros(channels, np.int64)
+    for start in range(0, len(images), 1024):
+        block = images[start : start + 1024].reshape(-1, channels, images[0, 0].size)
+        total += block.sum((0, 2), dtype=np.int64)
+        squares += np.square(block, dtype=np.uint16).sum((0, 2), dtype=np.int64)
+    mean = total / count
+    std = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
+    return tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist())
+
+
+def _load(
+    root: Path, files: Sequence[Path], cut: int, size: int | None, progress: Progress | None
+) -> tuple[Pixels, Notes]:
+    """All images [n, 3, H, W], from the cache where it is of these files, and the statistics of the first `cut`."""
+    kept = ImageCache.of(root, files, _DECODING, size)
+    found = kept.read()
+    if found is not None:
+        return found
+
+    def describe(images: Pixels) -> Notes:
+        return dict(zip(("mean", "std"), channel_statistics(images[:cut]), strict=True))
+
+    height, width = (size, size) if size is not None else _pixels(files[0], None).shape[1:]
+    try:
+        blocks = _decoded(files, (height, width), size, progress)
+        return kept.write(blocks, (len(files), 3, height, width), describe)
+    except OSError as error:
+        warnings.warn(
+            f"decoded images are not kept, {kept.index.parent} cannot be written ({error.strerror or error}): they "
+            "are decoded again every time; FEDSKEW_CACHE names another folder for them",
+            stacklevel=4,
+        )
+    images = np.concatenate(list(_decoded(files, (height, width), size, progress)))
+    return images, describe(images)
+
+
+def _decoded(
+    files: Sequence[Path], shape: tuple[int, int], size: int | None, progress: Progress | None
+) -> Iterator[Pixels]:
+    """Images in order, a block at a time; a reader's thread that fails stops the others."""
+
+    def block(start: int) -> Pixels:
+        return np.stack([_checked(path, files[0], shape, size) for path in files[start : start + _BLOCK]])
+
+    pool = ThreadPoolExecutor(min(8, os.cpu_count() or 1))
+    try:
+        done = 0
+        for images in pool.map(block, range(0, len(files), _BLOCK)):
+            yield images
+            done += len(images)
+            if progress is not None:
+                progress(done, len(files))
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _checked(path: Path, first: Path, shape: tuple[int, int], size: int | None) -> Pixels:
+    pixels = _pixels(path, size)
+    if pixels.shape[1:] != shape:
+        here, there = (f"{width}x{height}" for height, width in (pixels.shape[1:], shape))
+        raise ValueError(f"images have different sizes ({path} {here}, {first} {there}); give one, such as size=64")
+    return pixels
+
+
+def _pixels(path: Path, size: int | None) -> Pixels:
+    """One file as [3, H, W]."""
+    try:
+        with Image.open(path, formats=_formats()) as image:
+            rgb = _rgb(image)
+    except Exception as error:
+        raise ValueError(f"{path} is not a readable image: {error}") from error
+    if size is not None and rgb.size != (size, size):
+        side = min(rgb.size)
+        left, top = (rgb.width - side) / 2, (rgb.height - side) / 2
+        box = (left, top, left + side, top + side)
+        rgb = rgb.resize((size, size), Image.Resampling.BILINEAR, box=box)
+    return np.ascontiguousarray(np.asarray(rgb).transpose(2, 0, 1))
+
+
+def _rgb(image: Image.Image) -> Image.Image:
+    if image.mode.startswith("I;16"):
+        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.mode in ("I", "F"):
+        raise ValueError(f"its pixels are 32-bit ({image.mode}); convert it to 8 bits")
+    if image.has_transparency_data:
+        clear = image.convert("RGBA")
+        return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")
+    return image.convert("RGB")
+
+
+@cache
+def _formats() -> list[str]:
+    Image.init()
+    return [name for name in Image.OPEN if name not in _REFUSED]
+
+
+@cache
+def _extensions() -> set[str]:
+    return {extension for extension, name in Image.registered_extensions().items() if name in _formats()}
+
+
+def _labels(classes: Sequence[Sequence[Path]]) -> torch.Tensor:
+    return torch.arange(len(classes)).repeat_interleave(torch.tensor([len(members) for members in classes]))

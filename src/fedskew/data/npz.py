@@ -1,0 +1,152 @@
+"""A user's own arrays in one .npz file: `x_train y_train x_test y_test`, and the clients where there are any.
+
+Examples are uint8 images, normalised with the mean and standard deviation of each channel of the training images, or
+floating-point features, used as they are. An array of four axes holds images: of its second and last axis the shorter
+one is the channels ([n, H, W, C] or [n, C, H, W]; equal ones are refused), and they come first from then on. A uint8
+array of three axes is greyscale images [n, H, W]; any other shape is features.
+
+Labels are the integers 0..C-1, each with a training example. `client` (or `client_train`) names the owner of each
+training example, `client_test` that of each test example: integers or texts, numbered 0, 1, ... here in sorted order.
+"""
+
+import hashlib
+import zipfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from fedskew.data.dataset import Dataset
+from fedskew.data.images import channel_statistics
+
+_NEEDED = ("x_train", "y_train", "x_test", "y_test")
+_CLIENTS = ("client", "client_train", "client_test")
+Array = NDArray[Any]
+Ints = NDArray[np.int64]
+
+
+def npz(path: str) -> Dataset:
+    arrays = _read(path)
+    x_train, x_test = (_examples(path, name, arrays[name]) for name in ("x_train", "x_test"))
+    if x_train.shape[1:] != x_test.shape[1:] or x_train.dtype != x_test.dtype:
+        shown = " and ".join(f"{x.dtype} {list(x.shape[1:])}" for x in (x_train, x_test))
+        raise ValueError(f"{path}: examples of x_train and x_test differ: {shown}")
+    y_train, y_test, num_classes = _labels(path, arrays)
+    client_train, client_test = _owners(path, arrays)
+    mean, std = None, None
+    if x_train.dtype == np.uint8:
+        mean, std = channel_statistics(x_train if x_train.ndim == 4 else x_train[:, None])
+    return Dataset(
+        name=f"npz:{path}",
+        x_train=torch.from_numpy(x_train),
+        y_train=torch.from_numpy(y_train),
+        x_test=torch.from_numpy(x_test),
+        y_test=torch.from_numpy(y_test),
+        num_classes=num_classes,
+        mean=mean,
+        std=std,
+        client_train=client_train,
+        client_test=client_test,
+    )
+
+
+def fingerprint(path: str) -> str:
+    """The sha256 of the file's bytes."""
+    with _existing(path).open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
+
+
+def _existing(path: str) -> Path:
+    file = Path(path).expanduser()
+    if not file.is_file():
+        raise FileNotFoundError(f"there is no file {file.resolve()}; npz:PATH takes what numpy.savez wrote")
+    return file
+
+
+def _read(path: str) -> dict[str, Array]:
+    """The arrays we know, of the right lengths. Object arrays would be unpickled, and are refused."""
+    arrays = _loaded(path)
+    absent = [name for name in _NEEDED if name not in arrays]
+    if absent:
+        raise ValueError(f"{path} has no {', '.join(absent)}; needed: {', '.join(_NEEDED)}")
+    for name, array in arrays.items():
+        if name not in ("x_train", "x_test") and array.ndim != 1:
+            raise ValueError(f"{path}: {name} has the shape {list(array.shape)}; allowed: one axis")
+    for name, array in arrays.items():
+        examples = arrays["x_test" if name.endswith("test") else "x_train"]
+        if examples.ndim < 2 or len(array) != len(examples):
+            raise ValueError(f"{path}: {name} has the shape {list(array.shape)} for examples {list(examples.shape)}")
+    return arrays
+
+
+def _loaded(path: str) -> dict[str, Array]:
+    file = _existing(path)
+    if not zipfile.is_zipfile(file):
+        raise ValueError(f"{path} is not an .npz file, or not a whole one; write it with numpy.savez")
+    with np.load(file, allow_pickle=False) as archive:
+        loaded = {}
+        for name in (*_NEEDED, *_CLIENTS):
+            if name in archive.files:
+                try:
+                    loaded[name] = archive[name]
+                except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+                    raise ValueError(f"{path}: {name} cannot be read: {error}; object arrays are refused") from error
+    return loaded
+
+
+def _examples(path: str, name: str, x: Array) -> Array:
+    """Stored values with channels first: uint8, or float32."""
+    if x.dtype != np.uint8 and x.dtype.kind != "f":
+        raise ValueError(f"{path}: {name} holds {x.dtype}; allowed: uint8 images or floating-point features")
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise ValueError(f"{path}: {name} has values that are not finite numbers")
+    if x.ndim == 4:
+        if x.shape[1] == x.shape[3]:
+            raise ValueError(f"{path}: {name} {list(x.shape)} may be [n, H, W, C] or [n, C, H, W]; they must differ")
+        x = x if x.shape[1] < x.shape[3] else x.transpose(0, 3, 1, 2)
+    elif x.ndim == 3 and x.dtype == np.uint8:
+        x = x[:, None]
+    return np.ascontiguousarray(x, dtype=np.uint8 if x.dtype == np.uint8 else np.float32)
+
+
+def _labels(path: str, arrays: dict[str, Array]) -> tuple[Ints, Ints, int]:
+    for name in ("y_train", "y_test"):
+        if arrays[name].dtype.kind not in "iu":
+            raise ValueError(f"{path}: {name} holds {arrays[name].dtype}; allowed: integers 0..C-1")
+        if len(arrays[name]) == 0:
+            raise ValueError(f"{path}: {name} is empty")
+    present = np.unique(arrays["y_train"])
+    wrong = np.flatnonzero(present != np.arange(len(present)))
+    if len(wrong):
+        raise ValueError(
+            f"{path}: y_train has label {present[wrong[0]]} but not {wrong[0]}; allowed: 0..C-1, all of them"
+        )
+    classes = len(present)
+    for label in (int(arrays["y_test"].min()), int(arrays["y_test"].max())):
+        if not 0 <= label < classes:
+            raise ValueError(f"{path}: y_test has label {label}, outside the 0..{classes - 1} of y_train")
+    return arrays["y_train"].astype(np.int64), arrays["y_test"].astype(np.int64), classes
+
+
+def _owners(path: str, arrays: dict[str, Array]) -> tuple[torch.Tensor | None, torch.Tensor | None]:
+    """Client numbers 0, 1, ... by the sorted ids of those who have training examples."""
+    if "client" in arrays and "client_train" in arrays:
+        raise ValueError(f"{path} has both client and client_train; they mean the same, keep one")
+    train, test = arrays.get("client", arrays.get("client_train")), arrays.get("client_test")
+    if train is None:
+        if test is not None:
+            raise ValueError(f"{path} has client_test but no client_train")
+        return None, None
+    for ids in (train, test):
+        if ids is not None and ids.dtype.kind not in "iuU":
+            raise ValueError(f"{path}: clients are {ids.dtype}; allowed: integers or texts")
+    known, numbers = np.unique(train, return_inverse=True)
+    if test is None:
+        return torch.from_numpy(numbers), None
+    strange = test[~np.isin(test, known)]
+    if len(strange):
+        raise ValueError(f"{path}: client {strange[0]} of client_test has no training example")
+    return torch.from_numpy(numbers), torch.from_numpy(np.searchsorted(known, test))

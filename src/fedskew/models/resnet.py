@@ -1,0 +1,79 @@
+"""ResNet-18 (He et al., 2016) for small images, with batch or group norm.
+
+The first layer is one 3x3 convolution without pooling, as is usual for CIFAR: with stride 1 for images up to 32 wide,
+and stride 2 for larger ones, so that 64x64 images have the same feature maps as 32x32 ones from there on. Four stages
+of two blocks with 64, 128, 256 and 512 channels follow, then the mean over positions and one linear layer. A shortcut
+that changes shape is a 1x1 convolution with a norm. Convolutions start as in that paper: normal, variance
+2 / (output channels * kernel area). Ten classes of 3x32x32 images make 11,173,962 parameters with either norm.
+Group norm (Wu and He, 2018) has 32 groups.
+"""
+
+from torch import Tensor, nn
+
+from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear
+
+_NORMS = ("batch", "group")
+_WIDTHS = (64, 128, 256, 512)
+_GROUPS = 32
+_SMALL = 32
+
+
+class Normed(nn.Module):
+    """A convolution without bias, followed by its norm."""
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, norm: str) -> None:
+        super().__init__()
+        self.conv = Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
+        nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
+        self.norm = BatchNorm(outputs) if norm == "batch" else GroupNorm(_GROUPS, outputs)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self.conv(x)
+        out: Tensor = self.norm(x, mask) if isinstance(self.norm, BatchNorm) else self.norm(x)
+        return out
+
+
+class Block(nn.Module):
+    """relu(shortcut(x) + f(x)) with two 3x3 convolutions in f."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
+        super().__init__()
+        self.first = Normed(inputs, outputs, 3, stride, norm)
+        self.second = Normed(outputs, outputs, 3, 1, norm)
+        same = stride == 1 and inputs == outputs
+        self.shortcut = None if same else Normed(inputs, outputs, 1, stride, norm)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        straight = x if self.shortcut is None else self.shortcut(x, mask)
+        bent = self.second(self.first(x, mask).relu(), mask)
+        out: Tensor = (straight + bent).relu()
+        return out
+
+
+class ResNet(nn.Module):
+    def __init__(self, input_shape: tuple[int, ...], num_classes: int, norm: str) -> None:
+        super().__init__()
+        stride = 1 if max(input_shape[1:]) <= _SMALL else 2
+        self.stem = Normed(input_shape[0], _WIDTHS[0], 3, stride, norm)
+        self.blocks = nn.ModuleList()
+        inputs = _WIDTHS[0]
+        for outputs in _WIDTHS:
+            self.blocks.append(Block(inputs, outputs, 1 if outputs == inputs else 2, norm))
+            self.blocks.append(Block(outputs, outputs, 1, norm))
+            inputs = outputs
+        self.linear = Linear(inputs, num_classes)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        x = self.stem(x, mask).relu()
+        for block in self.blocks:
+            x = block(x, mask)
+        out: Tensor = self.linear(x.mean((-2, -1)))
+        return out
+
+
+def resnet18(input_shape: tuple[int, ...], num_classes: int, norm: str = "batch") -> nn.Module:
+    if norm not in _NORMS:
+        raise ValueError(f"resnet18: norm is {norm!r}; allowed: {', '.join(_NORMS)}")
+    if len(input_shape) != 3:
+        raise ValueError(f"resnet18 takes images [channels, height, width], not inputs of shape {list(input_shape)}")
+    return ResNet(input_shape, num_classes, norm)

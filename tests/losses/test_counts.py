@@ -1,0 +1,61 @@
+"""What a missing class counts as, and what is refused."""
+
+import math
+import re
+
+import pytest
+import torch
+
+from fedskew.losses import check_labels
+from fedskew.losses.counts import check_choice, check_length, check_number, filled, hidden
+
+COUNTS = torch.tensor([0, 1, 16, 0])
+
+
+def test_filled() -> None:
+    assert filled(COUNTS, "floor", torch.float64).tolist() == [1.0, 1.0, 16.0, 1.0]
+    assert filled(COUNTS, "mask", torch.float64).tolist() == [1.0, 1.0, 16.0, 1.0]
+    assert filled(COUNTS, "epsilon", torch.float64).tolist() == [1e-8, 1.0, 16.0, 1e-8]
+    assert filled(COUNTS, "floor", torch.float32).dtype == torch.float32
+
+
+def test_hidden() -> None:
+    offset = torch.arange(4.0)
+    assert hidden(offset, COUNTS, "mask").tolist() == [-math.inf, 1.0, 2.0, -math.inf]
+    assert hidden(offset, COUNTS, "floor").tolist() == offset.tolist()
+    assert hidden(offset, COUNTS, "epsilon").tolist() == offset.tolist()
+
+
+def test_check_choice() -> None:
+    check_choice("missing", "mask", ("floor", "mask"))
+    with pytest.raises(ValueError, match="missing is 'msak'; allowed: floor, mask"):
+        check_choice("missing", "msak", ("floor", "mask"))
+
+
+@pytest.mark.parametrize("value", [-1e-9, 1.1, math.nan, math.inf, -math.inf])
+def test_check_number_refuses(value: float) -> None:
+    with pytest.raises(ValueError, match=re.escape(f"alpha is {value}; allowed: 0 to 1")):
+        check_number("alpha", value, 0.0, 1.0)
+
+
+def test_check_number_accepts_the_ends() -> None:
+    check_number("alpha", 0.0, 0.0, 1.0)
+    check_number("alpha", 1.0, 0.0, 1.0)
+    check_number("tau", 1e300)
+    with pytest.raises(ValueError, match="tau is inf; allowed: 0 or more"):
+        check_number("tau", math.inf)
+
+
+def test_check_length() -> None:
+    check_length(torch.zeros(2, 5, 4), torch.zeros(2, 4))
+    with pytest.raises(ValueError, match="counts have 3 classes, logits have 4"):
+        check_length(torch.zeros(5, 4), torch.zeros(3))
+
+
+def test_check_labels() -> None:
+    check_labels(torch.tensor([1, 2, 1]), COUNTS)
+    for wrong in (4, -1):
+        with pytest.raises(ValueError, match=f"label {wrong} is outside 0..3"):
+            check_labels(torch.tensor([1, wrong]), COUNTS)
+    with pytest.raises(ValueError, match="a training label is class 3, whose count is 0"):
+        check_labels(torch.tensor([1, 3]), COUNTS)
