@@ -22,9 +22,10 @@ from fedskew.evaluate import Evaluation, evaluate_model
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.run import RESULT_VERSION, Run
 from fedskew.experiments.store import Folder, Store
-from fedskew.federation import Cohort, Federation
+from fedskew.federation import Cohort, Federation, Ints
 from fedskew.models import Model, build_model
 from fedskew.round import Recipe, Server, Update, server_update, start_server
+from fedskew.tree import Params
 
 LAST = 10
 """Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
@@ -143,9 +144,11 @@ class Simulation:
         self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
         self.states = ClientStates(self.algorithm.correction.init(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
-        self._saved, self._saved_at, self._save_cost, self._whole = 0, time.monotonic(), 0.0, True
+        self._pending: tuple[Ints, Params] | None = None
+        self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
         if folder is not None:
             self._resume(folder)
+        self._complete: tuple[int, Server] | None = self.round, self.server
 
     def _resume(self, folder: Folder) -> None:
         if folder.checkpoint.exists():
@@ -178,15 +181,13 @@ class Simulation:
 
     def absorb(self, cohort: Cohort, update: Update | None) -> None:
         """Take a cohort's updates (None if nobody answered) into the global model."""
-        self._whole = False
         if update is not None:
             sizes = torch.from_numpy(self.federation.sizes(cohort.clients)).to(self.device, torch.float64)
             weights = sizes if self.run.weighting == "samples" else torch.ones_like(sizes)
             fraction = len(cohort.clients) / self.federation.num_clients
             self.server = server_update(self.algorithm, self.server, update, weights, fraction)
-            self.states.put(cohort.clients, update.client)
+            self._pending = cohort.clients, update.client
         self.round += 1
-        self._whole = True
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
         due = self.round % self.run.eval_every == 0 or self.round > self.run.rounds - LAST
@@ -195,26 +196,26 @@ class Simulation:
         return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
 
     def record(self, record: RoundRecord) -> None:
-        """Write a record, and a checkpoint when it is time."""
+        """Complete a round: write its record, remember its clients, and write a checkpoint when it is time."""
         self.ended = record.diverged or self.round >= self.run.rounds
-        if self.folder is None:
-            return
-        self.folder.append_record(record.as_dict())
+        if self.folder is not None:
+            self.folder.append_record(record.as_dict())
+        self._complete = None
+        if self._pending is not None:
+            self.states.put(*self._pending)
+        self._pending, self._complete = None, (self.round, self.server)
         waited = time.monotonic() - self._saved_at
         if self.ended or waited > max(_CHECKPOINT_SECONDS, _CHECKPOINT_SHARE * self._save_cost):
-            self.save()
-
-    def save(self) -> None:
-        assert self.folder is not None
-        began = time.monotonic()
-        save_checkpoint(self.folder.checkpoint, self.round, self.server, self.states)
-        self._saved, self._saved_at = self.round, time.monotonic()
-        self._save_cost = self._saved_at - began
+            self.close()
 
     def close(self) -> None:
-        """Keep what was computed, also when the caller has stopped asking or was interrupted between rounds."""
-        if self.folder is not None and self._whole and self._saved < self.round == len(self.folder.records()):
-            self.save()
+        """Write a checkpoint of the last complete round, also after an interruption at any moment of the next one."""
+        if self.folder is None or self._complete is None or self._complete[0] == self._saved:
+            return
+        began = time.monotonic()
+        save_checkpoint(self.folder.checkpoint, *self._complete, self.states)
+        self._saved, self._saved_at = self._complete[0], time.monotonic()
+        self._save_cost = self._saved_at - began
 
 
 def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> list[RoundRecord]:
