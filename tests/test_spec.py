@@ -163,7 +163,6 @@ def test_errors_name_the_value_and_what_is_allowed(text: str, message: str) -> N
     assert error_of(text) == message
 
 
-@pytest.mark.xfail(strict=True, reason="`none` is read as None even where the argument is a word: cnn:norm=none fails")
 def test_none_is_a_word_where_words_are_wanted() -> None:
     assert text_of("margin:missing=none") == "margin:tau=1,missing=none,deep=off,size=none"
 
@@ -215,7 +214,6 @@ def test_errors_about_a_users_file(file: Path, tmp_path: Path) -> None:
     assert "could not be imported: SyntaxError" in error_of(f"{file}:make")
 
 
-@pytest.mark.xfail(strict=True, reason="the file's module is not in sys.modules, where dataclasses looks it up")
 def test_a_users_file_with_a_dataclass_and_postponed_annotations(tmp_path: Path) -> None:
     path = tmp_path / "mine.py"
     path.write_text(

@@ -1,22 +1,33 @@
 """The command line: parse, call, print. Nothing heavy is imported before a command needs it."""
 
 import inspect
-import json
 import os
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
 
+from fedskew.terminal import (
+    byte_progress,
+    console,
+    percent_of,
+    print_card,
+    print_comparison,
+    print_data,
+    print_json,
+    print_result,
+    round_progress,
+    table,
+)
+
 if TYPE_CHECKING:
     from fedskew.experiments.run import Run
     from fedskew.experiments.store import Folder, Store
-    from fedskew.simulation import RoundRecord
 
 app = typer.Typer(
     help="Federated learning under label skew.\n\nExample: fedskew compare --dataset digits --algorithm fedavg,fedlc",
@@ -27,14 +38,27 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 runs_app = typer.Typer(help="Runs in the store.", rich_markup_mode=None)
+data_app = typer.Typer(help="Data files.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
+app.add_typer(data_app, name="data")
 
 RUN_OPTIONS: dict[str, tuple[type, str]] = {
-    "dataset": (str, "digits | synthetic:LAMBDA,MU  [default: digits]"),
-    "partition": (str, "dirichlet:B | shards:A | labels:K | iid | natural  [default: the data set's usual one]"),
+    "dataset": (
+        str,
+        "digits | synthetic:LAMBDA,MU | cifar10 | cifar100 | svhn | femnist | imagenet12 | folder:PATH | npz:PATH  "
+        "[default: digits]",
+    ),
+    "partition": (
+        str,
+        "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: the data set's usual one]",
+    ),
     "clients": (int, "how many clients there are  [default: 20]"),
     "clients_per_round": (int, "how many are sampled each round  [default: all]"),
-    "model": (str, "logistic | mlp | cnn:norm=batch | FILE.py:FACTORY  [default: the data set's usual one]"),
+    "model": (
+        str,
+        "logistic | mlp | cnn:norm=batch | mcmahan | resnet18 | leaf_cnn | FILE.py:FACTORY  "
+        "[default: the data set's usual one]",
+    ),
     "rounds": (int, "communication rounds  [default: 400]"),
     "local_epochs": (int, "passes over a client's data per round  [default: 1]"),
     "batch_size": (int, "[default: 128]"),
@@ -114,8 +138,9 @@ def run_command(
     run = _run(fields, file, {"algorithm": names[0]} if names else {})
     store = _store(runs)
     show = not (json_ or quiet)
+    _decode(run, enabled=show)
     last = None
-    with _progress(run.rounds, enabled=show) as step:
+    with round_progress(run.rounds, enabled=show) as step:
         for record in simulate(run, store=store):
             if last is None and show:
                 typer.echo(f"{run.short_algorithm} on {run.title}, run {run.hash}")
@@ -124,12 +149,12 @@ def run_command(
     folder = store.folder(run.hash)
     result = _result(folder, run.rounds)
     if json_:
-        _print_json(result)
+        print_json(result)
     elif quiet:
-        typer.echo(f"{_percent(result['accuracy'])} {run.hash}")
+        typer.echo(f"{percent_of(result['accuracy'])} {run.hash}")
     else:
         assert last is not None
-        _print_result(run, result, folder, last)
+        print_result(run, result, folder, last)
 
 
 @app.command("compare")
@@ -157,16 +182,17 @@ def compare_command(
     comparison = Comparison.of(_run(fields, file, {}), names, seeds)
     store, show = _store(runs), not (json_ or quiet)
     some = next(iter(comparison.runs.values()))[0]
-    with _progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
+    _decode(some, enabled=show)
+    with round_progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
         for name, _, record in comparison.results(store):
             step(name, record)
     hashes = {name: [run.hash for run in group] for name, group in comparison.runs.items()}
     rows = comparison_rows(store, hashes, some.rounds)
     made = write_comparison(store, hashes, some.rounds, out)
     if json_:
-        _print_json({"runs": hashes, "rows": rows, "files": [str(path) for path in made]})
+        print_json({"runs": hashes, "rows": rows, "files": [str(path) for path in made]})
         return
-    _print_comparison(rows, f"{some.title}, {some.rounds} rounds")
+    print_comparison(rows, f"{some.title}, {some.rounds} rounds")
     if show:
         typer.echo("written: " + ", ".join(str(path) for path in made))
 
@@ -189,6 +215,7 @@ def inspect_command(
     from fedskew.simulation import build_federation, describe_partition
 
     run = _run(fields, None, {})
+    _decode(run, enabled=not (json_ or quiet))
     federation = build_federation(run)
     card = describe_partition(run, federation)
     made = figures.rectangles(out, card, f"{run.title}, seed {run.seed}") if out else []
@@ -196,11 +223,11 @@ def inspect_command(
         partition.export(export, run.partition, federation.indices)
         made.append(export)
     if json_:
-        _print_json({**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]})
+        print_json({**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]})
     elif quiet:
         typer.echo(card["hash"])
     else:
-        _print_card(run, card)
+        print_card(run, card)
         if made:
             typer.echo("written: " + ", ".join(str(path) for path in made))
 
@@ -223,16 +250,16 @@ def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> N
     """
     rows = [_listed(folder) for folder in _store(runs)]
     if json_:
-        _print_json(rows)
+        print_json(rows)
     elif quiet:
         for row in rows:
             typer.echo(row["hash"])
     else:
-        table = _table("run", "method", "federation", "seed", "rounds", "accuracy %", "state")
+        grid = table("run", "method", "federation", "seed", "rounds", "accuracy %", "state")
         for row in rows:
             names = [str(row.get(name, "")) for name in ("algorithm", "title", "seed")]
-            table.add_row(row["hash"][:8], *names, row["progress"], _percent(row.get("accuracy")), row["state"])
-        _console().print(table if rows else "no runs yet; `fedskew run` makes one")
+            grid.add_row(row["hash"][:8], *names, row["progress"], percent_of(row.get("accuracy")), row["state"])
+        console().print(grid if rows else "no runs yet; `fedskew run` makes one")
 
 
 @runs_app.command("show")
@@ -244,9 +271,9 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
     folder = _store(runs).find(run)
     shown = {**_result(folder), "sessions": folder.sessions()}
     if json_:
-        _print_json(shown)
+        print_json(shown)
     elif quiet:
-        typer.echo(f"{_percent(shown['accuracy'])} {folder.path.name}")
+        typer.echo(f"{percent_of(shown['accuracy'])} {folder.path.name}")
     else:
         for name, value in {**shown.pop("run"), **shown}.items():
             typer.echo(f"{name:20} {value}")
@@ -268,7 +295,7 @@ def runs_remove(
     for folder in found:
         store.remove(folder)
     if json_:
-        _print_json({"removed": [folder.path.name for folder in found]})
+        print_json({"removed": [folder.path.name for folder in found]})
     elif not quiet:
         typer.echo("removed: " + ", ".join(folder.path.name for folder in found))
 
@@ -290,9 +317,59 @@ def export_command(
     folder = _store(runs).find(run)
     round = export_model(folder, path)
     if json_:
-        _print_json({"run_hash": folder.path.name, "round": round, "file": str(path)})
+        print_json({"run_hash": folder.path.name, "round": round, "file": str(path)})
     elif not quiet:
         typer.echo(f"written: {path}, the model of {folder.path.name} after round {round}")
+
+
+DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDSKEW_DATA or data/]")]
+
+
+@data_app.command("list")
+def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
+    """What is there of each data set, how large it is and where it comes from.
+
+    Example: fedskew data list
+    """
+    from fedskew.data.fetch import listing
+
+    print_data(listing(data_dir), json_=json_, quiet=quiet)
+
+
+@data_app.command("verify")
+def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
+    """Check the files that are there against their official checksums; exit code 1 if one is not good.
+
+    Example: fedskew data verify --data-dir ~/data
+    """
+    from fedskew.data.fetch import verify
+
+    checked = verify(data_dir)
+    print_data(checked, json_=json_, quiet=quiet)
+    if any(status.state in ("other checksum", "missing") for status in checked):
+        raise typer.Exit(1)
+
+
+@data_app.command("fetch")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="cifar10 | cifar100 | svhn | svhn-extra")],
+    mirror: Annotated[str | None, typer.Option(help="An address below which the files have their names.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Download the official files of a data set, check and extract them; goes on where it broke off.
+
+    Example: fedskew data fetch cifar10
+    """
+    from fedskew.data.fetch import fetch
+
+    with byte_progress(name, enabled=not (json_ or quiet)) as report:
+        paths = fetch(name, data_dir, mirror, report)
+    if json_:
+        print_json({"dataset": name, "files": [str(path) for path in paths]})
+    elif not quiet:
+        typer.echo("there: " + ", ".join(str(path) for path in paths))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -301,6 +378,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _guarded(arguments: list[str]) -> int:
+    warnings.showwarning = lambda message, *_, **__: typer.echo(f"fedskew: note: {message}", err=True)
     try:
         code = app(arguments, prog_name="fedskew", standalone_mode=False)
         if code == _INTERRUPTED:
@@ -363,6 +441,15 @@ def _from_toml(file: Path | None) -> dict[str, Any]:
         raise ValueError(f"{file} is not TOML: {error}") from error
 
 
+def _decode(run: "Run", *, enabled: bool) -> None:
+    """Images in files are decoded once; show how far that is."""
+    if run.dataset.partition(":")[0] in ("imagenet12", "folder"):
+        from fedskew.data import load_dataset
+
+        with byte_progress("images", enabled=enabled) as report:
+            load_dataset(run.dataset, run.seed, run.clients, run.data_dir, progress=report)
+
+
 def _store(root: str | None) -> "Store":
     from fedskew.experiments.store import Store
 
@@ -398,118 +485,3 @@ def _listed(folder: "Folder") -> dict[str, Any]:
         "accuracy": accuracy,
         "state": state,
     }
-
-
-@contextmanager
-def _progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
-    """A bar with live accuracy and the time left, where the terminal is one."""
-    if not (enabled and sys.stderr.isatty()):
-        yield lambda name, record: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[accuracy]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("", total=total, accuracy="")
-
-        def step(name: str, record: "RoundRecord") -> None:
-            shown: dict[str, Any] = (
-                {} if record.accuracy is None else {"accuracy": f"accuracy {_percent(record.accuracy)} %"}
-            )
-            bar.update(task, advance=1, description=name, **shown)
-
-        yield step
-
-
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f}"
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console(highlight=False)
-
-
-def _table(*columns: str) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", min_width=min(len(column), 12))
-    return table
-
-
-def _print_json(document: Any) -> None:
-    typer.echo(json.dumps(document, indent=1, allow_nan=False))
-
-
-def _print_result(run: "Run", result: dict[str, Any], folder: "Folder", last: "RoundRecord") -> None:
-    session = (folder.sessions() or [{}])[-1]
-    classes = " ".join(_percent(share) for share in result["per_class_accuracy"] or ())
-    lines = [
-        f"accuracy           {_percent(result['accuracy'])} %   (mean of the last ten rounds "
-        f"{_percent(result['accuracy_last10'])} %)",
-        f"balanced accuracy  {_percent(result['balanced_accuracy'])} %",
-        f"per class          {classes}",
-        f"loss               {'-' if result['loss'] is None else format(result['loss'], '.4f')}",
-        f"engine             {last.engine} on {last.device}: {session.get('engine_reason', '')}",
-        f"time               {result['seconds']:.1f} s for {result['rounds']} rounds",
-        f"kept in            {folder.path}",
-    ]
-    if result["client_accuracy"] is not None:
-        lines.insert(2, f"mean over clients  {_percent(result['client_accuracy'])} %")
-    if session.get("changed"):
-        changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
-        lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
-    if result["diverged"]:
-        lines.insert(0, f"diverged in round {result['rounds']}: the model is no longer finite; try a smaller lr")
-    typer.echo("\n".join(lines))
-
-
-def _print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
-    from fedskew.report.summary import best, percent
-
-    clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
-    measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
-    heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "mean over clients %",
-             "accuracy_last10": "last ten rounds %"}  # fmt: skip
-    table = _table("method", *(heads[name] for name in measures), "time s")
-    leaders = {name: best(rows, name) for name in measures}
-    for i, row in enumerate(rows):
-        cells = []
-        for name in measures:
-            cell = percent(row[name]["mean"], row[name]["std"])
-            cells.append(f"[bold]{cell}[/bold]" if leaders[name] == i else cell)
-        name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
-        table.add_row(name, *cells, f"{row['seconds']:.1f}")
-    seeds = len(rows[0]["seeds"])
-    typer.echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
-    _console().print(table)
-
-
-def _print_card(run: "Run", card: dict[str, Any]) -> None:
-    skew = card["skew"]
-    typer.echo(
-        f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}"
-    )
-    table = _table("client", "size", *(str(c) for c in range(card["classes"])), "missing")
-    for k, row in enumerate(card["counts"][:50]):
-        cells = (str(n) if n else "·" for n in row)
-        table.add_row(str(k), str(card["sizes"][k]), *cells, str(len(card["missing"][k])))
-    _console().print(table)
-    if card["clients"] > 50:
-        typer.echo(f"... and {card['clients'] - 50} more clients (--json shows all)")
-    typer.echo(f"mean total variation to the global labels  {skew['mean_total_variation']:.3f}   (0 none, 1 disjoint)")
-    typer.echo(f"effective number of classes per client     {skew['effective_classes']:.2f} of {card['classes']}")
-    typer.echo(f"share of classes a client misses           {skew['missing_share']:.3f}")
-    typer.echo(f"Gini coefficient of client sizes           {skew['size_gini']:.3f}")
-    typer.echo(f"partition hash                             {card['hash'][:16]}")

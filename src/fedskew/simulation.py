@@ -15,7 +15,7 @@ import torch
 import fedskew
 from fedskew import partition, rng, spec, tree
 from fedskew.client_states import ClientStates
-from fedskew.data import Dataset, load_dataset
+from fedskew.data import load_dataset
 from fedskew.engine import ENGINES, Engine, choose_engine
 from fedskew.engine.precision import arithmetic, dtype_of
 from fedskew.evaluate import Evaluation, evaluate_model
@@ -264,8 +264,7 @@ def _record(simulation: Simulation, update: Update | None, seconds: float, probe
 
 def build_federation(run: Run) -> Federation:
     """The run's data and who holds them, on the run's device."""
-    data = load_dataset(run.dataset, run.seed, run.clients, run.data_dir)
-    data = _moved(data, usable_device(run.device))
+    data = load_dataset(run.dataset, run.seed, run.clients, run.data_dir, str(usable_device(run.device)))
     if run.partition == "natural":
         return Federation.natural(data)
     split = spec.resolve(run.partition, "partition", partition.PARTITIONS).build()
@@ -301,10 +300,6 @@ def fingerprint(simulation: Simulation) -> dict[str, Any]:
         "engine": simulation.engine_name,
         "device": torch.cuda.get_device_name(simulation.device) if cuda else str(simulation.device),
     }
-
-
-def _moved(data: Dataset, device: torch.device) -> Dataset:
-    return data if data.x_train.device == device else data.to(device)
 
 
 def _finite(value: Any) -> Any:

@@ -31,8 +31,12 @@ class Resolved:
 
     def build(self, **given: Any) -> Any:
         """Make the thing, with those of the program's own arguments that its factory takes."""
-        wanted = inspect.signature(self.factory).parameters
+        wanted = parameters(self.factory)
         return self.factory(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
+
+
+def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(factory).parameters
 
 
 def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
@@ -107,7 +111,7 @@ def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
         return f"{values[0]}:{given}" if given else str(values[0])
     if name not in known:
         return text
-    defaults = {p.name: p.default for p in inspect.signature(known[name]).parameters.values()}
+    defaults = {p.name: p.default for p in parameters(known[name]).values()}
     bare = [show(value) for key, value in named.items() if defaults.get(key) is inspect.Parameter.empty]
     kept = [f"{k}={show(v)}" for k, v in named.items() if defaults.get(k) not in (inspect.Parameter.empty, v)]
     return f"{name}:{','.join([*bare, *kept])}" if bare or kept else name
@@ -133,25 +137,25 @@ def _bind(
     named: dict[str, Value],
     given: Collection[str],
 ) -> dict[str, Value]:
-    parameters = {name: p for name, p in inspect.signature(factory).parameters.items() if name not in given}
-    allowed = ", ".join(parameters) or "no argument"
-    if len(values) > len(parameters):
+    free = {name: p for name, p in parameters(factory).items() if name not in given}
+    allowed = ", ".join(free) or "no argument"
+    if len(values) > len(free):
         raise ValueError(f"{text!r} has too many values; allowed: {allowed}")
-    bound = dict(zip(parameters, values, strict=False))
+    bound = dict(zip(free, values, strict=False))
     for name, value in named.items():
-        if name not in parameters:
-            near = difflib.get_close_matches(name, parameters, n=1)
+        if name not in free:
+            near = difflib.get_close_matches(name, free, n=1)
             hint = f"did you mean {near[0]}? " if near else ""
             raise ValueError(f"{text!r} has no argument {name}: {hint}allowed: {allowed}")
         if name in bound:
             raise ValueError(f"{text!r} gives {name} twice")
         bound[name] = value
-    for name, parameter in parameters.items():
+    for name, parameter in free.items():
         if name not in bound:
             if parameter.default is parameter.empty:
                 raise ValueError(f"{text!r} needs {name}; arguments: {allowed}")
             bound[name] = parameter.default
-    return {name: _typed(text, name, bound[name], parameters[name].annotation) for name in parameters}
+    return {name: _typed(text, name, bound[name], free[name].annotation) for name in free}
 
 
 def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor, nn
 
 from fedskew.data.dataset import Dataset
-from fedskew.data.digits import digits
+from tests.helpers.cached import whole_digits
 
 SIZES = (37, 20, 9, 33)
 """With batches of 16: partial last batches of 5, 4, 9 and a single image."""
@@ -13,7 +13,7 @@ SIZES = (37, 20, 9, 33)
 
 def ragged_digits() -> Dataset:
     """A hundred digits and four clients, each of which misses several classes."""
-    whole = digits()
+    whole = whole_digits()
     classes = ((0, 1, 2, 3), (3, 4, 5), (6, 7), (8, 9, 0, 4, 5))
     chosen: list[int] = []
     for client, (size, held) in enumerate(zip(SIZES, classes, strict=True)):

@@ -19,7 +19,7 @@ LOSSES: dict[str, Loss] = {
     **{f"adjusted-{tau}-{missing}": adjusted(tau, missing) for tau, missing in product((0.0, 1.0), MISSING)},
     **{
         f"restricted-{alpha}-{mode}": restricted(alpha, mode)
-        for alpha, mode in product((0.0, 0.5, 1.0), ("binary", "proportional"))
+        for alpha, mode in product((0.0, 0.3, 1.0), ("binary", "proportional"))
     },
 }
 

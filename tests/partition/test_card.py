@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedskew.partition import card, counts, dirichlet, export, partition_hash, replay, skew_indices
+from fedskew.partition import card, counts, dirichlet, export, partition_hash, read_split, skew_indices
 
 LABELS = torch.tensor([0, 0, 0, 1, 1, 2])
 INDICES = [torch.tensor([0, 1]), torch.tensor([2, 3, 4, 5])]
@@ -105,13 +105,13 @@ def test_card_refuses(indices: list[torch.Tensor], num_classes: int, message: st
         card("x", indices, LABELS, num_classes)
 
 
-def test_export_and_replay(tmp_path: Path) -> None:
+def test_export_and_read_split(tmp_path: Path) -> None:
     labels = torch.arange(5000) % 10
     indices = dirichlet(0.3)(labels, 10, np.random.default_rng(0))
     path = tmp_path / "new" / "partition.json"
     export(path, "old", INDICES)
     export(path, "dirichlet:b=0.3,balance=on,min_size=10", indices)
-    name, replayed = replay(path, 5000)
+    name, replayed = read_split(path, 5000)
     assert name == "dirichlet:b=0.3,balance=on,min_size=10"
     assert all(map(torch.equal, replayed, indices))
     assert all(part.dtype == torch.int64 for part in replayed)
@@ -129,7 +129,7 @@ def test_a_failed_export_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr("os.replace", fail)
     with pytest.raises(OSError, match="disk full"):
         export(path, "bad", INDICES[:1])
-    assert replay(path, 6)[0] == "good"
+    assert read_split(path, 6)[0] == "good"
     assert list(tmp_path.iterdir()) == [path]
 
 
@@ -156,17 +156,17 @@ def test_replay_refuses_what_was_changed(tmp_path: Path, change: dict[str, Any],
     export(path, "x", INDICES)
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
     with pytest.raises(ValueError, match=message):
-        replay(path, 6)
+        read_split(path, 6)
 
 
 def test_replay_refuses_what_is_no_partition(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"missing\.json could not be read"):
-        replay(tmp_path / "missing.json", 6)
+        read_split(tmp_path / "missing.json", 6)
     for text, message in [
         ("{", "could not be read"),
-        ("[1]", "not a partition"),
-        ("{}", "its format is None"),
+        ("[1]", "is no partition"),
+        ("{}", "is no partition"),
     ]:
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(ValueError, match=message):
-            replay(tmp_path / "bad.json", 6)
+            read_split(tmp_path / "bad.json", 6)

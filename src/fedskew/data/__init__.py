@@ -1,15 +1,35 @@
-"""What is learned. A data set is named by a spec and loaded whole into memory."""
+"""What is learned. A data set is named by a spec and loaded whole into memory, in the type it is stored in."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import lru_cache
 
 from fedskew import spec
+from fedskew.data.cifar import cifar10, cifar100
 from fedskew.data.dataset import Dataset
 from fedskew.data.digits import digits
+from fedskew.data.femnist import femnist
+from fedskew.data.folder import fingerprint as folder_fingerprint
+from fedskew.data.folder import folder
+from fedskew.data.imagenet12 import imagenet12, read_classes
+from fedskew.data.npz import fingerprint as npz_fingerprint
+from fedskew.data.npz import npz
+from fedskew.data.svhn import svhn
 from fedskew.data.synthetic import synthetic
 
-DATASETS: dict[str, Callable[..., Dataset]] = {"synthetic": synthetic, "digits": digits}
-GIVEN = ("seed", "clients", "data_dir")
+DATASETS: dict[str, Callable[..., Dataset]] = {
+    "digits": digits,
+    "synthetic": synthetic,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "svhn": svhn,
+    "femnist": femnist,
+    "imagenet12": imagenet12,
+    "folder": folder,
+    "npz": npz,
+}
+GIVEN = ("seed", "clients", "data_dir", "progress")
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -21,8 +41,15 @@ class Usual:
 
 
 USUAL = {
-    "synthetic": Usual("logistic", "natural"),
     "digits": Usual("mlp", "dirichlet:0.1"),
+    "synthetic": Usual("logistic", "natural"),
+    "cifar10": Usual("cnn", "dirichlet:0.1"),
+    "cifar100": Usual("cnn", "dirichlet:0.1"),
+    "svhn": Usual("cnn", "dirichlet:0.1"),
+    "femnist": Usual("leaf_cnn", "natural"),
+    "imagenet12": Usual("resnet18", "dirichlet:0.1"),
+    "folder": Usual("cnn", "dirichlet:0.1"),
+    "npz": Usual("mlp", "dirichlet:0.1"),
 }
 
 
@@ -30,12 +57,41 @@ def resolve_dataset(text: str) -> spec.Resolved:
     return spec.resolve(text, "dataset", DATASETS, GIVEN)
 
 
-def load_dataset(text: str, seed: int, clients: int, data_dir: str | None = None) -> Dataset:
-    """The data set a spec names. Only generated data depend on the seed and the number of clients."""
-    made = resolve_dataset(text).build(seed=seed, clients=clients, data_dir=data_dir)
+def load_dataset(
+    text: str,
+    seed: int,
+    clients: int,
+    data_dir: str | None = None,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Dataset:
+    """The data set a spec names, on a device. The last one loaded is kept, so that runs of one process share it."""
+    resolved = resolve_dataset(text)
+    wanted = spec.parameters(resolved.factory)
+    key = (seed if "seed" in wanted else 0, clients if "clients" in wanted else 0)
+    return _loaded(text, *key, data_dir, device, progress, resolved.file_sha256, fingerprint(resolved))
+
+
+@lru_cache(maxsize=1)
+def _loaded(
+    text: str, seed: int, clients: int, data_dir: str | None, device: str, progress: Progress | None, *_content: str
+) -> Dataset:
+    made = resolve_dataset(text).build(seed=seed, clients=clients, data_dir=data_dir, progress=progress)
     if not isinstance(made, Dataset):
         raise ValueError(f"{text} gave a {type(made).__name__}; allowed: a fedskew.data.dataset.Dataset")
-    return made
+    return made if device == "cpu" else made.to(device)
 
 
-__all__ = ["DATASETS", "GIVEN", "USUAL", "Dataset", "Usual", "load_dataset", "resolve_dataset"]
+def fingerprint(resolved: spec.Resolved) -> str:
+    """What a spec only points at, in so far as it decides the data: a digest of the user's own files, or nothing."""
+    arguments = resolved.arguments
+    if resolved.factory is npz:
+        return npz_fingerprint(str(arguments["path"]))
+    if resolved.factory is folder:
+        return folder_fingerprint(str(arguments["path"]))
+    if resolved.factory is imagenet12 and arguments["classes"] is not None:
+        return ",".join(read_classes(str(arguments["classes"])))
+    return ""
+
+
+__all__ = ["DATASETS", "GIVEN", "USUAL", "Dataset", "Usual", "fingerprint", "load_dataset", "resolve_dataset"]

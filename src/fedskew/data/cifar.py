@@ -7,14 +7,13 @@ Archives are read in place. Means and deviations are those of the training image
 
 import gzip
 import os
-import pickle
 import posixpath
 import tarfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 import torch
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 
 from fedskew.data.dataset import Dataset
 from fedskew.data.places import find
+from fedskew.data.plain_pickle import ByteArray, as_text, unpickle_plain
 
 BATCH = 10_000
 _PIXELS, _CHUNK = 3072, 1000
@@ -181,10 +181,10 @@ def _fill_from_records(
 def _fill_from_pickle(
     where: str, stream: IO[bytes], layout: _Layout, x: NDArray[np.uint8], y: NDArray[np.int64]
 ) -> None:
-    content = _unpickle(where, stream)
+    content = unpickle_plain(where, stream)
     data, labels = content.get("data"), content.get(layout.label_key)
-    if not isinstance(data, _Bytes) or data.array.shape != x.shape:
-        shape = data.array.shape if isinstance(data, _Bytes) else "missing"
+    if not isinstance(data, ByteArray) or data.array.shape != x.shape:
+        shape = data.array.shape if isinstance(data, ByteArray) else "missing"
         raise ValueError(f"{where}: data is {shape}; {x.shape} is needed")
     if not isinstance(labels, list) or len(labels) != len(y):
         raise ValueError(f"{where}: {layout.label_key} is not a list of {len(y):,} labels")
@@ -198,62 +198,8 @@ def _names(where: str, stream: IO[bytes], layout: _Layout, binary: bool) -> tupl
     if binary:
         names = [line.strip() for line in stream.read().decode(errors="replace").splitlines() if line.strip()]
     else:
-        found = _unpickle(where, stream).get(layout.names_key)
-        names = [_text(name) for name in found] if isinstance(found, list) else []
+        found = unpickle_plain(where, stream).get(layout.names_key)
+        names = [as_text(name) for name in found] if isinstance(found, list) else []
     if len(names) != layout.classes:
         raise ValueError(f"{where} names {len(names)} classes; {layout.classes} are needed")
     return tuple(names)
-
-
-class _Bytes:
-    """Stands for a numpy array while it is unpickled: bytes with a shape, and nothing else."""
-
-    array: NDArray[np.uint8]
-
-    def __init__(self, *begun: Any) -> None:
-        self.array = np.empty(0, np.uint8)
-
-    def __setstate__(self, state: tuple[int, tuple[int, ...], "_Kind", bool, bytes]) -> None:
-        _, shape, kind, by_columns, raw = state
-        if kind.name != "u1" or by_columns:
-            raise pickle.UnpicklingError("an array that is not of bytes, row by row")
-        self.array = np.frombuffer(raw, np.uint8).reshape(shape)
-
-
-class _Kind:
-    """Stands for a numpy dtype."""
-
-    def __init__(self, name: bytes | str = "", *flags: Any) -> None:
-        self.name = _text(name)
-
-    def __setstate__(self, state: Any) -> None:
-        """Byte order and alignment say nothing about bytes."""
-
-
-class _Plain(pickle.Unpickler):
-    """Containers, strings, numbers and arrays of bytes; a pickle that asks for anything else is refused."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _KNOWN:
-            raise pickle.UnpicklingError(f"it asks to load {module}.{name}, which is refused")
-        return _KNOWN[module, name]
-
-
-_KNOWN = {
-    ("numpy.core.multiarray", "_reconstruct"): _Bytes,
-    ("numpy._core.multiarray", "_reconstruct"): _Bytes,
-    ("numpy", "ndarray"): None,
-    ("numpy", "dtype"): _Kind,
-}
-
-
-def _unpickle(where: str, stream: IO[bytes]) -> dict[str, Any]:
-    """A pickled dictionary of plain values, with text for keys."""
-    try:
-        return {_text(key): value for key, value in _Plain(stream, encoding="bytes").load().items()}
-    except Exception as error:
-        raise ValueError(f"{where} is not a plain CIFAR pickle: {error or type(error).__name__}") from error
-
-
-def _text(value: Any) -> str:
-    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

@@ -13,35 +13,32 @@ by id (as text); `clients` of them are drawn without replacement from rng.stream
 numbered 0, 1, ... in sorted order.
 """
 
-import importlib
-import io
-import json
-from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 
 from fedskew import rng
 from fedskew.data.dataset import Dataset
+from fedskew.data.femnist_files import (
+    CHARACTERS,
+    Writers,
+    leaf_examples,
+    leaf_sizes,
+    parquet_examples,
+    parquet_sizes,
+)
 from fedskew.data.images import channel_statistics
 from fedskew.data.places import data_root
 
-CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 LEAST = 10
 """Writers with fewer examples do not take part."""
 
-Examples = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images [n, 1, 28, 28] and labels [n]
-Writers = dict[str, Examples]
 Choose = Callable[[Mapping[str, tuple[int, int]]], list[str]]  # numbers of training and test examples -> the chosen
 
-_SIDE = 28
 _PLACES = ("femnist", "femnist/data", ".", "data")
-_COLUMNS = ("image", "writer_id", "character")
 
 
 def femnist(seed: int, clients: int, data_dir: str | None = None) -> Dataset:
@@ -71,11 +68,11 @@ def _found(data_dir: str | None) -> tuple[Path, Callable[[Path, Choose], tuple[W
     base = data_root(data_dir)
     for root in (base / place for place in _PLACES):
         if all(any(root.glob(f"{part}/*.json")) for part in ("train", "test")):
-            return root, _leaf_split
+            return root, _split
         if any(root.glob("all_data/*.json")):
-            return root, _leaf_whole
+            return root / "all_data", partial(_whole, leaf_sizes, leaf_examples)
         if any(root.glob("*.parquet")):
-            return root, _parquet
+            return root, partial(_whole, parquet_sizes, parquet_examples)
     raise FileNotFoundError(
         f"femnist is not in {base.resolve()}: looked for train/*.json with test/*.json, all_data/*.json and *.parquet "
         f"in {', '.join(_PLACES)}; LEAF's preprocess.sh writes the first two, the last is flwrlabs/femnist of Hugging "
@@ -94,37 +91,23 @@ def _chosen(sizes: Mapping[str, tuple[int, int]], seed: int, clients: int) -> li
     return [able[k] for k in sorted(drawn.tolist())]
 
 
-def _leaf_split(root: Path, choose: Choose) -> tuple[Writers, Writers]:
-    train, test = _leaf(root / "train"), _leaf(root / "test")
-    chosen = choose({w: (len(train[w][1]), len(test[w][1])) for w in train.keys() & test.keys()})
-    return {w: train[w] for w in chosen}, {w: test[w] for w in chosen}
+def _split(root: Path, choose: Choose) -> tuple[Writers, Writers]:
+    """LEAF's own training and test examples of the chosen writers."""
+    train, test = leaf_sizes(root / "train"), leaf_sizes(root / "test")
+    chosen = choose({writer: (train[writer], test[writer]) for writer in train})
+    return leaf_examples(root / "train", chosen), leaf_examples(root / "test", chosen)
 
 
-def _leaf_whole(root: Path, choose: Choose) -> tuple[Writers, Writers]:
-    whole = _leaf(root / "all_data")
-    chosen = choose(_halves({w: len(y) for w, (_, y) in whole.items()}))
-    return _tenths({w: whole[w] for w in chosen})
-
-
-def _parquet(root: Path, choose: Choose) -> tuple[Writers, Writers]:
-    """Two passes: one over the writers, one that decodes the images of those chosen."""
-    sizes = Counter(str(writer) for _, rows in _rows(root, ("writer_id",)) for writer in rows["writer_id"].to_pylist())
-    found: dict[str, list[tuple[NDArray[np.uint8], int]]] = {w: [] for w in choose(_halves(sizes))}
-    for file, rows in _rows(root, _COLUMNS):
-        mine = [i for i, writer in enumerate(rows["writer_id"].to_pylist()) if str(writer) in found]
-        for row in rows.take(mine).to_pylist():
-            found[str(row["writer_id"])].append((_pixels(file, row["image"]), _label(file, row["character"])))
-    return _tenths({w: (np.stack([x for x, _ in rows]), np.array([y for _, y in rows])) for w, rows in found.items()})
-
-
-def _halves(sizes: Mapping[str, int]) -> dict[str, tuple[int, int]]:
-    return {writer: (size - size // 10, size // 10) for writer, size in sizes.items()}
-
-
-def _tenths(whole: Writers) -> tuple[Writers, Writers]:
-    """The tenth, twentieth, ... example of each writer is for testing."""
+def _whole(
+    sizes: Callable[[Path], Mapping[str, int]],
+    examples: Callable[[Path, list[str]], Writers],
+    folder: Path,
+    choose: Choose,
+) -> tuple[Writers, Writers]:
+    """The tenth, twentieth, ... example of each chosen writer is for testing."""
+    chosen = choose({writer: (size - size // 10, size // 10) for writer, size in sizes(folder).items()})
     train, test = {}, {}
-    for writer, (x, y) in whole.items():
+    for writer, (x, y) in examples(folder, chosen).items():
         tenth = np.arange(len(y)) % 10 == 9
         train[writer], test[writer] = (x[~tenth], y[~tenth]), (x[tenth], y[tenth])
     return train, test
@@ -135,70 +118,3 @@ def _joined(writers: Writers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]
     sizes = torch.tensor([len(y) for _, y in writers.values()])
     x, y = (np.concatenate(parts) for parts in zip(*writers.values(), strict=True))
     return torch.from_numpy(x), torch.from_numpy(y), torch.arange(len(sizes)).repeat_interleave(sizes)
-
-
-def _leaf(folder: Path) -> Writers:
-    """Every writer in a folder of LEAF's JSON files."""
-    found: dict[str, list[Examples]] = {}
-    for file in sorted(folder.glob("*.json")):
-        try:
-            content = json.loads(file.read_bytes())
-            users = dict(zip(content["users"], content["num_samples"], strict=True))
-            read = {writer: _examples(content["user_data"][writer], size) for writer, size in users.items() if size}
-        except (ValueError, KeyError, TypeError) as error:
-            raise ValueError(f"{file} is not a whole FEMNIST file of LEAF: {type(error).__name__} {error}") from error
-        for writer, examples in read.items():
-            found.setdefault(writer, []).append(examples)
-    return {w: (np.concatenate([x for x, _ in all]), np.concatenate([y for _, y in all])) for w, all in found.items()}
-
-
-def _examples(data: Mapping[str, Any], size: int) -> Examples:
-    x, y = np.asarray(data["x"], np.float32), np.asarray(data["y"])
-    if x.shape != (size, _SIDE**2) or y.shape != (size,):
-        raise ValueError(f"x has the shape {list(x.shape)} and y {list(y.shape)} for {size} images of 784 pixels")
-    if not (x.min() >= 0 and x.max() <= 1):
-        raise ValueError("x has pixels outside 0..1")
-    if y.dtype.kind != "i" or y.min() < 0 or y.max() >= len(CHARACTERS):
-        raise ValueError(f"y has labels outside 0..{len(CHARACTERS) - 1}")
-    return np.rint(x * 255).astype(np.uint8).reshape(-1, 1, _SIDE, _SIDE), y.astype(np.int64)
-
-
-def _rows(root: Path, columns: Collection[str]) -> Iterator[tuple[Path, Any]]:
-    """Some columns of all parquet files, a batch at a time."""
-    try:
-        parquet = importlib.import_module("pyarrow.parquet")
-    except ImportError:
-        raise ValueError("femnist: reading parquet files needs pyarrow; pip install pyarrow") from None
-    for file in sorted(root.glob("*.parquet")):
-        try:
-            opened = parquet.ParquetFile(file)
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{file} is not a whole parquet file: {error}") from error
-        with opened:
-            absent = set(_COLUMNS) - set(opened.schema_arrow.names)
-            if absent:
-                raise ValueError(f"{file} has no column {', '.join(sorted(absent))}; needed: {', '.join(_COLUMNS)}")
-            for batch in opened.iter_batches(columns=list(columns)):
-                yield file, batch
-
-
-def _pixels(file: Path, image: Any) -> NDArray[np.uint8]:
-    """One stored PNG as [1, 28, 28]."""
-    try:
-        with Image.open(io.BytesIO(image["bytes"] if isinstance(image, dict) else image), formats=["PNG"]) as opened:
-            pixels = np.asarray(opened.convert("L"))
-    except Exception as error:
-        raise ValueError(f"{file} has an unreadable image: {error}") from error
-    if pixels.shape != (_SIDE, _SIDE):
-        raise ValueError(f"{file} has an image of {pixels.shape[1]}x{pixels.shape[0]}; allowed: 28x28")
-    return pixels[None]
-
-
-def _label(file: Path, character: Any) -> int:
-    """A class number, or the character itself."""
-    label = CHARACTERS.find(character) if isinstance(character, str) and len(character) == 1 else character
-    if not isinstance(label, int) or not 0 <= label < len(CHARACTERS):
-        raise ValueError(
-            f"{file} has character {character!r}; allowed: 0..{len(CHARACTERS) - 1} or one of {CHARACTERS}"
-        )
-    return label

@@ -8,6 +8,7 @@ made, and keeps what was computed from the images. Files appear under their name
 import hashlib
 import json
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -74,7 +75,7 @@ class ImageCache:
 @contextmanager
 def _whole(path: Path) -> Iterator[BinaryIO]:
     """A file that appears under its name only when all of it is written."""
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     try:
         with part.open("wb") as handle:
             yield handle

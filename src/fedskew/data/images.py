@@ -6,6 +6,7 @@ centre square, as wide as the shorter side, is resized to size x size (bilinear,
 "resize the shorter side, crop the centre"; an image that is size x size already keeps its pixels.
 """
 
+import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -74,9 +75,9 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
         block = images[start : start + 1024].reshape(-1, channels, images[0, 0].size)
         total += block.sum((0, 2), dtype=np.int64)
         squares += np.square(block, dtype=np.uint16).sum((0, 2), dtype=np.int64)
-    mean = total / count
-    std = np.sqrt(np.maximum(squares / count - mean**2, 0.0))
-    return tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist())
+    sums = list(zip(total.tolist(), squares.tolist(), strict=True))
+    deviations = (math.sqrt(count * square - first**2) / count for first, square in sums)
+    return tuple(first / count for first, _ in sums), tuple(std or 1.0 for std in deviations)
 
 
 def _load(

@@ -83,17 +83,16 @@ def _read(path: str) -> dict[str, Array]:
 
 
 def _loaded(path: str) -> dict[str, Array]:
-    file = _existing(path)
+    file, name = _existing(path), "its list of arrays"
     if not zipfile.is_zipfile(file):
         raise ValueError(f"{path} is not an .npz file, or not a whole one; write it with numpy.savez")
-    with np.load(file, allow_pickle=False) as archive:
-        loaded = {}
-        for name in (*_NEEDED, *_CLIENTS):
-            if name in archive.files:
-                try:
-                    loaded[name] = archive[name]
-                except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-                    raise ValueError(f"{path}: {name} cannot be read: {error}; object arrays are refused") from error
+    loaded = {}
+    try:
+        with np.load(file, allow_pickle=False) as archive:
+            for name in [known for known in (*_NEEDED, *_CLIENTS) if known in archive.files]:
+                loaded[name] = archive[name]
+    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
+        raise ValueError(f"{path}: {name} cannot be read: {error}; object arrays are refused") from error
     return loaded
 
 

@@ -4,6 +4,7 @@
 train_32x32.mat, with the extra images too.
 """
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 
 from fedskew.data.dataset import Dataset
 from fedskew.data.places import data_root, find
+from fedskew.data.sources import SOURCES
 
 
 def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:
@@ -20,6 +22,7 @@ def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:
     test = find("svhn", ["test_32x32.mat"], data_dir)
     if extra:
         train.append(_extra(data_dir))
+    _notice([*train, test])
     x_train, y_train = _load(train)
     x_test, y_test = _load([test])
     return Dataset(
@@ -33,6 +36,14 @@ def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:
         std=(50.497682, 51.258984, 50.244216),
         class_names=tuple("0123456789"),
     )
+
+
+def _notice(paths: list[Path]) -> None:
+    """Say that a file is not the official one, which its length alone shows; it is used all the same."""
+    official = {source.file: source.bytes for name in ("svhn", "svhn-extra") for source in SOURCES[name]}
+    other = [path.name for path in paths if path.stat().st_size != official[path.name]]
+    if other:
+        warnings.warn(f"svhn: {', '.join(other)} are not the official files; they are used as they are", stacklevel=3)
 
 
 def _extra(data_dir: str | None) -> Path:

@@ -15,6 +15,8 @@ from fedskew.federation import Cohort
 from fedskew.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
 from fedskew.tree import Params
 
+_CHUNK_VALUES = 1 << 20
+
 
 @dataclass
 class Stacked:
@@ -46,10 +48,9 @@ class Stacked:
                 done.append(take(local, slice(active, None)))
                 local, now = take(local, slice(active)), take(context, slice(active))
             local = local_step(recipe, now, local, batch)
-        everyone = join([local, *reversed(done)])
-        update = take(finish(recipe, context, everyone, steps), torch.from_numpy(np.argsort(plan.rank)))
-        ends = np.cumsum([len(cohort.clients) for cohort in cohorts]).tolist()
-        return [take(update, slice(start, end)) for start, end in pairwise([0, *ends])]
+        everyone = finish(recipe, context, join([local, *reversed(done)]), steps)
+        place = torch.from_numpy(np.argsort(plan.rank)).to(x.device)
+        return [take(everyone, own) for own in place.split([len(cohort.clients) for cohort in cohorts])]
 
     def _pooled(self, cohorts: Sequence[Cohort]) -> tuple[Dataset, list[int], Tensor, Tensor]:
         """All data sets in one pair of tensors, joined once, and where each begins."""
@@ -70,33 +71,34 @@ class Stacked:
         self, servers: Sequence[Server], cohorts: Sequence[Cohort], plan: Schedule, device: torch.device
     ) -> tuple[Context, Params, Params]:
         """What each client starts from, clients in order of rank. One server's state broadcasts instead."""
-        rank = torch.from_numpy(plan.rank).to(device)
         owner = np.repeat(np.arange(len(cohorts)), [len(cohort.clients) for cohort in cohorts])
-        whose = torch.from_numpy(owner).to(device)[rank]
+        whose = torch.from_numpy(owner[plan.rank]).to(device)
 
         def spread(trees: Sequence[Params]) -> Params:
             stacked = tree.stack(trees)
             return stacked if len(trees) == 1 else tree.rows(stacked, whose)
 
         def full(trees: Params) -> Params:
-            return tree.map(lambda leaf: leaf.expand(len(rank), *leaf.shape[1:]), trees)
+            return tree.map(lambda leaf: leaf.expand(len(whose), *leaf.shape[1:]), trees)
 
         anchor = spread([server.params for server in servers])
-        client = tree.rows(tree.concatenate([cohort.states for cohort in cohorts]), rank)
-        counts = np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])
-        context = Context(
-            anchor, client, spread([s.correction for s in servers]), torch.from_numpy(counts).to(device)[rank]
-        )
+        states = tree.concatenate([cohort.states for cohort in cohorts])
+        client = tree.rows(states, torch.from_numpy(plan.rank).to(device))
+        counts = np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])[plan.rank]
+        context = Context(anchor, client, spread([s.correction for s in servers]), torch.from_numpy(counts).to(device))
         return context, full(anchor), full(spread([server.buffers for server in servers]))
 
     def _batches(self, plan: Schedule, data: Dataset, x: Tensor, y: Tensor) -> Iterator[Batch]:
-        index = torch.from_numpy(plan.index).to(x.device)
-        mask = torch.from_numpy(plan.mask).to(x.device)
-        row = 0
-        for active, full in zip(plan.active.tolist(), plan.full.tolist(), strict=True):
-            rows = index[row : row + active]
-            flat = rows.flatten()
-            images = x.index_select(0, flat).view(*rows.shape, *x.shape[1:])
-            labels = y.index_select(0, flat).view(rows.shape)
-            yield Batch(data.prepare(images, self.dtype), labels, None if full else mask[row : row + active])
-            row += active
+        """The batches of every step. Small ones are gathered for several steps at a time."""
+        index, mask = torch.from_numpy(plan.index).to(x.device), torch.from_numpy(plan.mask).to(x.device)
+        rows = 1 + _CHUNK_VALUES // (index.shape[1] * x[0].numel())
+        ends = np.cumsum(plan.active)
+        cuts = (np.flatnonzero(np.diff(ends // rows)) + 1).tolist()
+        for first, last in pairwise([0, *cuts, len(ends)]):
+            active, full = plan.active[first:last].tolist(), plan.full[first:last].tolist()
+            chunk = slice(ends[last - 1] - sum(active), ends[last - 1])
+            shape, flat = index[chunk].shape, index[chunk].flatten()
+            images = data.prepare(x.index_select(0, flat).view(*shape, *x.shape[1:]), self.dtype).split(active)
+            labels, masks = y.index_select(0, flat).view(shape).split(active), mask[chunk].split(active)
+            for step in range(last - first):
+                yield Batch(images[step], labels[step], None if full[step] else masks[step])

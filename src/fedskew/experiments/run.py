@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedskew import spec
 from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_algorithm
-from fedskew.data import DATASETS, USUAL, resolve_dataset
+from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
 from fedskew.engine import ENGINES
 from fedskew.experiments.schedules import SCHEDULES
 from fedskew.models import GIVEN, MODELS
@@ -131,11 +131,17 @@ class Run(BaseModel):
         return f"{self.short['dataset']}{split}, {self.clients} clients"
 
     def files(self) -> Iterator[tuple[str, str]]:
-        """The user's own files that take part, with their sha256."""
-        parts = [*resolve_algorithm(self.algorithm), spec.resolve(self.model, "model", MODELS, GIVEN)]
-        for part in [*parts, resolve_dataset(self.dataset)]:
+        """The user's own files that take part, with digests of their content."""
+        data = resolve_dataset(self.dataset)
+        parts = [*resolve_algorithm(self.algorithm), spec.resolve(self.model, "model", MODELS, GIVEN), data]
+        for part in parts:
             if part.file_sha256:
                 yield part.text, part.file_sha256
+        if digest := fingerprint(data):
+            yield data.text, digest
+        if self.partition.startswith("replay:"):
+            split = spec.resolve(self.partition, "partition", PARTITIONS).build()
+            yield self.partition, split.fingerprint()
 
     def build_algorithm(self) -> Algorithm:
         return build_algorithm(self.algorithm)

@@ -14,8 +14,10 @@ def softmax_loss(logits: Tensor, labels: Tensor) -> Tensor:
 
     Classes go first: a softmax over few classes is several times faster across examples than along each one.
     """
-    shares = logits.movedim(-1, 0).log_softmax(0)
-    return -shares.gather(0, labels.unsqueeze(0)).squeeze(0)
+    if labels.shape != logits.shape[:-1]:
+        raise ValueError(f"labels of shape {tuple(labels.shape)} for logits of shape {tuple(logits.shape)}")
+    log_shares = logits.movedim(-1, 0).log_softmax(0)
+    return -log_shares.gather(0, labels.unsqueeze(0)).squeeze(0)
 
 
 def at_least_float32(logits: Tensor) -> Tensor:

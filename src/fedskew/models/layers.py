@@ -99,7 +99,7 @@ class BatchNorm(nn.Module):
         used_mean = torch.where(several, mean, self.running_mean)
         used_var = torch.where(several, var, self.running_var)
         unbiased = var.detach() * values / (values - 1).clamp(min=1)
-        step = torch.where(several, self.momentum, 0.0).to(x.dtype)
+        step = self.momentum * several.to(x.dtype)
         self.running_mean = self.running_mean + step * (mean.detach() - self.running_mean)
         self.running_var = self.running_var + step * (unbiased - self.running_var)
         scale = self.weight * (used_var + self.eps).rsqrt()

@@ -5,10 +5,11 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor
 
-from fedskew.partition.card import card, counts, export, partition_hash, replay, skew_indices
+from fedskew.partition.card import card, counts, partition_hash, skew_indices
 from fedskew.partition.dirichlet import dirichlet
 from fedskew.partition.iid import iid
 from fedskew.partition.labels import labels
+from fedskew.partition.replay import export, read_split, replay
 from fedskew.partition.shards import shards
 
 Partition = Callable[[Tensor, int, np.random.Generator], list[Tensor]]
@@ -19,6 +20,7 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
     "shards": shards,
     "labels": labels,
     "dirichlet": dirichlet,
+    "replay": replay,
 }
 
 __all__ = [
@@ -31,6 +33,7 @@ __all__ = [
     "iid",
     "labels",
     "partition_hash",
+    "read_split",
     "replay",
     "shards",
     "skew_indices",

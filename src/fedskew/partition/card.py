@@ -1,10 +1,7 @@
-"""What a partition is: its content hash, label counts, how skewed they are, and a file to replay it from."""
+"""What a partition is: its content hash, label counts and how skewed they are."""
 
 import hashlib
-import json
-import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +9,6 @@ import torch
 from torch import Tensor
 
 from fedskew.partition.owners import Ints, whole
-
-FORMAT = 1
 
 
 def partition_hash(indices: Sequence[Tensor]) -> str:
@@ -80,52 +75,3 @@ def card(name: str, indices: Sequence[Tensor], labels: Tensor, num_classes: int)
         "missing": [np.flatnonzero(row == 0).tolist() for row in table],
         "skew": skew_indices(table),
     }
-
-
-def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:
-    """Write a partition, sample indices and all, to a JSON file; a reader sees the whole file or none."""
-    path = Path(path)
-    document = {
-        "format": FORMAT,
-        "name": name,
-        "hash": partition_hash(indices),
-        "clients": [part.tolist() for part in indices],
-    }
-    path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_text(json.dumps(document), encoding="utf-8")
-        os.replace(partial, path)
-    finally:
-        partial.unlink(missing_ok=True)
-
-
-def replay(path: str | Path, num_samples: int) -> tuple[str, list[Tensor]]:
-    """The name and index lists that `export` wrote, checked against their hash and the number of samples."""
-    try:
-        document = json.loads(Path(path).read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} could not be read as a partition: {error}") from error
-    found = document.get("format") if isinstance(document, dict) else None
-    if found != FORMAT:
-        raise ValueError(f"{path} is not a partition of format {FORMAT}; its format is {found!r}")
-    name, clients = document.get("name"), document.get("clients")
-    if not isinstance(name, str) or not isinstance(clients, list) or not clients:
-        raise ValueError(f"{path} lacks a name or a list of clients; write it with export")
-    for client, part in enumerate(clients):
-        _check(f"{path}: client {client}", part, num_samples)
-    indices = [torch.tensor(part, dtype=torch.int64) for part in clients]
-    if len({index for part in clients for index in part}) < sum(map(len, clients)):
-        raise ValueError(f"{path} gives a sample twice; each sample belongs to one client at most")
-    if (actual := partition_hash(indices)) != document.get("hash"):
-        raise ValueError(f"{path} was changed: its hash is {actual} and it says {document.get('hash')}")
-    return name, indices
-
-
-def _check(where: str, part: Any, num_samples: int) -> None:
-    if not isinstance(part, list) or not all(type(index) is int for index in part):
-        raise ValueError(f"{where} is not a list of sample indices")
-    if not part:
-        raise ValueError(f"{where} has no sample; every client needs at least one")
-    if min(part) < 0 or max(part) >= num_samples:
-        raise ValueError(f"{where} has indices {min(part)}..{max(part)}; allowed: 0..{num_samples - 1}")

@@ -1,0 +1,1 @@
+"""What the speed claims of this project rest on."""

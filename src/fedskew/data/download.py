@@ -1,0 +1,94 @@
+"""One file from one address: resumed where it broke off, and kept only if its checksum is right."""
+
+import shutil
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fedskew.data.sources import Source
+
+_ATTEMPTS, _TIMEOUT, _CHUNK = 3, (10.0, 60.0), 1 << 16
+
+
+class FetchError(Exception):
+    """Something could not be fetched. The message says why and what to do."""
+
+
+def download(url: str, source: Source, path: Path, report: Callable[[int], None]) -> None:
+    import pooch
+
+    need, free = source.bytes - size_of(part_of(path)) + source.unpacked, shutil.disk_usage(path.parent).free
+    if need > free:
+        raise FetchError(f"{path.parent.resolve()} has {free / 1e6:,.0f} MB free; {need / 1e6:,.0f} MB are needed")
+    pooch.get_logger().setLevel("WARNING")
+    downloader = partial(_resume, part=part_of(path), size=source.bytes, report=report)
+    try:
+        pooch.retrieve(url, f"sha256:{source.sha256}", path.name, path.parent, downloader=downloader)
+    except ValueError as error:
+        raise FetchError(
+            f"{url} gave a file with another sha256 than the official {source.sha256}; it was removed: "
+            "try again, or give another --mirror"
+        ) from error
+
+
+def _resume(url: str, output: str, _pooch: Any, *, part: Path, size: int, report: Callable[[int], None]) -> None:
+    """A downloader for pooch: goes on where `part` ends, again if the connection breaks, and moves it to `output`."""
+    for _ in range(_ATTEMPTS):
+        if size_of(part) > size:
+            part.unlink()
+        if size_of(part) < size:
+            _continue(url, part, size, report)
+    if size_of(part) != size:
+        raise FetchError(
+            f"{url} broke off at {size_of(part):,} of {size:,} bytes, {_ATTEMPTS} times; "
+            "fetch again to go on from there"
+        )
+    part.replace(output)
+
+
+def _continue(url: str, part: Path, size: int, report: Callable[[int], None]) -> None:
+    """Ask for the bytes that `part` lacks and append what comes; begin anew where the server does not know ranges."""
+    import requests
+    from urllib3.exceptions import HTTPError
+
+    have = size_of(part)
+    headers = {"Accept-Encoding": "identity", **({"Range": f"bytes={have}-"} if have else {})}
+    try:
+        answer = requests.get(url, headers=headers, stream=True, timeout=_TIMEOUT)
+    except requests.RequestException as error:
+        raise FetchError(f"cannot reach {url} ({_reason(error)}); give another address with --mirror") from error
+    with answer:
+        if answer.status_code == 416:
+            part.unlink()
+            return
+        if answer.status_code not in (200, 206):
+            raise FetchError(f"{url} answered {answer.status_code} {answer.reason}; give another address with --mirror")
+        have = have if answer.headers.get("Content-Range", "").startswith(f"bytes {have}-") else 0
+        announced = have + int(answer.headers.get("Content-Length", size - have))
+        if announced != size:
+            raise FetchError(f"{url} has {announced:,} bytes, the official file {size:,}; give another --mirror")
+        with part.open("ab" if have else "wb") as file, suppress(HTTPError):
+            while have < size and (piece := answer.raw.read(min(_CHUNK, size - have), decode_content=False)):
+                file.write(piece)
+                have += len(piece)
+                report(have)
+
+
+def _reason(error: BaseException) -> str:
+    """What lies at the bottom of an error of requests."""
+    while error.__context__ is not None:
+        error = error.__context__
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__
+
+
+def part_of(path: Path) -> Path:
+    return path.with_name(f"{path.name}.part")
+
+
+def size_of(path: Path) -> int:
+    """The length of a file, or of all files in a folder."""
+    if path.is_dir():
+        return sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    return path.stat().st_size if path.exists() else 0

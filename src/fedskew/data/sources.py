@@ -1,0 +1,91 @@
+"""Where the official files come from, and how to know them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Source:
+    """An official file. An archive has the folder it holds, the sha256 of the files there, and their bytes together;
+    `others` are further forms of the same data that the loader reads."""
+
+    url: str
+    bytes: int
+    sha256: str
+    folder: str | None = None
+    files: Mapping[str, str] = field(default_factory=dict)
+    unpacked: int = 0
+    others: tuple[str, ...] = ()
+
+    @property
+    def file(self) -> str:
+        return self.url.rpartition("/")[2]
+
+
+# Lengths and sha256 of the downloads: as several public loaders list them alike. Of the files in the folders:
+# CIFAR-10's were hashed here, CIFAR-100's are those of the one public list that has them (it is right on CIFAR-10).
+SOURCES: dict[str, tuple[Source, ...]] = {
+    "cifar10": (
+        Source(
+            "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",
+            170_052_171,
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd",
+            "cifar-10-batches-bin",
+            {
+                "data_batch_1.bin": "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5",
+                "data_batch_2.bin": "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed",
+                "data_batch_3.bin": "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67",
+                "data_batch_4.bin": "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48",
+                "data_batch_5.bin": "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add",
+                "test_batch.bin": "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b",
+            },
+            184_380_000,
+            ("cifar-10-batches-py", "cifar-10-python.tar.gz"),
+        ),
+    ),
+    "cifar100": (
+        Source(
+            "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
+            168_513_733,
+            "58a81ae192c23a4be8b1804d68e518ed807d710a4eb253b1f2a199162a40d8ec",
+            "cifar-100-binary",
+            {
+                "train.bin": "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29",
+                "test.bin": "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a",
+            },
+            184_440_000,
+            ("cifar-100-python", "cifar-100-python.tar.gz"),
+        ),
+    ),
+    "svhn": (
+        Source(
+            "http://ufldl.stanford.edu/housenumbers/train_32x32.mat",
+            182_040_794,
+            "435e94d69a87fde4fd4d7f3dd208dfc32cb6ae8af2240d066de1df7508d083b8",
+        ),
+        Source(
+            "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
+            64_275_384,
+            "cdce80dfb2a2c4c6160906d0bd7c68ec5a99d7ca4831afa54f09182025b6a75b",
+        ),
+    ),
+    "svhn-extra": (
+        Source(
+            "http://ufldl.stanford.edu/housenumbers/extra_32x32.mat",
+            1_329_278_602,
+            "a133a4beb38a00fcdda90c9489e0c04f900b660ce8a316a5e854838379a71eb3",
+        ),
+    ),
+}
+
+MANUAL = {
+    "femnist": (
+        "https://huggingface.co/datasets/flwrlabs/femnist",
+        "put the parquet files of {address} into {folder}, or the folders train/ and test/ that LEAF writes "
+        "(https://github.com/TalwalkarLab/leaf, in data/femnist: ./preprocess.sh -s niid --sf 1.0 -k 0 -t sample)",
+    ),
+    "imagenet12": (
+        "https://www.image-net.org/download-images",
+        "register at {address}, then put train/<wnid>/*.JPEG and val/<wnid>/*.JPEG of its classes into {folder}",
+    ),
+}

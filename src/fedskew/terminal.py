@@ -1,0 +1,155 @@
+"""What the command line prints: progress on standard error, tables and JSON on standard output."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fedskew.data.fetch import Status
+    from fedskew.experiments.run import Run
+    from fedskew.experiments.store import Folder
+    from fedskew.simulation import RoundRecord
+
+
+@contextmanager
+def round_progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
+    """A bar with live accuracy and the time left, where the terminal is one."""
+    if not (enabled and sys.stderr.isatty()):
+        yield lambda name, record: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, accuracy="")
+
+        def step(name: str, record: "RoundRecord") -> None:
+            shown: dict[str, Any] = (
+                {} if record.accuracy is None else {"accuracy": f"accuracy {percent_of(record.accuracy)} %"}
+            )
+            bar.update(task, advance=1, description=name, **shown)
+
+        yield step
+
+
+@contextmanager
+def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar for a download or a decoding, where the terminal is one."""
+    if not (enabled and sys.stderr.isatty()):
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(name, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def percent_of(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+def console() -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False)
+
+
+def table(*columns: str) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        table.add_column(column, overflow="fold", min_width=min(len(column), 12))
+    return table
+
+
+def print_json(document: Any) -> None:
+    print(json.dumps(document, indent=1, allow_nan=False))
+
+
+def print_result(run: "Run", result: dict[str, Any], folder: "Folder", last: "RoundRecord") -> None:
+    session = (folder.sessions() or [{}])[-1]
+    classes = " ".join(percent_of(share) for share in result["per_class_accuracy"] or ())
+    lines = [
+        f"accuracy           {percent_of(result['accuracy'])} %   (mean of the last ten rounds "
+        f"{percent_of(result['accuracy_last10'])} %)",
+        f"balanced accuracy  {percent_of(result['balanced_accuracy'])} %",
+        f"per class          {classes}",
+        f"loss               {'-' if result['loss'] is None else format(result['loss'], '.4f')}",
+        f"engine             {last.engine} on {last.device}: {session.get('engine_reason', '')}",
+        f"time               {result['seconds']:.1f} s for {result['rounds']} rounds",
+        f"kept in            {folder.path}",
+    ]
+    if result["client_accuracy"] is not None:
+        lines.insert(2, f"mean over clients  {percent_of(result['client_accuracy'])} %")
+    if session.get("changed"):
+        changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
+        lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
+    if result["diverged"]:
+        lines.insert(0, f"diverged in round {result['rounds']}: the model is no longer finite; try a smaller lr")
+    print("\n".join(lines))
+
+
+def print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
+    from fedskew.report.summary import best, percent
+
+    clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
+    measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
+    heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "mean over clients %",
+             "accuracy_last10": "last ten rounds %"}  # fmt: skip
+    grid = table("method", *(heads[name] for name in measures), "time s")
+    leaders = {name: best(rows, name) for name in measures}
+    for i, row in enumerate(rows):
+        cells = []
+        for name in measures:
+            cell = percent(row[name]["mean"], row[name]["std"])
+            cells.append(f"[bold]{cell}[/bold]" if leaders[name] == i else cell)
+        name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
+        grid.add_row(name, *cells, f"{row['seconds']:.1f}")
+    seeds = len(rows[0]["seeds"])
+    print(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
+    console().print(grid)
+
+
+def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {"dataset": s.name, "state": s.state, "bytes": s.bytes, "path": str(s.path), "source": s.source}
+        for s in statuses
+    ]
+    if json_:
+        print_json(rows)
+        return
+    grid = table("data set", "state", "MB", "path", "from")
+    for row in rows if not quiet else ():
+        grid.add_row(row["dataset"], row["state"], f"{row['bytes'] / 1e6:,.1f}", row["path"], row["source"])
+    if not quiet:
+        console().print(grid if rows else "no data files here")
+
+
+def print_card(run: "Run", card: dict[str, Any]) -> None:
+    skew = card["skew"]
+    print(f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}")
+    grid = table("client", "size", *(str(c) for c in range(card["classes"])), "missing")
+    for k, row in enumerate(card["counts"][:50]):
+        cells = (str(n) if n else "·" for n in row)
+        grid.add_row(str(k), str(card["sizes"][k]), *cells, str(len(card["missing"][k])))
+    console().print(grid)
+    if card["clients"] > 50:
+        print(f"... and {card['clients'] - 50} more clients (--json shows all)")
+    print(f"mean total variation to the global labels  {skew['mean_total_variation']:.3f}   (0 none, 1 disjoint)")
+    print(f"effective number of classes per client     {skew['effective_classes']:.2f} of {card['classes']}")
+    print(f"share of classes a client misses           {skew['missing_share']:.3f}")
+    print(f"Gini coefficient of client sizes           {skew['size_gini']:.3f}")
+    print(f"partition hash                             {card['hash'][:16]}")

@@ -1,0 +1,72 @@
+"""What every aggregator must do."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from fedskew import aggregators
+from fedskew.aggregators import Aggregate
+from tests.helpers import assert_close
+from tests.helpers.parts import AGGREGATORS
+
+EVERY = pytest.mark.parametrize("part", AGGREGATORS.values(), ids=AGGREGATORS)
+WEIGHTS = torch.tensor([10.0, 1.0, 60.0, 7.0], dtype=torch.float64)
+TRAVEL = torch.tensor([0.3, 2.0, 0.1, 5.0], dtype=torch.float64)
+
+
+def test_no_aggregator_is_left_out() -> None:
+    assert set(AGGREGATORS) == set(aggregators.__all__) - {"Aggregate"}
+
+
+@EVERY
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_one_coefficient_per_client(part: Aggregate, dtype: torch.dtype) -> None:
+    coefficients = part.coefficients(WEIGHTS.to(dtype), TRAVEL.to(dtype))
+    assert coefficients.shape == (4,)
+    assert coefficients.dtype == dtype
+    assert torch.isfinite(coefficients).all()
+    assert (coefficients > 0).all()
+
+
+@EVERY
+def test_weights_are_normalised_over_the_cohort(part: Aggregate) -> None:
+    assert_close(part.coefficients(1e3 * WEIGHTS, TRAVEL), part.coefficients(WEIGHTS, TRAVEL))
+
+
+@EVERY
+def test_the_order_of_clients_does_not_matter(part: Aggregate) -> None:
+    turned = torch.tensor([2, 0, 3, 1])
+    assert_close(part.coefficients(WEIGHTS[turned], TRAVEL[turned]), part.coefficients(WEIGHTS, TRAVEL)[turned])
+
+
+@EVERY
+def test_equal_steps_give_the_weighted_mean(part: Aggregate) -> None:
+    coefficients = part.coefficients(WEIGHTS, torch.full_like(TRAVEL, 0.7))
+    assert_close(coefficients, WEIGHTS / WEIGHTS.sum())
+
+
+@EVERY
+def test_one_client_alone_is_the_model(part: Aggregate) -> None:
+    assert part.coefficients(WEIGHTS[:1], TRAVEL[:1]).item() == pytest.approx(1.0)
+
+
+@EVERY
+def test_pure(part: Aggregate) -> None:
+    weights, travel = WEIGHTS.clone(), TRAVEL.clone()
+    part.coefficients(weights, travel)
+    assert torch.equal(weights, WEIGHTS)
+    assert torch.equal(travel, TRAVEL)
+
+
+@EVERY
+def test_frozen_hashable_equal(part: Aggregate) -> None:
+    twin = dataclasses.replace(part)  # type: ignore[type-var]
+    assert twin == part
+    assert hash(twin) == hash(part)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        part.share = 0.5  # type: ignore[attr-defined]
+
+
+def test_aggregators_differ() -> None:
+    assert len(set(AGGREGATORS.values())) == len(AGGREGATORS)

@@ -1,0 +1,100 @@
+"""Which engine is chosen and why, what engines refuse, and whom they blame."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from fedskew import Run, simulate
+from fedskew.engine import choose_engine
+from fedskew.engine.precision import PRECISIONS, arithmetic, dtype_of
+from fedskew.models import Model, build_model
+from tests.helpers import OWN
+from tests.helpers.own import dropping, normed, plain
+
+FIELDS: dict[str, Any] = {
+    "dataset": f"{OWN}:ragged_digits",
+    "partition": "natural",
+    "clients": 4,
+    "rounds": 1,
+    "batch_size": 16,
+}
+
+
+def test_auto_chooses_and_says_why() -> None:
+    small = build_model("mlp", (1, 8, 8), 10, 0)
+    assert choose_engine("auto", small) == ("stacked", "4,810 parameters: the cohort runs as one tensor program")
+    assert choose_engine("serial", small) == ("serial", "asked for")
+    assert choose_engine("auto", Model(plain((1, 8, 8), 10)))[0] == "stacked"
+    name, reason = choose_engine("auto", Model(nn.Linear(1000, 1000)))
+    assert name == "serial"
+    assert "1,001,000 parameters" in reason
+
+
+@pytest.mark.parametrize("make", [normed, dropping])
+def test_auto_falls_back_where_stacked_would_refuse(make: Any) -> None:
+    model = Model(make((1, 8, 8), 10))
+    name, reason = choose_engine("auto", model)
+    assert name == "serial"
+    assert "batch norm or dropout" in reason
+
+
+@pytest.mark.parametrize("own", ["normed", "dropping"])
+def test_stacked_refuses_batch_norm_and_dropout_of_the_users_own(own: str) -> None:
+    with pytest.raises(ValueError, match="stacked cannot run a module with batch norm or dropout of its own"):
+        list(simulate(Run(**FIELDS, model=f"{OWN}:{own}", engine="stacked")))
+    (record,) = simulate(Run(**FIELDS, model=f"{OWN}:{own}", engine="serial"))
+    assert record.engine == "serial"
+    assert not record.diverged
+
+
+def test_dropout_depends_on_the_run_alone() -> None:
+    """Not on torch's global generator, which is left where it was."""
+    torch.manual_seed(1)
+    before = torch.random.get_rng_state()
+    run = Run(**FIELDS, model=f"{OWN}:dropping", engine="serial")
+    (one,) = simulate(run)
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.manual_seed(2)
+    (two,) = simulate(run)
+    assert one.train_loss == two.train_loss
+    (three,) = simulate(run.model_copy(update={"seed": 1}))
+    assert three.train_loss != one.train_loss
+
+
+@pytest.mark.parametrize(
+    ("engine", "message"), [("serial", "round 1, client 0: "), ("stacked", "round 1, clients 0, 1, 2, 3: ")]
+)
+def test_a_failure_names_round_and_clients(engine: str, message: str) -> None:
+    with pytest.raises(RuntimeError, match=message):
+        list(simulate(Run(**FIELDS, model=f"{OWN}:broken", engine=engine)))
+
+
+def test_types() -> None:
+    assert [dtype_of(name) for name in PRECISIONS] == [torch.float32, torch.float32, torch.float32, torch.float64]
+
+
+def flags() -> tuple[bool, bool]:
+    return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_arithmetic_is_put_back(precision: str) -> None:
+    before, ones = flags(), torch.ones(2, 2)
+    with arithmetic(precision, torch.device("cpu")):
+        assert (ones @ ones).dtype == (torch.bfloat16 if precision == "bf16" else torch.float32)
+        assert flags() == (precision == "tf32", precision == "tf32")
+    assert flags() == before
+    assert (ones @ ones).dtype == torch.float32
+    with pytest.raises(RuntimeError), arithmetic(precision, torch.device("cpu")):
+        ones @ torch.ones(3)
+    assert flags() == before
+
+
+def test_bf16_keeps_its_weights_in_float32() -> None:
+    for engine in ("serial", "stacked"):
+        (record,) = simulate(Run(**FIELDS, model="mlp", precision="bf16", engine=engine, algorithm="fedlc+scaffold"))
+        assert record.server is not None
+        assert all(leaf.dtype == torch.float32 for leaf in record.server.params.values())
+        assert not record.diverged

@@ -1,0 +1,259 @@
+"""Identity 11: engine, company and order of clients change no result beyond rounding."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from fedskew import RoundRecord, Run, simulate, tree
+from fedskew.engine import ENGINES, Serial, Stacked
+from fedskew.federation import Cohort
+from fedskew.round import Server, server_update
+from fedskew.simulation import Simulation, simulate_many
+from tests.helpers import OWN, assert_trees_close
+
+EXACT = {"rtol": 1e-9, "atol": 1e-9}
+DIGITS: dict[str, Any] = {
+    "dataset": f"{OWN}:ragged_digits",
+    "partition": "natural",
+    "clients": 4,
+    "clients_per_round": 3,
+    "model": "cnn:padding=1,width=8",
+    "rounds": 3,
+    "local_epochs": 2,
+    "batch_size": 16,
+    "lr": 0.05,
+    "momentum": 0.9,
+    "precision": "fp64",
+}
+SYNTHETIC: dict[str, Any] = {
+    "dataset": "synthetic:1,1,max_size=90",
+    "clients": 6,
+    "clients_per_round": 4,
+    "rounds": 4,
+    "local_epochs": 2,
+    "batch_size": 16,
+    "lr": 0.02,
+    "momentum": 0.9,
+    "precision": "fp64",
+}
+ALGORITHMS = [
+    "fedavg",
+    "fedprox:mu=0.1",
+    "scaffold",
+    "fednova",
+    "fedopt:server=adagrad",
+    "fedopt:server=adam",
+    "fedopt:server=yogi",
+    "fedrs:alpha=0.3",
+    "fedrs:alpha=0.3,mode=proportional",
+    "fedlc:missing=floor",
+    "fedlc:missing=mask",
+    "fedlc:missing=epsilon",
+    "fedlc:missing=floor,denominator=others",
+    "fedlc:missing=mask,denominator=others",
+    "fedlc:missing=epsilon,denominator=others",
+    "fedla",
+    "fedla:missing=mask",
+    "fedlc+fedprox",
+    "fedlc+scaffold",
+    "fedlc+fednova",
+    "fedlc+fedopt",
+]
+
+
+def played(fields: dict[str, Any], engine: str) -> list[RoundRecord]:
+    return list(simulate(Run(**fields, engine=engine)))
+
+
+def assert_servers_close(one: Server, other: Server, **tolerance: float) -> None:
+    for part in ("params", "buffers", "correction", "optimizer"):
+        assert_trees_close(getattr(one, part), getattr(other, part), **(tolerance or EXACT))
+
+
+def assert_same(fields: dict[str, Any], engine: str = "stacked") -> list[RoundRecord]:
+    """An engine agrees with serial after every round, in the model and in everything that is measured."""
+    reference, other = played(fields, "serial"), played(fields, engine)
+    assert len(reference) == len(other) == fields["rounds"]
+    for a, b in zip(reference, other, strict=True):
+        assert (a.engine, b.engine) == ("serial", engine)
+        assert a.clients == b.clients
+        assert a.server is not None
+        assert b.server is not None
+        assert_servers_close(a.server, b.server)
+        assert a.accuracy == b.accuracy
+        assert a.loss == pytest.approx(b.loss, rel=1e-9)
+        assert a.train_loss == pytest.approx(b.train_loss, rel=1e-9)
+    return other
+
+
+def test_the_engines_are_those() -> None:
+    assert ENGINES["serial"] is Serial
+    assert ENGINES["stacked"] is Stacked
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_method_with_batch_norm(algorithm: str) -> None:
+    """Ragged clients, partial batches (one of a single image), several epochs, momentum, 3 of 4 clients a round."""
+    records = assert_same({**DIGITS, "algorithm": algorithm})
+    assert all(record.clients == 3 for record in records)
+    assert not records[-1].diverged
+
+
+@pytest.mark.parametrize("algorithm", ["fedlc+scaffold", "fednova"])
+@pytest.mark.parametrize(
+    "extra",
+    [
+        {"dropout_rate": 0.4, "rounds": 5},
+        {"grad_clip": 0.2},
+        {"weight_decay": 0.01},
+        {"weighting": "uniform"},
+        {"batch_size": 1, "local_epochs": 1},
+        {"batch_size": 64},
+        {"batch_size": 33},
+        {"clients_per_round": 1},
+        {"clients_per_round": 4},
+        {"lr_schedule": "exponential:0.5"},
+        {"model": "cnn:norm=group,padding=1,width=8"},
+        {"model": "mlp:hidden=9,depth=2"},
+        {"model": f"{OWN}:plain"},
+        {"dropout_rate": 0.3, "grad_clip": 0.5, "weight_decay": 0.01, "weighting": "uniform", "seed": 5},
+    ],
+    ids=str,
+)
+def test_every_setting(algorithm: str, extra: dict[str, Any]) -> None:
+    assert_same({**DIGITS, **extra, "algorithm": algorithm})
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_method_on_logistic_regression(algorithm: str) -> None:
+    assert_same({**SYNTHETIC, "algorithm": algorithm})
+
+
+@pytest.mark.parametrize("optimizer", ["adam", "adagrad", "yogi"])
+def test_adaptive_clients(optimizer: str) -> None:
+    assert_same({**SYNTHETIC, "momentum": 0.0, "optimizer": optimizer, "algorithm": "fedlc+fedprox"})
+
+
+def test_single_precision_within_a_tolerance() -> None:
+    fields = {**DIGITS, "precision": "fp32", "algorithm": "fedlc"}
+    one, other = (played(fields, engine)[-1].server for engine in ("serial", "stacked"))
+    assert one is not None
+    assert other is not None
+    assert next(iter(one.params.values())).dtype == torch.float32
+    assert_servers_close(one, other, rtol=1e-3, atol=1e-4)
+
+
+def test_buffers_of_a_users_module_move_in_every_engine() -> None:
+    """Instance norm with running statistics is either run right or refused, never silently left behind."""
+    fields = {**DIGITS, "model": f"{OWN}:instance_normed", "algorithm": "fedavg"}
+    reference = played(fields, "serial")[-1].server
+    assert reference is not None
+    try:
+        other = played(fields, "stacked")[-1].server
+    except ValueError:
+        return
+    assert other is not None
+    assert_servers_close(reference, other)
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+@pytest.mark.parametrize(
+    ("fields", "algorithm"),
+    [
+        (SYNTHETIC, "fedlc+scaffold"),
+        (SYNTHETIC, "fedopt"),
+        ({**SYNTHETIC, "dropout_rate": 0.6}, "scaffold"),
+        (DIGITS, "fedlc"),
+        (DIGITS, "fednova"),
+        ({**DIGITS, "dataset": f"{OWN}:seed_scaled_digits", "model": "logistic", "lr": 0.001}, "fedavg"),
+    ],
+    ids=["synthetic-fedlc+scaffold", "synthetic-fedopt", "nobody answers", "digits-fedlc", "digits-fednova", "scaled"],
+)
+def test_seeds_together_equal_each_alone(engine: str, fields: dict[str, Any], algorithm: str) -> None:
+    runs = [Run(**fields, algorithm=algorithm, engine=engine, seed=seed) for seed in (0, 1, 7)]
+    together: dict[int, list[RoundRecord]] = {0: [], 1: [], 2: []}
+    for position, record in simulate_many(runs):
+        together[position].append(record)
+    for position, run in enumerate(runs):
+        alone = list(simulate(run))
+        assert [record.round for record in together[position]] == [record.round for record in alone]
+        for a, b in zip(together[position], alone, strict=True):
+            assert a.clients == b.clients
+            assert a.server is not None
+            assert b.server is not None
+            assert_servers_close(a.server, b.server)
+            assert (a.train_loss is None) == (b.train_loss is None)
+            if a.train_loss is not None:
+                assert a.train_loss == pytest.approx(b.train_loss, rel=1e-9)
+    ends = [records[-1].server for records in together.values()]
+    assert ends[0] is not None
+    assert ends[1] is not None
+    assert tree.norm(tree.sub(ends[0].params, ends[1].params), 0) > 1e-3
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedlc+scaffold", "fednova", "fedlc+fedopt"])
+def test_the_order_of_clients_does_not_matter(engine: str, algorithm: str) -> None:
+    fields = {**DIGITS, "clients_per_round": 4, "algorithm": algorithm, "engine": engine}
+    simulation = Simulation(Run(**fields))
+    generator = torch.Generator().manual_seed(1)
+    states = tree.map(
+        lambda leaf: 0.01 * torch.randn(4, *leaf.shape, generator=generator, dtype=torch.float64),
+        simulation.server.correction,
+    )
+    sizes = torch.from_numpy(simulation.federation.sizes(np.arange(4))).double()
+
+    def play(order: list[int]) -> tuple[Any, Server]:
+        index = torch.tensor(order)
+        cohort = Cohort(simulation.federation, np.array(order), tree.rows(states, index), 0)
+        (update,) = simulation.engine.train(simulation.recipe(1), [simulation.server], [cohort], 1)
+        return update, server_update(simulation.algorithm, simulation.server, update, sizes[index], 1.0)
+
+    update, server = play([0, 1, 2, 3])
+    turned, other = play([2, 3, 0, 1])
+    assert_servers_close(server, other)
+    back = torch.tensor([2, 3, 0, 1])
+    for name in ("delta", "buffers", "client", "message"):
+        assert_trees_close(tree.rows(getattr(turned, name), back), getattr(update, name), **EXACT)
+    assert turned.travel[back].tolist() == update.travel.tolist()
+    assert turned.loss[back].tolist() == pytest.approx(update.loss.tolist(), rel=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+def test_a_client_does_not_depend_on_its_company(engine: str) -> None:
+    simulation = Simulation(Run(**DIGITS, algorithm="fedlc", engine=engine))
+
+    def play(order: list[int]) -> Any:
+        cohort = Cohort(simulation.federation, np.array(order), {}, 0)
+        return simulation.engine.train(simulation.recipe(1), [simulation.server], [cohort], 1)[0]
+
+    everyone = play([0, 1, 2, 3])
+    for client in range(4):
+        alone = play([client])
+        assert_trees_close(tree.rows(alone.delta, 0), tree.rows(everyone.delta, client), **EXACT)
+        assert_trees_close(tree.rows(alone.buffers, 0), tree.rows(everyone.buffers, client), **EXACT)
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+def test_the_number_of_threads_does_not_matter(engine: str) -> None:
+    fields = {**SYNTHETIC, "algorithm": "fedlc"}
+    one = played(fields, engine)[-1].server
+    try:
+        torch.set_num_threads(2)
+        two = played(fields, engine)[-1].server
+    finally:
+        torch.set_num_threads(1)
+    assert one is not None
+    assert two is not None
+    assert_servers_close(one, two)
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+def test_the_same_run_twice_is_bit_identical(engine: str) -> None:
+    fields = {**DIGITS, "algorithm": "fedlc+scaffold"}
+    one, two = (played(fields, engine)[-1].server for _ in range(2))
+    assert one is not None
+    assert two is not None
+    assert_servers_close(one, two, rtol=0.0, atol=0.0)

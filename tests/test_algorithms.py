@@ -1,0 +1,190 @@
+"""Recipes are FedAvg with some parts changed; combinations are unions of parts."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+import torch
+
+import fedskew
+from fedskew.aggregators import normalized_mean, weighted_mean
+from fedskew.algorithms import (
+    ALGORITHMS,
+    Algorithm,
+    build_algorithm,
+    combine,
+    fedavg,
+    fedla,
+    fedlc,
+    fednova,
+    fedopt,
+    fedprox,
+    fedrs,
+    resolve_algorithm,
+    scaffold,
+)
+from fedskew.corrections import control_variates, none, proximal
+from fedskew.losses import adjusted, calibrated, cross_entropy, restricted
+from fedskew.optimizers import adagrad, adam, sgd, yogi
+
+FEDAVG = {"loss": cross_entropy, "correction": none(), "aggregate": weighted_mean(), "server": sgd(1.0)}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "name", "changed"),
+    [
+        (fedavg(), "fedavg", {}),
+        (fedprox(), "fedprox", {"correction": proximal(0.01)}),
+        (fedprox(0.3), "fedprox", {"correction": proximal(0.3)}),
+        (scaffold(), "scaffold", {"correction": control_variates()}),
+        (fednova(), "fednova", {"aggregate": normalized_mean()}),
+        (fedopt(), "fedopt", {"server": adam(0.01, 0.9, 0.99, 1e-3)}),
+        (fedopt("yogi"), "fedopt", {"server": yogi(0.01, 0.9, 0.99, 1e-3)}),
+        (fedopt("adagrad"), "fedopt", {"server": adagrad(0.01, 1e-3)}),
+        (fedopt("sgd"), "fedopt", {"server": sgd(1.0)}),
+        (fedopt("sgd", eta=0.5), "fedopt", {"server": sgd(0.5)}),
+        (fedopt("adam", 0.1, 0.5, 0.6, 0.2), "fedopt", {"server": adam(0.1, 0.5, 0.6, 0.2)}),
+        (fedrs(), "fedrs", {"loss": restricted(0.5, "binary")}),
+        (fedrs(0.2, "proportional"), "fedrs", {"loss": restricted(0.2, "proportional")}),
+        (fedlc(), "fedlc", {"loss": calibrated(1.0, "floor", "all")}),
+        (fedlc(5, "mask", "others"), "fedlc", {"loss": calibrated(5, "mask", "others")}),
+        (fedla(), "fedla", {"loss": adjusted(1.0, "floor")}),
+        (fedla(2.0, "mask"), "fedla", {"loss": adjusted(2.0, "mask")}),
+    ],
+)
+def test_every_recipe_changes_its_part_and_no_other(
+    algorithm: Algorithm, name: str, changed: dict[str, object]
+) -> None:
+    assert algorithm == Algorithm(name, **{**FEDAVG, **changed})  # type: ignore[arg-type]
+    parts = {f.name: getattr(algorithm, f.name) for f in dataclasses.fields(algorithm)[1:]}
+    assert parts == {**FEDAVG, **changed}
+
+
+def test_all_are_named_and_public() -> None:
+    for name, factory in ALGORITHMS.items():
+        assert factory().name == name
+        assert getattr(fedskew, name) is factory
+
+
+def test_who_needs_travel() -> None:
+    assert {name for name, factory in ALGORITHMS.items() if factory().needs_travel} == {"scaffold", "fednova"}
+    assert combine(fedlc(), fednova()).needs_travel
+    assert not combine(fedlc(), fedprox()).needs_travel
+
+
+def test_combine_is_the_union() -> None:
+    merged = combine(fedlc(tau=2.0), scaffold(), fedopt("yogi"), fednova())
+    assert merged.name == "fedlc+scaffold+fedopt+fednova"
+    assert merged.loss == calibrated(2.0)
+    assert merged.correction == control_variates()
+    assert merged.server == yogi()
+    assert merged.aggregate == normalized_mean()
+
+
+def test_combine_does_not_mind_the_order_or_fedavg() -> None:
+    one, two = combine(fedlc(), fedprox()), combine(fedprox(), fedavg(), fedlc())
+    assert dataclasses.replace(one, name="") == dataclasses.replace(two, name="")
+    assert combine(fedlc()) == fedlc()
+
+
+@pytest.mark.parametrize(
+    ("algorithms", "message"),
+    [
+        ((fedlc(), fedrs()), "fedlc and fedrs both set the loss"),
+        ((fedprox(), fedlc(), scaffold()), "fedprox and scaffold both set the correction"),
+        ((fednova(), fednova()), "fednova and fednova both set the aggregate"),
+        ((fedopt(), fedopt("yogi")), "fedopt and fedopt both set the server"),
+        ((combine(fedlc(), fedprox()), scaffold()), "fedlc\\+fedprox and scaffold both set the correction"),
+    ],
+)
+def test_a_conflict_names_the_part(algorithms: tuple[Algorithm, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        combine(*algorithms)
+
+
+def test_combine_nothing() -> None:
+    with pytest.raises(ValueError, match="at least one algorithm"):
+        combine()
+
+
+@pytest.mark.parametrize(
+    ("text", "algorithm"),
+    [
+        ("fedavg", fedavg()),
+        ("fedlc", fedlc()),
+        ("fedlc:5", fedlc(5.0)),
+        ("fedlc:tau=0.5,missing=mask,denominator=others", fedlc(0.5, "mask", "others")),
+        ("fedopt:server=yogi", fedopt("yogi")),
+        ("fedopt:yogi,eta=1e-3", fedopt("yogi", 0.001)),
+        ("fedrs:0.1,proportional", fedrs(0.1, "proportional")),
+        ("fedlc:tau=1,missing=floor+scaffold", combine(fedlc(), scaffold())),
+        ("fedlc:tau=1e-2+fedprox:mu=1e-3+fednova", combine(fedlc(0.01), fedprox(0.001), fednova())),
+    ],
+)
+def test_specs(text: str, algorithm: Algorithm) -> None:
+    assert build_algorithm(text) == algorithm
+    resolved = "+".join(part.text for part in resolve_algorithm(text))
+    assert build_algorithm(resolved) == algorithm
+
+
+def test_resolved_text() -> None:
+    assert [part.text for part in resolve_algorithm("fedlc+scaffold+fedopt")] == [
+        "fedlc:tau=1,missing=floor,denominator=all",
+        "scaffold",
+        "fedopt:server=adam,eta=none,b1=0.9,b2=0.99,eps=0.001",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("fedcl", "unknown algorithm 'fedcl': did you mean fedlc\\? known: fedavg, fedprox"),
+        ("fedlc:tau=-1", "tau is -1.0; allowed: 0 or more"),
+        ("fedlc:missing=drop", "missing is 'drop'; allowed: floor, mask, epsilon"),
+        ("fedopt:server=adm", "unknown server optimiser 'adm': did you mean adam\\? known: sgd, adagrad, adam, yogi"),
+        ("fedprox:mu=-1", "mu is -1.0; allowed: 0 or more"),
+        ("fedlc+fedrs", "fedlc and fedrs both set the loss"),
+        ("fedlc+", "'' has no name"),
+        ("scaffold:1", "too many values; allowed: no argument"),
+    ],
+)
+def test_wrong_specs(text: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        build_algorithm(text)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "from fedskew import Algorithm\n"
+        "from fedskew.corrections import proximal\n\n"
+        "def whole(mu: float = 0.5):\n    return Algorithm('mine', correction=proximal(mu))\n\n"
+        "def loss(scale: float = 2.0):\n"
+        "    return lambda logits, labels, counts: scale * logits.logsumexp(-1)\n\n"
+        "def neither():\n    return 3\n"
+    )
+    return path
+
+
+def test_a_users_algorithm(file: Path) -> None:
+    assert build_algorithm(f"{file}:whole,mu=0.1") == Algorithm("mine", correction=proximal(0.1))
+    merged = build_algorithm(f"fedlc+{file}:whole")
+    assert merged.name == "fedlc+mine"
+    assert merged.loss == calibrated()
+    assert merged.correction == proximal(0.5)
+    with pytest.raises(ValueError, match="mine and scaffold both set the correction"):
+        build_algorithm(f"{file}:whole+scaffold")
+
+
+def test_a_users_loss(file: Path) -> None:
+    made = build_algorithm(f"{file}:loss,scale=3+scaffold")
+    logits = torch.zeros(2, 4)
+    assert torch.equal(made.loss(logits, torch.zeros(2, dtype=torch.int64), torch.ones(4)), 3 * logits.logsumexp(-1))
+    assert made.correction == control_variates()
+    assert made.name == f"{file}:loss,scale=3+scaffold"
+
+
+def test_a_users_factory_that_gives_neither(file: Path) -> None:
+    with pytest.raises(ValueError, match="gave a int; allowed: an Algorithm or a loss function"):
+        build_algorithm(f"{file}:neither")

@@ -1,0 +1,208 @@
+"""Who may import whom, read off the source."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import fedskew
+
+ROOT = Path(fedskew.__file__).parent
+FILES = sorted(ROOT.rglob("*.py"))
+PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
+GRADIENTS = {"grad", "backward", "vjp", "jacrev", "jacfwd", "grad_and_value", "jvp", "hessian"}
+
+
+def module_of(path: Path) -> str:
+    parts = path.relative_to(ROOT.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_type_checking(node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
+def nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """Everything that runs: what is only for the type checker is left out."""
+    for child in ast.iter_child_nodes(tree):
+        if is_type_checking(child):
+            for rest in child.orelse:  # type: ignore[attr-defined]
+                yield rest
+                yield from nodes(rest)
+            continue
+        yield child
+        yield from nodes(child)
+
+
+def imports(path: Path, source: str | None = None) -> set[str]:
+    """The modules a file imports; `from fedskew import tree` is fedskew.tree, `from a.b import c` is a.b."""
+    found: set[str] = set()
+    package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
+    for node in nodes(ast.parse(source if source is not None else path.read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                above = package.split(".")[: len(package.split(".")) - node.level + 1]
+                base = ".".join([*above, base] if base else above)
+            for alias in node.names:
+                inner = f"{base}.{alias.name}"
+                found.add(inner if base == "fedskew" or is_module(inner) else base)
+    return found
+
+
+def is_module(name: str) -> bool:
+    path = ROOT.parent.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def own(path: Path) -> set[str]:
+    return {name for name in imports(path) if name == "fedskew" or name.startswith("fedskew.")}
+
+
+def within(name: str, *packages: str) -> bool:
+    return any(name == package or name.startswith(f"{package}.") for package in packages)
+
+
+def below(folder: str) -> list[Path]:
+    """A module of that name, or all files of a package."""
+    return [path for path in FILES if within(module_of(path), f"fedskew.{folder}")]
+
+
+def test_the_reading_itself() -> None:
+    source = (
+        "from typing import TYPE_CHECKING\nimport torch.nn as nn\nfrom fedskew import tree, rng\n"
+        "from fedskew.losses import calibrated\nfrom fedskew.losses.counts import MISSING\nfrom . import proximal\n"
+        "if TYPE_CHECKING:\n    from fedskew.data import Dataset\n"
+        "def late():\n    from fedskew.engine import Serial\n"
+    )
+    assert imports(ROOT / "corrections" / "none.py", source) == {
+        "typing",
+        "torch.nn",
+        "fedskew.tree",
+        "fedskew.rng",
+        "fedskew.losses.calibrated",
+        "fedskew.losses.counts",
+        "fedskew.corrections.proximal",
+        "fedskew.engine",
+    }
+    assert len(FILES) > 40
+
+
+@pytest.mark.parametrize("folder", PARTS)
+def test_parts_know_trees_randomness_and_their_own_folder(folder: str) -> None:
+    for path in below(folder):
+        strangers = {name for name in own(path) if not within(name, "fedskew.tree", "fedskew.rng", f"fedskew.{folder}")}
+        assert not strangers, f"{path}: {strangers}"
+
+
+@pytest.mark.parametrize("name", ["tree", "rng", "spec"])
+def test_the_ground_floor_knows_nothing(name: str) -> None:
+    assert not own(ROOT / f"{name}.py")
+
+
+def test_the_round_knows_no_concrete_part_and_no_data() -> None:
+    assert own(ROOT / "round.py") <= {"fedskew.tree"}
+
+
+def test_data_and_models_know_nothing_of_training() -> None:
+    above = ("algorithms", "round", "engine", "simulation", "experiments", "flower", "report", "cli", *PARTS)
+    for path in [*below("data"), *below("models")]:
+        strangers = {name for name in own(path) if within(name, *(f"fedskew.{part}" for part in above))}
+        assert not strangers, f"{path}: {strangers}"
+
+
+def test_engines_know_no_method() -> None:
+    """No flag is ever added to the training loop: an engine meets an algorithm in the recipe only."""
+    for path in below("engine"):
+        strangers = {
+            name for name in own(path) if within(name, "fedskew.algorithms", *(f"fedskew.{part}" for part in PARTS))
+        }
+        assert not strangers, f"{path}: {strangers}"
+
+
+def test_flower_and_engine_never_meet() -> None:
+    for one, other in (("flower", "engine"), ("engine", "flower")):
+        for path in below(one):
+            assert not {name for name in own(path) if within(name, f"fedskew.{other}")}, path
+
+
+def test_report_reads_only_the_store() -> None:
+    allowed = ("fedskew.report", "fedskew.experiments.store", "fedskew.spec", "fedskew.__version__")
+    for path in below("report"):
+        strangers = {name for name in own(path) if not within(name, *allowed)}
+        assert not strangers, f"{path}: {strangers}"
+        assert not {name for name in imports(path) if within(name, "torch")}, path
+
+
+def test_reading_a_store_does_not_wait_for_torch() -> None:
+    wanted = [module_of(path) for path in below("report") if path.name != "figures.py"]
+    code = f"import sys, {', '.join(['fedskew.experiments.store', *wanted])}; sys.exit('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT.parent)
+    assert done.returncode == 0
+
+
+def test_the_command_line_is_in_one_place() -> None:
+    tools = ("argparse", "typer", "click")
+    users = {module_of(path) for path in FILES if any(within(name, *tools) for name in imports(path))}
+    assert users
+    assert {name for name in users if not within(name, "fedskew.cli")} == set()
+
+
+def test_nothing_imports_the_command_line() -> None:
+    for path in FILES:
+        if not within(module_of(path), "fedskew.cli", "fedskew.__main__"):
+            assert not {name for name in own(path) if within(name, "fedskew.cli")}, path
+
+
+def gradients(source: str) -> list[str]:
+    """Calls that differentiate: torch.autograd.grad, x.backward(), torch.func.grad and their kin."""
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module in (
+            "torch.autograd",
+            "torch.func",
+            "torch.autograd.functional",
+        ):
+            found += [alias.name for alias in node.names if alias.name in GRADIENTS]
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)):
+            continue
+        owner, name = ast.unparse(node.func.value), node.func.attr
+        library = owner.rpartition(".")[2] in ("autograd", "func", "functional") and name in GRADIENTS
+        if library or name == "backward":
+            found.append(f"{owner}.{name}")
+    return found
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "torch.autograd.grad(a, b)",
+        "autograd.backward(a)",
+        "loss.mean().backward()",
+        "from torch.autograd import grad",
+        "torch.func.vjp(f, x)",
+        "from torch.func import grad_and_value",
+    ],
+)
+def test_a_gradient_is_seen(source: str) -> None:
+    assert gradients(source)
+
+
+def test_a_part_named_grad_is_not_one() -> None:
+    assert not gradients("correction.grad(grads, params)\nfrom torch.func import functional_call\nx.grad_fn(1)")
+
+
+def test_there_is_exactly_one_training_gradient() -> None:
+    """A hand-written kernel's own `def backward` is not a call and would not count."""
+    sites = {module_of(path): gradients(path.read_text()) for path in FILES}
+    assert {module: found for module, found in sites.items() if found} == {"fedskew.round": ["torch.autograd.grad"]}
+
+
+def test_diagnostics_have_no_gradient() -> None:
+    for path in below("diagnostics"):
+        assert not gradients(path.read_text()), path
