@@ -37,7 +37,10 @@ class Batched:
 
     def __init__(self, federation: Federation, weight: Tensor, bias: Tensor, step: Step) -> None:
         self.x, self.y = federation.dataset.x_train, federation.dataset.y_train
-        self.starts, self.sizes = torch.from_numpy(federation.offsets[:-1]), torch.from_numpy(np.diff(federation.offsets))
+        self.starts, self.sizes = (
+            torch.from_numpy(federation.offsets[:-1]),
+            torch.from_numpy(np.diff(federation.offsets)),
+        )
         self.steps = -(-int(self.sizes.max()) // BATCH)
         self.column, self.one_hot = torch.arange(self.steps * BATCH), torch.eye(CLASSES)
         self.weight, self.bias, self.step = weight, bias, step

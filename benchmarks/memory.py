@@ -3,6 +3,7 @@
 import json
 import resource
 import sys
+from pathlib import Path
 
 from benchmarks.clients import start
 from fedskew import tree
@@ -10,8 +11,11 @@ from fedskew.simulation import Simulation, advance
 
 
 def peak() -> int:
-    """The most memory this process has held, in bytes (Linux counts in KiB, macOS in bytes)."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    """The most memory this program has held, in bytes. What the kernel says of a process includes its parent's."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        return 1024 * next(int(line.split()[1]) for line in status.read_text().splitlines() if "VmHWM" in line)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def trained(simulation: Simulation, rounds: int) -> Simulation:

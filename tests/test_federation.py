@@ -71,6 +71,11 @@ class TestShuffled:
         drawn = [*order(1, 1), *order(1, 2), *order(2, 1)]
         assert len({tuple(epoch) for epoch in drawn}) == 6
 
+    def test_clients_of_one_size_have_orders_of_their_own(self) -> None:
+        twins = Federation.split(dataset(), [torch.arange(5), torch.arange(5, 10)])
+        first, second = twins.shuffled(np.array([0, 1]), 1, 1, 1).reshape(2, 5)
+        assert first.tolist() != (second - 5).tolist()
+
     def test_the_cohort_does_not_matter(self, federation: Federation) -> None:
         alone = {k: federation.shuffled(np.array([k]), 5, 9, 2).tolist() for k in range(3)}
         together = federation.shuffled(np.array([2, 0, 1]), 5, 9, 2).tolist()

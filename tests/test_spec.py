@@ -151,7 +151,6 @@ def test_the_programs_own_arguments() -> None:
         ("margin:tau=high", "'margin:tau=high': tau is 'high', which is not float"),
         ("margin:tau=on", "'margin:tau=on': tau is 'on', which is not float"),
         ("margin:tau=none", "'margin:tau=none': tau is 'none', which is not float"),
-        ("margin:missing=3", "'margin:missing=3': missing is '3', which is not str"),
         ("margin:deep=1", "'margin:deep=1': deep is '1', which is not bool"),
         ("margin:size=1.5", "'margin:size=1.5': size is '1.5', which is not int"),
         ("margin:tau=nan", "'margin:tau=nan': tau is nan, which is not a finite number"),

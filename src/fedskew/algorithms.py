@@ -65,6 +65,10 @@ def fedopt(
     if server not in OPTIMIZERS:
         raise ValueError(spec.unknown("server optimiser", server, OPTIMIZERS))
     rate = eta if eta is not None else (1.0 if server == "sgd" else 0.01)
+    if not rate > 0:
+        raise ValueError(f"fedopt: eta is {rate}; allowed: above 0")
+    if server == "sgd" and (b1, b2, eps) != (0.9, 0.99, 1e-3):
+        raise ValueError("fedopt: b1, b2 and eps do not apply to server=sgd")
     known = {"sgd": {}, "adagrad": {"eps": eps}}.get(server, {"b1": b1, "b2": b2, "eps": eps})
     return Algorithm("fedopt", server=OPTIMIZERS[server](rate, **known))
 

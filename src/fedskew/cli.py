@@ -66,6 +66,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "lr": (float, "the clients' learning rate  [default: 0.01]"),
     "momentum": (float, "the clients' momentum  [default: 0]"),
     "weight_decay": (float, "[default: 0]"),
+    "augment": (str, "none | crop_flip: random crops and mirror images of training images  [default: none]"),
     "weighting": (str, "samples | uniform  [default: samples]"),
     "seed": (int, "drives data, partition, first model, sampling and shuffling  [default: 0]"),
     "eval_every": (int, "rounds between evaluations; the last ten are always evaluated  [default: 1]"),

@@ -77,11 +77,19 @@ class Federation:
 
     def shuffled(self, clients: Ints, seed: int, round: int, epochs: int) -> Ints:
         """Example indices in the order of use: client after client, epoch after epoch, each freshly shuffled."""
-        epoch = np.tile(np.arange(epochs), len(clients))
-        keys = rng.key(seed, "shuffle", round, np.repeat(clients, epochs), epoch)
-        sizes = np.repeat(self.sizes(clients), epochs)
+        keys, sizes = self._segments("shuffle", clients, seed, round, epochs)
         starts = np.repeat(np.repeat(self.offsets[clients], epochs), sizes)
         return np.asarray(self.order[starts + rng.permutations(keys, sizes)])
+
+    def draws(self, clients: Ints, seed: int, round: int, epochs: int) -> Ints:
+        """A random integer for each use of an example, in the order of `shuffled`."""
+        return rng.draws(*self._segments("augment", clients, seed, round, epochs))
+
+    def _segments(self, word: str, clients: Ints, seed: int, round: int, epochs: int) -> tuple[rng.Keys, Ints]:
+        """A key and a size for each client's each epoch."""
+        epoch = np.tile(np.arange(epochs), len(clients))
+        keys = rng.key(seed, word, round, np.repeat(clients, epochs), epoch)
+        return keys, np.repeat(self.sizes(clients), epochs)
 
 
 @dataclass(frozen=True)

@@ -63,11 +63,19 @@ def permutations(keys: Keys, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     if len(keys) >= 1 << _SEGMENT_BITS:
         raise ValueError(f"{len(keys)} permutations at once; at most {(1 << _SEGMENT_BITS) - 1}")
     segment = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
-    starts = np.cumsum(sizes) - sizes
-    position = np.arange(len(segment), dtype=np.int64) - np.repeat(starts, sizes)
-    drawn = _mix(np.repeat(keys, sizes) + (position + 1).astype(np.uint64) * _GOLDEN)
-    mixed = (segment << np.uint64(64 - _SEGMENT_BITS)) | (drawn >> np.uint64(_SEGMENT_BITS))
-    return np.argsort(mixed, kind="stable") - np.repeat(starts, sizes)
+    mixed = (segment << np.uint64(64 - _SEGMENT_BITS)) | (_drawn(keys, sizes) >> np.uint64(_SEGMENT_BITS))
+    return np.argsort(mixed, kind="stable") - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
+def draws(keys: Keys, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """`size` non-negative integers for each key, concatenated."""
+    return (_drawn(keys, sizes) >> np.uint64(1)).astype(np.int64)
+
+
+def _drawn(keys: Keys, sizes: NDArray[np.int64]) -> Keys:
+    """64 bits for each position of each key's segment."""
+    position = np.arange(sizes.sum(), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    return _mix(np.repeat(keys, sizes) + (position + 1).astype(np.uint64) * _GOLDEN)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ import fedskew
 from fedskew import partition, rng, spec, tree
 from fedskew.client_states import ClientStates
 from fedskew.data import load_dataset
+from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES, Engine, choose_engine
 from fedskew.engine.precision import arithmetic, dtype_of
 from fedskew.evaluate import Evaluation, evaluate_model
@@ -140,7 +141,12 @@ class Simulation:
         self.model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
         self.algorithm = run.build_algorithm()
         self.engine_name, self.engine_reason = choose_engine(run.engine, self.model)
-        self.engine: Engine = ENGINES[self.engine_name](run.local_epochs, run.batch_size, self.dtype)
+        augment = AUGMENTS[run.augment]
+        if augment is not None and len(data.input_shape) != 3:
+            raise ValueError(
+                f"augment is {run.augment!r}, which needs images; {data.name} has shape {data.input_shape}"
+            )
+        self.engine: Engine = ENGINES[self.engine_name](run.local_epochs, run.batch_size, self.dtype, augment)
         self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
         self.states = ClientStates(self.algorithm.correction.init(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()

@@ -11,6 +11,7 @@ import hashlib
 import importlib.util
 import inspect
 import math
+import sys
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -36,12 +37,14 @@ class Resolved:
 
 
 def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(factory).parameters
+    """What a factory takes by name."""
+    named = inspect.signature(factory).parameters
+    return {name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
 def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
     """Name, positional values and keyword values of a spec."""
-    name, _, rest = text.strip().partition(":")
+    name, _, rest = (piece.strip() for piece in text.partition(":"))
     if not name:
         raise ValueError(f"{text!r} has no name; a spec is name:argument,key=value")
     values: list[Value] = []
@@ -163,9 +166,13 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
     kinds = {part.strip() for part in getattr(wanted, "__name__", str(wanted)).split("|")}
     if "float" in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
+    if "int" in kinds and "float" not in kinds and isinstance(value, float) and value.is_integer():
+        return int(value)
     if value is None and kinds & {"None", "NoneType", "_empty"}:
         return value
     names = {"float", "int", "bool", "str"} & kinds
+    if names == {"str"}:
+        return show(value)  # a word that reads as a number, on, off or none
     if names and type(value).__name__ not in names:
         raise ValueError(f"{text!r}: {name} is {show(value)!r}, which is not {' or '.join(sorted(names))}")
     if isinstance(value, float) and not math.isfinite(value):
@@ -182,6 +189,7 @@ def _from_file(path: Path, name: str) -> tuple[Callable[..., Any], str]:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module  # dataclasses look their own module up
     try:
         spec.loader.exec_module(module)
     except Exception as error:

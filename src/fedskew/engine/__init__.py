@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 
+from fedskew.data.augment import Augment
 from fedskew.engine.serial import Serial
 from fedskew.engine.stacked import Stacked
 from fedskew.federation import Cohort
@@ -20,7 +21,7 @@ class Engine(Protocol):
     ) -> list[Update]: ...
 
 
-ENGINES: dict[str, Callable[[int, int, torch.dtype], Engine]] = {"serial": Serial, "stacked": Stacked}
+ENGINES: dict[str, Callable[[int, int, torch.dtype, Augment | None], Engine]] = {"serial": Serial, "stacked": Stacked}
 _SMALL = 100_000
 
 

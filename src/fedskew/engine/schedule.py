@@ -21,9 +21,12 @@ class Schedule:
     index: Ints  # [sum(active), B] examples, step after step
     mask: NDArray[np.bool_]  # the same shape: False is padding
     full: NDArray[np.bool_]  # [T] whether no batch of step t has padding
+    draws: Ints | None  # the shape of index: a random integer for each use of an example
 
 
-def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, epochs: int, batch_size: int) -> Schedule:
+def schedule(
+    cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, epochs: int, batch_size: int, draw: bool = False
+) -> Schedule:
     """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
     sizes = np.concatenate([c.federation.sizes(c.clients) for c in cohorts])
     samples = np.concatenate(
@@ -41,6 +44,9 @@ def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, epoc
     begin = (np.cumsum(epochs * sizes) - epochs * sizes)[client] + epoch * sizes[client] + batch * batch_size
     length = np.minimum(batch_size, sizes[client] - batch * batch_size)[:, None]
     column = np.arange(length.max())
-    index = samples[begin[:, None] + np.minimum(column, length - 1)]
+    use = begin[:, None] + np.minimum(column, length - 1)
     full = np.logical_and.reduceat(length[:, 0] == len(column), first_row)
-    return Schedule(rank, steps[rank], active, index, column < length, full)
+    draws = None
+    if draw:
+        draws = np.concatenate([c.federation.draws(c.clients, c.seed, round, epochs) for c in cohorts])[use]
+    return Schedule(rank, steps[rank], active, samples[use], column < length, full, draws)

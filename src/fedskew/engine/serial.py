@@ -4,11 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 
 from fedskew import rng, tree
-from fedskew.federation import Cohort
+from fedskew.data.augment import Augment
+from fedskew.federation import Cohort, Ints
 from fedskew.round import Batch, Context, Recipe, Server, Update, join, local_update
 
 
@@ -17,6 +17,7 @@ class Serial:
     epochs: int
     batch_size: int
     dtype: torch.dtype
+    augment: Augment | None = None
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
@@ -34,7 +35,8 @@ class Serial:
         counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
         context = Context(server.params, tree.rows(cohort.states, k), server.correction, counts)
         steps = self.epochs * -(-int(cohort.federation.sizes(client)[0]) // self.batch_size)
-        named = rng.torch_seed(cohort.seed, "dropout", round, client) if recipe.model.random else nullcontext()
+        own = recipe.model.takes_mask  # a module of ours draws nothing
+        named = nullcontext() if own else rng.torch_seed(cohort.seed, "dropout", round, client)
         try:
             with named:
                 batches = self._batches(cohort, client, round)
@@ -42,9 +44,12 @@ class Serial:
         except Exception as error:
             raise RuntimeError(f"round {round}, client {client[0]}: {error}") from error
 
-    def _batches(self, cohort: Cohort, client: np.ndarray, round: int) -> Iterator[Batch]:
-        data = cohort.federation.dataset
-        order = cohort.federation.shuffled(client, cohort.seed, round, self.epochs)
-        for epoch in torch.from_numpy(order).to(data.x_train.device).chunk(self.epochs):
-            for index in epoch.split(self.batch_size):
-                yield Batch(data.prepare(data.x_train[index], self.dtype), data.y_train[index])
+    def _batches(self, cohort: Cohort, client: Ints, round: int) -> Iterator[Batch]:
+        data, use = cohort.federation.dataset, (client, cohort.seed, round, self.epochs)
+        order = torch.from_numpy(cohort.federation.shuffled(*use)).to(data.x_train.device)
+        draws = torch.from_numpy(cohort.federation.draws(*use)).to(order) if self.augment else order
+        for epoch in zip(order.chunk(self.epochs), draws.chunk(self.epochs), strict=True):
+            for index, drawn in zip(*(part.split(self.batch_size) for part in epoch), strict=True):
+                x = data.x_train[index]
+                x = self.augment(x, drawn) if self.augment else x
+                yield Batch(data.prepare(x, self.dtype), data.y_train[index])

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fedskew import tree
+from fedskew.data.augment import Augment
 from fedskew.data.dataset import Dataset
 from fedskew.engine.schedule import Schedule, schedule
 from fedskew.federation import Cohort
@@ -23,12 +24,16 @@ class Stacked:
     epochs: int
     batch_size: int
     dtype: torch.dtype
+    augment: Augment | None = None
     _pool: tuple[list[Dataset], Tensor, Tensor] | None = field(default=None, repr=False)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         if not recipe.model.stackable:
             raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
+        if len({(c.federation.dataset.mean, c.federation.dataset.std) for c in cohorts}) > 1:
+            each = zip(servers, cohorts, strict=True)  # normalised differently, so not in one batch
+            return [self.train(recipe, [server], [cohort], round)[0] for server, cohort in each]
         try:
             return self._train(recipe, servers, cohorts, round)
         except RuntimeError as error:
@@ -37,7 +42,7 @@ class Stacked:
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         data, offsets, x, y = self._pooled(cohorts)
-        plan = schedule(cohorts, offsets, round, self.epochs, self.batch_size)
+        plan = schedule(cohorts, offsets, round, self.epochs, self.batch_size, draw=self.augment is not None)
         context, params, buffers = self._ranked(servers, cohorts, plan, x.device)
         steps = torch.from_numpy(plan.steps).to(x.device)
         batches = self._batches(plan, data, x, y)
@@ -98,7 +103,10 @@ class Stacked:
             active, full = plan.active[first:last].tolist(), plan.full[first:last].tolist()
             chunk = slice(ends[last - 1] - sum(active), ends[last - 1])
             shape, flat = index[chunk].shape, index[chunk].flatten()
-            images = data.prepare(x.index_select(0, flat).view(*shape, *x.shape[1:]), self.dtype).split(active)
+            stored = x.index_select(0, flat)
+            if self.augment is not None and plan.draws is not None:
+                stored = self.augment(stored, torch.from_numpy(plan.draws[chunk].ravel()).to(x.device))
+            images = data.prepare(stored.view(*shape, *x.shape[1:]), self.dtype).split(active)
             labels, masks = y.index_select(0, flat).view(shape).split(active), mask[chunk].split(active)
             for step in range(last - first):
                 yield Batch(images[step], labels[step], None if full[step] else masks[step])

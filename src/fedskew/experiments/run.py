@@ -45,6 +45,7 @@ class Run(BaseModel):
     lr: Rate = 0.01
     momentum: float = Field(0.0, ge=0, lt=1)
     weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    augment: Literal["none", "crop_flip"] = "none"
     weighting: Literal["samples", "uniform"] = "samples"
     seed: int = Field(0, ge=0, lt=2**63)
     eval_every: Positive = 1

@@ -53,6 +53,8 @@ calibrated = Calibrated
 
 def _over_others(z: Tensor, labels: Tensor) -> Tensor:
     """logsumexp_{i != y} z_i - z_y; zero, with zero gradient, where there is no other class."""
+    if labels.shape != z.shape[:-1]:
+        raise ValueError(f"labels have shape {list(labels.shape)}, logits {list(z.shape)}")
     others = z.scatter(-1, labels.unsqueeze(-1), -math.inf)
     any_other = (others > -math.inf).any(-1)
     others = others.masked_fill(~any_other.unsqueeze(-1), 0.0)

@@ -32,7 +32,7 @@ class Restricted:
     def scale(self, counts: Tensor) -> Tensor:
         """How much of each logit is kept."""
         if self.mode == "binary":
-            return torch.where(counts > 0, 1.0, self.alpha).to(counts.dtype)
+            return torch.ones_like(counts).masked_fill(counts <= 0, self.alpha)
         return counts / counts.amax(-1, keepdim=True).clamp(min=1) * (1 - self.alpha) + self.alpha
 
 

@@ -58,7 +58,7 @@ def cnn(
 def _norm(norm: str, width: int) -> nn.Module:
     if norm == "batch":
         return BatchNorm(width)
-    groups = next(g for g in (32, 16, 8, 4, 2, 1) if width % g == 0 and width // g >= 1)
+    groups = next(g for g in (32, 16, 8, 4, 2, 1) if width % g == 0 and (width // g >= 2 or g == 1))
     return GroupNorm(groups, width)
 
 

@@ -38,8 +38,7 @@ class Model:
     @cached_property
     def stackable(self) -> bool:
         """Whether a cohort can run as one tensor program."""
-        plain = not any(isinstance(part, _BATCH_NORMS + _RANDOM) for part in self.module.modules())
-        return self.takes_mask or plain
+        return self.takes_mask or not (self.random or any(True for _ in self.module.buffers()))
 
     @cached_property
     def names(self) -> set[str]:
