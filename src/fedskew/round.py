@@ -24,12 +24,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Recipe:
-    """What every client does in a round."""
+    """What every client does in a round: what a step minimises, and how it moves along the gradient of that."""
 
     model: Model
     algorithm: Algorithm
     optimizer: Optimizer
     grad_clip: float | None = None
+
+    def losses(self, params: Params, buffers: Params, batch: Batch, counts: Tensor) -> tuple[Tensor, Params]:
+        """Per-example losses of a batch, and the buffers as the pass leaves them."""
+        logits, buffers = self.model.apply(params, buffers, batch.x, batch.mask, train=True)
+        return self.algorithm.loss(logits, batch.y, counts), buffers
+
+    def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
+        """Parameters and optimiser state after a step along corrected, clipped gradients."""
+        correction = self.algorithm.correction
+        grads = correction.grad(grads, local.params, context.anchor, context.client, context.server)
+        if self.grad_clip is not None:
+            grads = _clipped(grads, self.grad_clip, local.loss.ndim)
+        updates, optimizer = self.optimizer.update(grads, local.optimizer, local.params)
+        return tree.add(local.params, updates), optimizer
 
 
 @dataclass(frozen=True)
@@ -115,18 +129,12 @@ def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> 
     """One optimiser step on one batch: gradient of the mean loss, corrected, clipped, applied."""
     with torch.enable_grad():
         params = {name: leaf.detach().requires_grad_() for name, leaf in local.params.items()}
-        logits, buffers = recipe.model.apply(params, local.buffers, batch.x, batch.mask, train=True)
-        losses = recipe.algorithm.loss(logits, batch.y, context.counts)
+        losses, buffers = recipe.losses(params, local.buffers, batch, context.counts)
         shares = _shares(losses, batch.mask)
         leaves = torch.autograd.grad(losses, list(params.values()), shares, materialize_grads=True)
     with torch.no_grad():
-        objective = (shares * losses).sum(-1)
-        grads = dict(zip(params, leaves, strict=True))
-        grads = recipe.algorithm.correction.grad(grads, local.params, context.anchor, context.client, context.server)
-        if recipe.grad_clip is not None:
-            grads = _clipped(grads, recipe.grad_clip, objective.ndim)
-        updates, optimizer = recipe.optimizer.update(grads, local.optimizer, local.params)
-        return Local(tree.add(local.params, updates), buffers, optimizer, local.loss + objective)
+        moved, optimizer = recipe.move(dict(zip(params, leaves, strict=True)), local, context)
+        return Local(moved, buffers, optimizer, local.loss + (shares * losses).sum(-1))
 
 
 def local_update(recipe: Recipe, context: Context, buffers: Params, batches: Iterable[Batch], steps: Tensor) -> Update:

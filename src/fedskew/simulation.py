@@ -18,7 +18,7 @@ from fedskew.client_states import ClientStates
 from fedskew.data import load_dataset
 from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES, Engine, choose_engine
-from fedskew.engine.precision import arithmetic, dtype_of
+from fedskew.engine.settings import Settings, dtype_of
 from fedskew.evaluate import Evaluation, evaluate_model
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.run import RESULT_VERSION, Run
@@ -140,13 +140,14 @@ class Simulation:
         data = self.federation.dataset
         self.model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
         self.algorithm = run.build_algorithm()
-        self.engine_name, self.engine_reason = choose_engine(run.engine, self.model)
+        self.engine_name, self.engine_reason = choose_engine(run.engine, self.model, self.device)
         augment = AUGMENTS[run.augment]
         if augment is not None and len(data.input_shape) != 3:
             raise ValueError(
                 f"augment is {run.augment!r}, which needs images; {data.name} has shape {data.input_shape}"
             )
-        self.engine: Engine = ENGINES[self.engine_name](run.local_epochs, run.batch_size, self.dtype, augment)
+        settings = Settings(run.local_epochs, run.batch_size, run.precision, augment)
+        self.engine: Engine = ENGINES[self.engine_name](settings)
         self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
         self.states = ClientStates(self.algorithm.correction.init(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
@@ -231,9 +232,8 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     cohorts = [simulation.cohort(round) for simulation in simulations]
     before = [simulation.server for simulation in simulations]
     some = [i for i, cohort in enumerate(cohorts) if len(cohort.clients)]
-    with arithmetic(first.run.precision, first.device):
-        servers, answering = [before[i] for i in some], [cohorts[i] for i in some]
-        trained = first.engine.train(first.recipe(round), servers, answering, round) if some else []
+    servers, answering = [before[i] for i in some], [cohorts[i] for i in some]
+    trained = first.engine.train(first.recipe(round), servers, answering, round) if some else []
     updates: list[Update | None] = [None] * len(cohorts)
     for i, made in zip(some, trained, strict=True):
         updates[i] = made

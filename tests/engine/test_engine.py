@@ -8,11 +8,12 @@ from torch import nn
 
 from fedskew import Run, simulate
 from fedskew.engine import choose_engine
-from fedskew.engine.precision import PRECISIONS, arithmetic, dtype_of
+from fedskew.engine.settings import PRECISIONS, arithmetic, dtype_of
 from fedskew.models import Model, build_model
 from tests.helpers import OWN
 from tests.helpers.own import dropping, normed, plain
 
+CPU = torch.device("cpu")
 FIELDS: dict[str, Any] = {
     "dataset": f"{OWN}:ragged_digits",
     "partition": "natural",
@@ -24,10 +25,10 @@ FIELDS: dict[str, Any] = {
 
 def test_auto_chooses_and_says_why() -> None:
     small = build_model("mlp", (1, 8, 8), 10, 0)
-    assert choose_engine("auto", small) == ("stacked", "4,810 parameters: the cohort runs as one tensor program")
-    assert choose_engine("serial", small) == ("serial", "asked for")
-    assert choose_engine("auto", Model(plain((1, 8, 8), 10)))[0] == "stacked"
-    name, reason = choose_engine("auto", Model(nn.Linear(1000, 1000)))
+    assert choose_engine("auto", small, CPU) == ("stacked", "4,810 parameters: the cohort runs as one tensor program")
+    assert choose_engine("serial", small, CPU) == ("serial", "asked for")
+    assert choose_engine("auto", Model(plain((1, 8, 8), 10)), CPU)[0] == "stacked"
+    name, reason = choose_engine("auto", Model(nn.Linear(1000, 1000)), CPU)
     assert name == "serial"
     assert "1,001,000 parameters" in reason
 
@@ -35,9 +36,9 @@ def test_auto_chooses_and_says_why() -> None:
 @pytest.mark.parametrize("make", [normed, dropping])
 def test_auto_falls_back_where_stacked_would_refuse(make: Any) -> None:
     model = Model(make((1, 8, 8), 10))
-    name, reason = choose_engine("auto", model)
+    name, reason = choose_engine("auto", model, CPU)
     assert name == "serial"
-    assert "batch norm or dropout" in reason
+    assert "buffers or dropout" in reason
 
 
 @pytest.mark.parametrize("own", ["normed", "dropping"])

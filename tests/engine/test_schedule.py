@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from fedskew.data.dataset import Dataset
+from fedskew.engine import Settings
 from fedskew.engine.schedule import schedule
 from fedskew.federation import Cohort, Federation
 
@@ -32,7 +33,7 @@ def batches(one: Cohort, client: int, round: int, epochs: int, batch_size: int) 
 @pytest.mark.parametrize("clients", [[0, 1, 2, 3, 4], [3, 1], [2], [4, 0, 2]], ids=str)
 def test_every_client_meets_its_own_batches(clients: list[int], epochs: int, batch_size: int) -> None:
     one = cohort(clients)
-    plan = schedule([one], [0], 7, epochs, batch_size)
+    plan = schedule([one], [0], 7, Settings(epochs, batch_size))
     expected = {k: batches(one, client, 7, epochs, batch_size) for k, client in enumerate(clients)}
     assert sorted(plan.rank.tolist()) == list(range(len(clients)))
     assert plan.steps.tolist() == [len(expected[k]) for k in plan.rank.tolist()]
@@ -53,7 +54,7 @@ def test_every_client_meets_its_own_batches(clients: list[int], epochs: int, bat
 
 def test_several_cohorts_with_their_offsets() -> None:
     first, second = cohort([0, 3], seed=1), cohort([1, 2], [4, 7, 2], seed=2)
-    plan = schedule([first, second], [0, 100], 3, 2, 4)
+    plan = schedule([first, second], [0, 100], 3, Settings(2, 4))
     seen = {k: [] for k in range(4)}  # type: dict[int, list[int]]
     row = 0
     for active in plan.active.tolist():
@@ -66,5 +67,5 @@ def test_several_cohorts_with_their_offsets() -> None:
 
 
 def test_nobody_who_has_finished_takes_a_step() -> None:
-    plan = schedule([cohort([0, 1, 2, 3, 4])], [0], 1, 1, 4)
+    plan = schedule([cohort([0, 1, 2, 3, 4])], [0], 1, Settings(1, 4))
     assert plan.active.tolist() == [5, 4, 2, 1]  # 2, 4, 1, 3 and 2 steps

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedskew import RoundRecord, Run, simulate, tree
-from fedskew.engine import ENGINES, Serial, Stacked
+from fedskew.engine import ENGINES, Serial, Stacked, Threaded
 from fedskew.federation import Cohort
 from fedskew.round import Server, server_update
 from fedskew.simulation import Simulation, simulate_many
@@ -91,12 +91,14 @@ def assert_same(fields: dict[str, Any], engine: str = "stacked") -> list[RoundRe
 def test_the_engines_are_those() -> None:
     assert ENGINES["serial"] is Serial
     assert ENGINES["stacked"] is Stacked
+    assert ENGINES["threaded"] is Threaded
 
 
+@pytest.mark.parametrize("engine", ["stacked", "threaded"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_every_method_with_batch_norm(algorithm: str) -> None:
+def test_every_method_with_batch_norm(algorithm: str, engine: str) -> None:
     """Ragged clients, partial batches (one of a single image), several epochs, momentum, 3 of 4 clients a round."""
-    records = assert_same({**DIGITS, "algorithm": algorithm})
+    records = assert_same({**DIGITS, "algorithm": algorithm}, engine)
     assert all(record.clients == 3 for record in records)
     assert not records[-1].diverged
 

@@ -5,9 +5,10 @@ from typing import Protocol
 
 import torch
 
-from fedskew.data.augment import Augment
 from fedskew.engine.serial import Serial
+from fedskew.engine.settings import Settings
 from fedskew.engine.stacked import Stacked
+from fedskew.engine.threaded import Threaded, cores
 from fedskew.federation import Cohort
 from fedskew.models import Model
 from fedskew.round import Recipe, Server, Update
@@ -21,22 +22,24 @@ class Engine(Protocol):
     ) -> list[Update]: ...
 
 
-ENGINES: dict[str, Callable[[int, int, torch.dtype, Augment | None], Engine]] = {"serial": Serial, "stacked": Stacked}
+ENGINES: dict[str, Callable[[Settings], Engine]] = {"serial": Serial, "stacked": Stacked, "threaded": Threaded}
 _SMALL = 100_000
 
 
-def choose_engine(name: str, model: Model) -> tuple[str, str]:
-    """The engine to use and why. `auto` stacks models without convolutions that are small enough to be all overhead."""
+def choose_engine(name: str, model: Model, device: torch.device) -> tuple[str, str]:
+    """The engine to use and why. The rule follows the benchmarks in docs/performance.md."""
     if name != "auto":
         return name, "asked for"
-    parameters = sum(leaf.numel() for leaf in model.module.parameters())
     if not model.stackable:
-        return "serial", "the module has batch norm or dropout of its own"
-    if any(isinstance(part, torch.nn.Conv2d) for part in model.module.modules()):
-        return "serial", "a convolutional network keeps the processor busy one client at a time"
-    if parameters > _SMALL:
-        return "serial", f"{parameters:,} parameters keep the processor busy one client at a time"
-    return "stacked", f"{parameters:,} parameters: the cohort runs as one tensor program"
+        return "serial", "the module has buffers or dropout of its own"
+    parameters = sum(leaf.numel() for leaf in model.module.parameters())
+    convolutional = any(isinstance(part, torch.nn.Conv2d) for part in model.module.modules())
+    if parameters <= _SMALL and not convolutional:
+        return "stacked", f"{parameters:,} parameters: the cohort runs as one tensor program"
+    busy = "a convolutional network" if convolutional else f"{parameters:,} parameters"
+    if device.type == "cpu" and model.takes_mask and cores() > 1:
+        return "threaded", f"{busy}: one client per core, {cores()} cores"
+    return "serial", f"{busy}: one client keeps the device busy"
 
 
-__all__ = ["ENGINES", "Engine", "Serial", "Stacked", "choose_engine"]
+__all__ = ["ENGINES", "Engine", "Serial", "Settings", "Stacked", "Threaded", "choose_engine"]

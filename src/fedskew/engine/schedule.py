@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from fedskew.engine.settings import Settings
 from fedskew.federation import Cohort, Ints
 
 
@@ -24,10 +25,9 @@ class Schedule:
     draws: Ints | None  # the shape of index: a random integer for each use of an example
 
 
-def schedule(
-    cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, epochs: int, batch_size: int, draw: bool = False
-) -> Schedule:
+def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Schedule:
     """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
+    epochs, batch_size = settings.epochs, settings.batch_size
     sizes = np.concatenate([c.federation.sizes(c.clients) for c in cohorts])
     samples = np.concatenate(
         [c.federation.shuffled(c.clients, c.seed, round, epochs) + o for c, o in zip(cohorts, offsets, strict=True)]
@@ -47,6 +47,6 @@ def schedule(
     use = begin[:, None] + np.minimum(column, length - 1)
     full = np.logical_and.reduceat(length[:, 0] == len(column), first_row)
     draws = None
-    if draw:
+    if settings.augment:
         draws = np.concatenate([c.federation.draws(c.clients, c.seed, round, epochs) for c in cohorts])[use]
     return Schedule(rank, steps[rank], active, samples[use], column < length, full, draws)

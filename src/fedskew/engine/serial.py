@@ -7,49 +7,43 @@ from dataclasses import dataclass
 import torch
 
 from fedskew import rng, tree
-from fedskew.data.augment import Augment
+from fedskew.engine.settings import Settings, arithmetic
 from fedskew.federation import Cohort, Ints
 from fedskew.round import Batch, Context, Recipe, Server, Update, join, local_update
 
 
 @dataclass(frozen=True)
 class Serial:
-    epochs: int
-    batch_size: int
-    dtype: torch.dtype
-    augment: Augment | None = None
+    settings: Settings
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         return [
-            join(
-                [self._client(recipe, server, cohort, k, round) for k in range(len(cohort.clients))],
-                new_axis=True,
-            )
+            join([self.client(recipe, server, cohort, k, round) for k in range(len(cohort.clients))], new_axis=True)
             for server, cohort in zip(servers, cohorts, strict=True)
         ]
 
-    def _client(self, recipe: Recipe, server: Server, cohort: Cohort, k: int, round: int) -> Update:
+    def client(self, recipe: Recipe, server: Server, cohort: Cohort, k: int, round: int) -> Update:
         client = cohort.clients[k : k + 1]
         device = cohort.federation.dataset.x_train.device
         counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
         context = Context(server.params, tree.rows(cohort.states, k), server.correction, counts)
-        steps = self.epochs * -(-int(cohort.federation.sizes(client)[0]) // self.batch_size)
+        steps = self.settings.epochs * -(-int(cohort.federation.sizes(client)[0]) // self.settings.batch_size)
         own = recipe.model.takes_mask  # a module of ours draws nothing
         named = nullcontext() if own else rng.torch_seed(cohort.seed, "dropout", round, client)
         try:
-            with named:
+            with named, arithmetic(self.settings.precision, device):
                 batches = self._batches(cohort, client, round)
                 return local_update(recipe, context, server.buffers, batches, torch.tensor(steps, device=device))
         except Exception as error:
             raise RuntimeError(f"round {round}, client {client[0]}: {error}") from error
 
     def _batches(self, cohort: Cohort, client: Ints, round: int) -> Iterator[Batch]:
-        data, use = cohort.federation.dataset, (client, cohort.seed, round, self.epochs)
+        data, use = cohort.federation.dataset, (client, cohort.seed, round, self.settings.epochs)
         order = torch.from_numpy(cohort.federation.shuffled(*use)).to(data.x_train.device)
-        draws = torch.from_numpy(cohort.federation.draws(*use)).to(order) if self.augment else order
-        for epoch in zip(order.chunk(self.epochs), draws.chunk(self.epochs), strict=True):
-            for index, drawn in zip(*(part.split(self.batch_size) for part in epoch), strict=True):
+        draws = torch.from_numpy(cohort.federation.draws(*use)).to(order) if self.settings.augment else order
+        for epoch in zip(order.chunk(self.settings.epochs), draws.chunk(self.settings.epochs), strict=True):
+            for index, drawn in zip(*(part.split(self.settings.batch_size) for part in epoch), strict=True):
                 x = data.x_train[index]
-                x = self.augment(x, drawn) if self.augment else x
-                yield Batch(data.prepare(x, self.dtype), data.y_train[index])
+                x = self.settings.augment(x, drawn) if self.settings.augment else x
+                yield Batch(data.prepare(x, self.settings.dtype), data.y_train[index])

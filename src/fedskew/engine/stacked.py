@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from fedskew import tree
-from fedskew.data.augment import Augment
 from fedskew.data.dataset import Dataset
 from fedskew.engine.schedule import Schedule, schedule
+from fedskew.engine.settings import Settings, arithmetic
 from fedskew.federation import Cohort
 from fedskew.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
 from fedskew.tree import Params
@@ -21,10 +21,7 @@ _CHUNK_VALUES = 1 << 20
 
 @dataclass
 class Stacked:
-    epochs: int
-    batch_size: int
-    dtype: torch.dtype
-    augment: Augment | None = None
+    settings: Settings
     _pool: tuple[list[Dataset], Tensor, Tensor] | None = field(default=None, repr=False)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
@@ -35,14 +32,15 @@ class Stacked:
             each = zip(servers, cohorts, strict=True)  # normalised differently, so not in one batch
             return [self.train(recipe, [server], [cohort], round)[0] for server, cohort in each]
         try:
-            return self._train(recipe, servers, cohorts, round)
+            with arithmetic(self.settings.precision, cohorts[0].federation.dataset.x_train.device):
+                return self._train(recipe, servers, cohorts, round)
         except RuntimeError as error:
             clients = ", ".join(str(client) for cohort in cohorts for client in cohort.clients[:8])
             raise RuntimeError(f"round {round}, clients {clients}: {error}") from error
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         data, offsets, x, y = self._pooled(cohorts)
-        plan = schedule(cohorts, offsets, round, self.epochs, self.batch_size, draw=self.augment is not None)
+        plan = schedule(cohorts, offsets, round, self.settings)
         context, params, buffers = self._ranked(servers, cohorts, plan, x.device)
         steps = torch.from_numpy(plan.steps).to(x.device)
         batches = self._batches(plan, data, x, y)
@@ -104,9 +102,9 @@ class Stacked:
             chunk = slice(ends[last - 1] - sum(active), ends[last - 1])
             shape, flat = index[chunk].shape, index[chunk].flatten()
             stored = x.index_select(0, flat)
-            if self.augment is not None and plan.draws is not None:
-                stored = self.augment(stored, torch.from_numpy(plan.draws[chunk].ravel()).to(x.device))
-            images = data.prepare(stored.view(*shape, *x.shape[1:]), self.dtype).split(active)
+            if self.settings.augment is not None and plan.draws is not None:
+                stored = self.settings.augment(stored, torch.from_numpy(plan.draws[chunk].ravel()).to(x.device))
+            images = data.prepare(stored.view(*shape, *x.shape[1:]), self.settings.dtype).split(active)
             labels, masks = y.index_select(0, flat).view(shape).split(active), mask[chunk].split(active)
             for step in range(last - first):
                 yield Batch(images[step], labels[step], None if full[step] else masks[step])

@@ -1,9 +1,12 @@
-"""The arithmetic of a run: fp32, tf32, bf16 (with fp32 weights) or fp64."""
+"""What an engine must know of a run, and its arithmetic: fp32, tf32, bf16 (with fp32 weights) or fp64."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 
 import torch
+
+from fedskew.data.augment import Augment
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
 
@@ -11,6 +14,18 @@ PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
 def dtype_of(precision: str) -> torch.dtype:
     """The type that parameters are kept in."""
     return torch.float64 if precision == "fp64" else torch.float32
+
+
+@dataclass(frozen=True)
+class Settings:
+    epochs: int
+    batch_size: int
+    precision: str = "fp32"
+    augment: Augment | None = None
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return dtype_of(self.precision)
 
 
 @contextmanager

@@ -1,0 +1,60 @@
+"""Clients on threads, one processor core each: for convolutional networks on a CPU.
+
+Within a client only one core works, so nothing waits at the end of every operation; convolutions run in PyTorch's
+channels-last layout, which its CPU kernels prefer.
+"""
+
+import os
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.engine.serial import Serial
+from fedskew.engine.settings import Settings
+from fedskew.federation import Cohort
+from fedskew.round import Recipe, Server, Update, join
+
+
+@dataclass
+class Threaded:
+    settings: Settings
+    _own: threading.local = field(default_factory=threading.local, repr=False)
+    _pool: ThreadPoolExecutor | None = field(default=None, repr=False)
+
+    def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
+        """The updates of each cohort, stacked over its clients; the largest clients begin first."""
+        if not recipe.model.takes_mask:
+            raise ValueError("threaded cannot run a module that may draw random numbers of its own; use engine=serial")
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(cores(), "fedskew")
+        servers = [replace(server, params=tree.map(_channels_last, server.params)) for server in servers]
+        jobs = [(i, k) for i, cohort in enumerate(cohorts) for k in range(len(cohort.clients))]
+        size = [cohort.federation.sizes(cohort.clients) for cohort in cohorts]
+        jobs.sort(key=lambda job: -int(size[job[0]][job[1]]))
+        started = {(i, k): self._pool.submit(self._client, recipe, servers[i], cohorts[i], k, round) for i, k in jobs}
+        return [
+            join([started[i, k].result() for k in range(len(cohort.clients))], new_axis=True)
+            for i, cohort in enumerate(cohorts)
+        ]
+
+    def _client(self, recipe: Recipe, server: Server, cohort: Cohort, k: int, round: int) -> Update:
+        """One client on this thread, with a module of the thread's own: a functional call borrows the module."""
+        if getattr(self._own, "source", None) is not recipe.model:
+            torch.set_num_threads(1)  # of this thread
+            self._own.source, self._own.model = recipe.model, recipe.model.copy()
+        mine = replace(recipe, model=self._own.model)
+        return Serial(self.settings).client(mine, server, cohort, k, round)
+
+
+def cores() -> int:
+    """How many cores this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def _channels_last(leaf: Tensor) -> Tensor:
+    return leaf.contiguous(memory_format=torch.channels_last) if leaf.ndim == 4 else leaf
