@@ -113,7 +113,8 @@ def simulate_many(
             yield from ((position, record) for record in simulation.earlier)
         while started:
             due = min(simulation.round for _, simulation in started)
-            group = [(position, s) for position, s in started if s.round == due]
+            ready = [(position, s) for position, s in started if s.round == due]
+            group = [member for member in ready if member[1].normalisation == ready[0][1].normalisation]
             records = advance([s for _, s in group], probes if (due + 1) % every == 0 else ())
             yield from ((position, record) for (position, _), record in zip(group, records, strict=True))
             for member in [member for member in group if member[1].ended]:
@@ -171,6 +172,11 @@ class Simulation:
         changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
         reason = self.engine_reason
         folder.append_session({"from_round": self.round, **here, "engine_reason": reason, "changed": changed})
+
+    @property
+    def normalisation(self) -> tuple[Any, Any]:
+        """Only examples that are normalised alike can be in one batch."""
+        return self.federation.dataset.mean, self.federation.dataset.std
 
     def recipe(self, round: int) -> Recipe:
         return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)

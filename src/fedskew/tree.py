@@ -84,7 +84,8 @@ def unprefix(a: Params, word: str) -> Params:
 
 
 def finite(a: Params) -> bool:
-    return all(bool(torch.isfinite(leaf).all()) for leaf in a.values() if leaf.is_floating_point())
+    """Whether every number is; one look at the device."""
+    return bool(torch.stack([torch.isfinite(leaf).all() for leaf in a.values()]).all()) if a else True
 
 
 def nbytes(trees: Iterable[Params]) -> int:

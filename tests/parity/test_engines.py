@@ -94,7 +94,7 @@ def test_the_engines_are_those() -> None:
     assert ENGINES["threaded"] is Threaded
 
 
-@pytest.mark.parametrize("engine", ["stacked", "threaded"])
+@pytest.mark.parametrize("engine", ["stacked", "threaded", "graphed"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_method_with_batch_norm(algorithm: str, engine: str) -> None:
     """Ragged clients, partial batches (one of a single image), several epochs, momentum, 3 of 4 clients a round."""

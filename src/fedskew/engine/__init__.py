@@ -5,6 +5,7 @@ from typing import Protocol
 
 import torch
 
+from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
 from fedskew.engine.settings import Settings
 from fedskew.engine.stacked import Stacked
@@ -22,7 +23,12 @@ class Engine(Protocol):
     ) -> list[Update]: ...
 
 
-ENGINES: dict[str, Callable[[Settings], Engine]] = {"serial": Serial, "stacked": Stacked, "threaded": Threaded}
+ENGINES: dict[str, Callable[[Settings], Engine]] = {
+    "serial": Serial,
+    "stacked": Stacked,
+    "graphed": Graphed,
+    "threaded": Threaded,
+}
 _SMALL = 100_000
 
 
@@ -39,7 +45,9 @@ def choose_engine(name: str, model: Model, device: torch.device) -> tuple[str, s
     busy = "a convolutional network" if convolutional else f"{parameters:,} parameters"
     if device.type == "cpu" and model.takes_mask and cores() > 1:
         return "threaded", f"{busy}: one client per core, {cores()} cores"
+    if device.type == "cuda" and model.takes_mask:
+        return "graphed", f"{busy}: captured steps, several clients in flight"
     return "serial", f"{busy}: one client keeps the device busy"
 
 
-__all__ = ["ENGINES", "Engine", "Serial", "Settings", "Stacked", "Threaded", "choose_engine"]
+__all__ = ["ENGINES", "Engine", "Graphed", "Serial", "Settings", "Stacked", "Threaded", "choose_engine"]

@@ -1,7 +1,6 @@
-"""Which examples every client of a cohort uses at every step, as one array.
+"""Which examples every client of a cohort uses at every step, as arrays.
 
-Clients are ranked by their number of steps, so those still at work at step t are always the first `active[t]`: no
-step is spent on a client that has finished. A short batch is filled up with its own last example and masked.
+A short batch is filled up with its own last example and masked.
 """
 
 from collections.abc import Sequence
@@ -13,40 +12,86 @@ from numpy.typing import NDArray
 from fedskew.engine.settings import Settings
 from fedskew.federation import Cohort, Ints
 
+Mask = NDArray[np.bool_]
+
 
 @dataclass(frozen=True)
 class Schedule:
+    """Step after step. Clients are ranked by their number of steps, so those still at work at step t are always the
+    first `active[t]`: no step is spent on a client that has finished."""
+
     rank: Ints  # the cohort's clients, most steps first
     steps: Ints  # their numbers of steps
     active: Ints  # [T] how many of them take step t
     index: Ints  # [sum(active), B] examples, step after step
-    mask: NDArray[np.bool_]  # the same shape: False is padding
-    full: NDArray[np.bool_]  # [T] whether no batch of step t has padding
+    mask: Mask  # the same shape: False is padding
+    full: Mask  # [T] whether no batch of step t has padding
     draws: Ints | None  # the shape of index: a random integer for each use of an example
+
+
+@dataclass(frozen=True)
+class Table:
+    """Client after client: client j uses the rows `first[j]` to `first[j] + steps[j]`."""
+
+    first: Ints
+    steps: Ints
+    index: Ints  # [sum(steps), B]
+    mask: Mask
+    full: Mask  # [sum(steps)] whether a row has no padding
+    draws: Ints | None
 
 
 def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Schedule:
     """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
+    steps = _steps(cohorts, settings)
+    rank = np.argsort(-steps, kind="stable")
+    active = len(steps) - np.searchsorted(np.sort(steps), np.arange(steps.max()), side="right")
+    first_row = np.cumsum(active) - active
+    step = np.repeat(np.arange(len(active)), active)
+    client = rank[np.arange(len(step)) - first_row[step]]
+    index, length, draws = _rows(cohorts, offsets, round, settings, client, step)
+    column = np.arange(index.shape[1])
+    full = np.logical_and.reduceat(length == len(column), first_row)
+    return Schedule(rank, steps[rank], active, index, column < length[:, None], full, draws)
+
+
+def client_table(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Table:
+    """The same, client after client, every row as wide as the widest batch that any client of the federation has."""
+    steps = _steps(cohorts, settings)
+    first = np.cumsum(steps) - steps
+    client = np.repeat(np.arange(len(steps)), steps)
+    width = min(settings.batch_size, max(int(np.diff(c.federation.offsets).max()) for c in cohorts))
+    index, length, draws = _rows(
+        cohorts, offsets, round, settings, client, np.arange(len(client)) - first[client], width
+    )
+    return Table(first, steps, index, np.arange(width) < length[:, None], length == width, draws)
+
+
+def _steps(cohorts: Sequence[Cohort], settings: Settings) -> Ints:
+    sizes = np.concatenate([cohort.federation.sizes(cohort.clients) for cohort in cohorts])
+    return settings.epochs * -(-sizes // settings.batch_size)
+
+
+def _rows(
+    cohorts: Sequence[Cohort],
+    offsets: Sequence[int],
+    round: int,
+    settings: Settings,
+    client: Ints,
+    step: Ints,
+    width: int | None = None,
+) -> tuple[Ints, Ints, Ints | None]:
+    """For each pair of a client and one of its steps: the examples used, how many are no padding, and their draws."""
     epochs, batch_size = settings.epochs, settings.batch_size
     sizes = np.concatenate([c.federation.sizes(c.clients) for c in cohorts])
     samples = np.concatenate(
         [c.federation.shuffled(c.clients, c.seed, round, epochs) + o for c, o in zip(cohorts, offsets, strict=True)]
     )
-    per_epoch = -(-sizes // batch_size)
-    steps = epochs * per_epoch
-    rank = np.argsort(-steps, kind="stable")
-    active = len(steps) - np.searchsorted(np.sort(steps), np.arange(steps.max()), side="right")
-    first_row = np.cumsum(active) - active
-
-    step = np.repeat(np.arange(len(active)), active)
-    client = rank[np.arange(len(step)) - first_row[step]]
-    epoch, batch = np.divmod(step, per_epoch[client])
+    epoch, batch = np.divmod(step, -(-sizes // batch_size)[client])
     begin = (np.cumsum(epochs * sizes) - epochs * sizes)[client] + epoch * sizes[client] + batch * batch_size
-    length = np.minimum(batch_size, sizes[client] - batch * batch_size)[:, None]
-    column = np.arange(length.max())
-    use = begin[:, None] + np.minimum(column, length - 1)
-    full = np.logical_and.reduceat(length[:, 0] == len(column), first_row)
+    length = np.minimum(batch_size, sizes[client] - batch * batch_size)
+    use = begin[:, None] + np.minimum(np.arange(width or length.max()), length[:, None] - 1)
     draws = None
     if settings.augment:
         draws = np.concatenate([c.federation.draws(c.clients, c.seed, round, epochs) for c in cohorts])[use]
-    return Schedule(rank, steps[rank], active, samples[use], column < length, full, draws)
+    return samples[use], length, draws

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedskew import tree
 from fedskew.data.dataset import Dataset
+from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Schedule, schedule
 from fedskew.engine.settings import Settings, arithmetic
 from fedskew.federation import Cohort
@@ -22,15 +23,12 @@ _CHUNK_VALUES = 1 << 20
 @dataclass
 class Stacked:
     settings: Settings
-    _pool: tuple[list[Dataset], Tensor, Tensor] | None = field(default=None, repr=False)
+    _pool: Pool = field(default_factory=Pool, repr=False)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         if not recipe.model.stackable:
             raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
-        if len({(c.federation.dataset.mean, c.federation.dataset.std) for c in cohorts}) > 1:
-            each = zip(servers, cohorts, strict=True)  # normalised differently, so not in one batch
-            return [self.train(recipe, [server], [cohort], round)[0] for server, cohort in each]
         try:
             with arithmetic(self.settings.precision, cohorts[0].federation.dataset.x_train.device):
                 return self._train(recipe, servers, cohorts, round)
@@ -39,7 +37,7 @@ class Stacked:
             raise RuntimeError(f"round {round}, clients {clients}: {error}") from error
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
-        data, offsets, x, y = self._pooled(cohorts)
+        data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
         plan = schedule(cohorts, offsets, round, self.settings)
         context, params, buffers = self._ranked(servers, cohorts, plan, x.device)
         steps = torch.from_numpy(plan.steps).to(x.device)
@@ -54,21 +52,6 @@ class Stacked:
         everyone = finish(recipe, context, join([local, *reversed(done)]), steps)
         place = torch.from_numpy(np.argsort(plan.rank)).to(x.device)
         return [take(everyone, own) for own in place.split([len(cohort.clients) for cohort in cohorts])]
-
-    def _pooled(self, cohorts: Sequence[Cohort]) -> tuple[Dataset, list[int], Tensor, Tensor]:
-        """All data sets in one pair of tensors, joined once, and where each begins."""
-        distinct: list[Dataset] = []
-        for cohort in cohorts:
-            if not any(cohort.federation.dataset is known for known in distinct):
-                distinct.append(cohort.federation.dataset)
-        if self._pool is None or [id(d) for d in self._pool[0]] != [id(d) for d in distinct]:
-            one = len(distinct) == 1
-            x = distinct[0].x_train if one else torch.cat([d.x_train for d in distinct])
-            y = distinct[0].y_train if one else torch.cat([d.y_train for d in distinct])
-            self._pool = distinct, x, y
-        starts = np.cumsum([0, *(len(d.y_train) for d in distinct)]).tolist()
-        begins = {id(d): start for d, start in zip(distinct, starts, strict=False)}
-        return distinct[0], [begins[id(c.federation.dataset)] for c in cohorts], *self._pool[1:]
 
     def _ranked(
         self, servers: Sequence[Server], cohorts: Sequence[Cohort], plan: Schedule, device: torch.device

@@ -1,0 +1,248 @@
+"""A compiled local step captured as CUDA graphs, several clients in flight on streams of one GPU.
+
+Every slot owns a stream, a client's state in fixed memory, and two graphs of one step: one for full batches, one for
+batches with padding. A client is copied into a free slot and its steps are replayed; which examples a step uses is read
+from a table on the device by a row number that the step itself counts up, so the host only enqueues. On a CPU the same
+slots run their steps directly, which tests the logic.
+"""
+
+from collections.abc import Callable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.data.dataset import Dataset
+from fedskew.engine.pool import Pool
+from fedskew.engine.schedule import Table, client_table
+from fedskew.engine.settings import Settings, arithmetic
+from fedskew.federation import Cohort
+from fedskew.optimizers import Optimizer
+from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
+from fedskew.tree import Params
+
+_WARM_UP = 3
+
+
+@dataclass
+class Graphed:
+    settings: Settings
+    slots: int = 8
+    compiled: bool = True
+    _pool: Pool = field(default_factory=Pool, repr=False)
+    _stage: "Stage | None" = field(default=None, repr=False)
+    _ahead: tuple[Any, Table] | None = field(default=None, repr=False)
+
+    def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
+        """The updates of each cohort, stacked over its clients."""
+        if not recipe.model.takes_mask:
+            raise ValueError("graphed needs a module that takes a mask; use engine=serial for a module of your own")
+        data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
+        table = self._table(cohorts, offsets, round)
+        with arithmetic(self.settings.precision, x.device):
+            if self._stage is None or not self._stage.fits(table, x):
+                self._stage = Stage(self, recipe, servers[0], cohorts[0], data, x, y, table)
+            stage = self._stage
+            stage.begin_round(recipe, table)
+            updates = stage.play(recipe, servers, cohorts, table)
+            if all(len(cohort.clients) == cohort.federation.num_clients for cohort in cohorts):
+                self._table(cohorts, offsets, round + 1)  # while the device is busy
+            return updates
+
+    def _table(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> Table:
+        key = (round, [id(c.federation) for c in cohorts], [c.clients.tobytes() for c in cohorts])
+        if self._ahead is None or self._ahead[0] != key:
+            self._ahead = key, client_table(cohorts, offsets, round, self.settings)
+        return self._ahead[1]
+
+
+class Stage:
+    """Fixed memory for everything that a captured step touches."""
+
+    def __init__(
+        self,
+        engine: Graphed,
+        recipe: Recipe,
+        server: Server,
+        cohort: Cohort,
+        data: Dataset,
+        x: Tensor,
+        y: Tensor,
+        table: Table,
+    ) -> None:
+        self.settings, self.data, self.x, self.y = engine.settings, data, x, y
+        self.capacity = len(table.index)  # a cohort with more steps needs new memory
+        width = table.index.shape[1]
+        self.index = torch.zeros(self.capacity, width, dtype=torch.int64, device=x.device)
+        self.mask = torch.ones(self.capacity, width, dtype=torch.bool, device=x.device)
+        self.draws = torch.zeros_like(self.index) if engine.settings.augment else None
+        self.rate = torch.ones((), dtype=engine.settings.dtype, device=x.device)
+        step = replace(recipe, optimizer=Scaled(_at_unit_rate(recipe.optimizer), self.rate))
+        self.recipe: Any = Compiled(step) if engine.compiled and x.is_cuda else step
+        count = min(engine.slots, len(table.first))
+        self.slots = [Slot(self, recipe, server, cohort) for _ in range(count)]
+
+    def fits(self, table: Table, x: Tensor) -> bool:
+        same = self.x.data_ptr() == x.data_ptr() and table.index.shape[1] == self.index.shape[1]
+        return same and len(table.index) <= self.capacity
+
+    def begin_round(self, recipe: Recipe, table: Table) -> None:
+        """The round's table and learning rate, onto the device."""
+        rows = len(table.index)
+        self.index[:rows].copy_(torch.from_numpy(table.index), non_blocking=True)
+        self.mask[:rows].copy_(torch.from_numpy(table.mask), non_blocking=True)
+        if self.draws is not None and table.draws is not None:
+            self.draws[:rows].copy_(torch.from_numpy(table.draws), non_blocking=True)
+        self.rate.fill_(getattr(recipe.optimizer, "lr"))  # noqa: B009
+
+    def play(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], table: Table) -> list[Update]:
+        """Every client's steps on the slot that is free first, the longest clients first."""
+        jobs = [(i, k) for i, cohort in enumerate(cohorts) for k in range(len(cohort.clients))]
+        counts = [torch.from_numpy(c.federation.counts(c.clients)).to(self.x.device) for c in cohorts]
+        busy = np.zeros(len(self.slots))
+        done: dict[tuple[int, int], Update] = {}
+        for slot in self.slots:
+            slot.wait_for_main()
+        for job in np.argsort(-table.steps, kind="stable").tolist():
+            i, k = jobs[job]
+            slot = self.slots[int(busy.argmin())]
+            busy[busy.argmin()] += table.steps[job]
+            context = Context(servers[i].params, tree.rows(cohorts[i].states, k), servers[i].correction, counts[i][k])
+            done[i, k] = slot.client(recipe, context, servers[i].buffers, table, job)
+        for slot in self.slots:
+            slot.main_waits()
+        return [
+            join([done[i, k] for k in range(len(cohort.clients))], new_axis=True) for i, cohort in enumerate(cohorts)
+        ]
+
+
+class Slot:
+    """One client at a time: its state in fixed memory, a stream, and the graphs of one step."""
+
+    def __init__(self, stage: Stage, recipe: Recipe, server: Server, cohort: Cohort) -> None:
+        self.stage, cuda = stage, stage.x.is_cuda
+        self.stream = torch.cuda.Stream() if cuda else None
+        classes = cohort.federation.dataset.num_classes
+        counts = torch.ones(classes, dtype=torch.int64, device=stage.x.device)
+        states = tree.rows(cohort.states, 0)
+        self.context = _fixed(Context(server.params, states, server.correction, counts))
+        self.local = _fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([])))
+        self.zeros = _leaves(_fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([]))).optimizer)
+        self.row = torch.zeros(1, dtype=torch.int64, device=stage.x.device)
+        pool = torch.cuda.graph_pool_handle() if cuda else None
+        self.full = self._captured(masked=False, pool=pool)
+        self.padded = self._captured(masked=True, pool=pool)
+
+    def client(self, recipe: Recipe, context: Context, buffers: Params, table: Table, job: int) -> Update:
+        """Copy a client in, replay its steps, and take its update out."""
+        with torch.cuda.stream(self.stream) if self.stream else nullcontext(), torch.no_grad():
+            _copy(_leaves(self.context), _leaves(context))
+            _copy(_leaves(self.local.params), _leaves(context.anchor))
+            _copy(_leaves(self.local.buffers), _leaves(buffers))
+            _copy(_leaves(self.local.optimizer), self.zeros)
+            self.local.loss.zero_()
+            self.row.fill_(int(table.first[job]))
+            rows = slice(table.first[job], table.first[job] + table.steps[job])
+            for full in table.full[rows].tolist():
+                (self.full if full else self.padded)()
+            steps = torch.tensor(int(table.steps[job]), device=self.row.device)
+            moved = Local(*(_cloned(getattr(self.local, f.name)) for f in fields(Local)))
+            return finish(recipe, context, moved, steps)
+
+    def wait_for_main(self) -> None:
+        if self.stream is not None:
+            self.stream.wait_stream(torch.cuda.current_stream())
+
+    def main_waits(self) -> None:
+        if self.stream is not None:
+            torch.cuda.current_stream().wait_stream(self.stream)
+
+    def _step(self, *, masked: bool) -> None:
+        stage = self.stage
+        rows = stage.index.index_select(0, self.row).view(-1)
+        images = stage.x.index_select(0, rows)
+        if stage.draws is not None and stage.settings.augment is not None:
+            images = stage.settings.augment(images, stage.draws.index_select(0, self.row).view(-1))
+        mask = stage.mask.index_select(0, self.row).view(-1) if masked else None
+        batch = Batch(stage.data.prepare(images, stage.settings.dtype), stage.y.index_select(0, rows), mask)
+        moved = local_step(stage.recipe, self.context, self.local, batch)
+        with torch.no_grad():
+            _copy(_leaves(self.local), _leaves(moved))
+            self.row.add_(1)
+
+    def _captured(self, *, masked: bool, pool: Any) -> Callable[[], None]:
+        """A function that takes one step: the replay of a graph, or the step itself on a CPU."""
+        if self.stream is None:
+            return lambda: self._step(masked=masked)
+        self.stream.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(self.stream):
+            for _ in range(_WARM_UP):
+                self.row.zero_()
+                self._step(masked=masked)
+        self.stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, stream=self.stream):
+            self._step(masked=masked)
+        return graph.replay
+
+
+class Compiled:
+    """A recipe whose two halves of a step went through torch.compile."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        self.optimizer = recipe.optimizer
+        self.losses = torch.compile(recipe.losses, dynamic=False)
+        self.move = torch.compile(recipe.move, dynamic=False)
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """An optimiser at rate 1 whose updates are scaled by a rate in fixed memory: a schedule needs no new graph."""
+
+    optimizer: Optimizer
+    rate: Tensor
+
+    def init(self, params: Params) -> Params:
+        return self.optimizer.init(params)
+
+    def update(self, grads: Params, state: Params, params: Params) -> tuple[Params, Params]:
+        updates, state = self.optimizer.update(grads, state, params)
+        return tree.map(lambda update: update * self.rate, updates), state
+
+    def travel(self, steps: Tensor) -> Tensor:
+        return self.optimizer.travel(steps) * self.rate
+
+
+def _at_unit_rate(optimizer: Optimizer) -> Optimizer:
+    return replace(optimizer, lr=1.0)  # type: ignore[type-var]
+
+
+def _leaves(record: Any) -> list[Tensor]:
+    """All tensors of a record or tree, in a fixed order."""
+    if isinstance(record, Tensor):
+        return [record]
+    parts = record.values() if isinstance(record, dict) else (getattr(record, f.name) for f in fields(record))
+    return [leaf for part in parts for leaf in _leaves(part)]
+
+
+def _cloned(part: Any) -> Any:
+    return _own(part) if isinstance(part, Tensor) else tree.map(_own, part)
+
+
+def _own(leaf: Tensor) -> Tensor:
+    """A copy; filters in the channels-last layout that tensor cores read."""
+    return leaf.clone(memory_format=torch.channels_last if leaf.ndim == 4 else torch.contiguous_format)
+
+
+def _fixed(record: Any) -> Any:
+    """The same record in memory of its own."""
+    return type(record)(*(_cloned(getattr(record, f.name)) for f in fields(record)))
+
+
+def _copy(into: Sequence[Tensor], source: Sequence[Tensor]) -> None:
+    if into:
+        torch._foreach_copy_(list(into), list(source))

@@ -1,0 +1,32 @@
+"""The data sets of several seeds in one pair of tensors."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedskew.data.dataset import Dataset
+
+
+@dataclass
+class Pool:
+    """Remembers the data sets that it joined last; a single one is not copied."""
+
+    _joined: tuple[list[Dataset], Tensor, Tensor] | None = field(default=None, repr=False)
+
+    def __call__(self, datasets: Sequence[Dataset]) -> tuple[Dataset, list[int], Tensor, Tensor]:
+        """One of them (they are normalised alike), where each begins, and all training examples and labels."""
+        distinct: list[Dataset] = []
+        for data in datasets:
+            if not any(data is known for known in distinct):
+                distinct.append(data)
+        if self._joined is None or [id(d) for d in self._joined[0]] != [id(d) for d in distinct]:
+            one = len(distinct) == 1
+            x = distinct[0].x_train if one else torch.cat([data.x_train for data in distinct])
+            y = distinct[0].y_train if one else torch.cat([data.y_train for data in distinct])
+            self._joined = distinct, x, y
+        starts = np.cumsum([0, *(len(data.y_train) for data in distinct)]).tolist()
+        begins = {id(data): start for data, start in zip(distinct, starts, strict=False)}
+        return distinct[0], [begins[id(data)] for data in datasets], *self._joined[1:]
