@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedskew import tree
+from fedskew import kernels, tree
 from fedskew.data.dataset import Dataset
 from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Table, client_table
@@ -81,7 +81,8 @@ class Stage:
         self.mask = torch.ones(self.capacity, width, dtype=torch.bool, device=x.device)
         self.draws = torch.zeros_like(self.index) if engine.settings.augment else None
         self.rate = torch.ones((), dtype=engine.settings.dtype, device=x.device)
-        step = replace(recipe, optimizer=Scaled(_at_unit_rate(recipe.optimizer), self.rate))
+        model = recipe.model.fused() if x.is_cuda and kernels.available() else recipe.model
+        step = replace(recipe, model=model, optimizer=Scaled(_at_unit_rate(recipe.optimizer), self.rate))
         self.recipe: Any = Compiled(step) if engine.compiled and x.is_cuda else step
         count = min(engine.slots, len(table.first))
         self.slots = [Slot(self, recipe, server, cohort) for _ in range(count)]
@@ -98,6 +99,7 @@ class Stage:
         if self.draws is not None and table.draws is not None:
             self.draws[:rows].copy_(torch.from_numpy(table.draws), non_blocking=True)
         self.rate.fill_(getattr(recipe.optimizer, "lr"))  # noqa: B009
+        self.steps = torch.from_numpy(table.steps).to(self.x.device)
 
     def play(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], table: Table) -> list[Update]:
         """Every client's steps on the slot that is free first, the longest clients first."""
@@ -149,9 +151,8 @@ class Slot:
             rows = slice(table.first[job], table.first[job] + table.steps[job])
             for full in table.full[rows].tolist():
                 (self.full if full else self.padded)()
-            steps = torch.tensor(int(table.steps[job]), device=self.row.device)
             moved = Local(*(_cloned(getattr(self.local, f.name)) for f in fields(Local)))
-            return finish(recipe, context, moved, steps)
+            return finish(recipe, context, moved, self.stage.steps[job])
 
     def wait_for_main(self) -> None:
         if self.stream is not None:

@@ -22,16 +22,23 @@ class ConvNet(nn.Module):
         self.norms = nn.ModuleList(_norm(norm, width) for _ in range(_LAYERS)) if norm != "none" else None
         height, breadth = (_side_after(size, padding) for size in input_shape[1:])
         self.linear = Linear(width * height * breadth, num_classes)
+        self.fused = False
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         for i, conv in enumerate(self.convs):
-            x = conv(x)
-            if self.norms is not None:
-                norm = self.norms[i]
-                x = norm(x, mask) if isinstance(norm, BatchNorm) else norm(x)
-            x = max_pool2(x.relu())
+            assert isinstance(conv, Conv2d)
+            x = self._block(conv, None if self.norms is None else self.norms[i], x, mask)
         out: Tensor = self.linear(x.flatten(-3))
         return out
+
+    def _block(self, conv: Conv2d, norm: nn.Module | None, x: Tensor, mask: Tensor | None) -> Tensor:
+        """Convolution, norm, ReLU and pooling; as one kernel after the convolution where an engine asked for it."""
+        if isinstance(norm, BatchNorm):
+            if self.fused and self.training and conv.bias is not None:
+                return norm.relu_pool(conv.convolve(x, None), conv.bias, mask)
+            return max_pool2(norm(conv(x), mask).relu())
+        x = conv(x) if norm is None else norm(conv(x))
+        return max_pool2(x.relu())
 
 
 def cnn(

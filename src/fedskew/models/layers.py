@@ -29,15 +29,41 @@ class Conv2d(nn.Conv2d):
     """A convolution of images [..., B, C, H, W]."""
 
     def forward(self, input: Tensor) -> Tensor:
+        return self.convolve(input, self.bias)
+
+    def convolve(self, input: Tensor, shift: Tensor | None) -> Tensor:
+        """The convolution with a bias of the caller's choice."""
         lead = self.weight.shape[:-4]
+        if not lead and input.is_cuda and self.thin:
+            return self._as_product(input, shift)
         if not lead:
-            return super().forward(input)
+            out: Tensor = self._conv_forward(input, self.weight, shift)
+            return out
         groups = math.prod(lead)
-        bias = None if self.bias is None else self.bias.flatten()
+        bias = None if shift is None else shift.flatten()
         out = functional.conv2d(
             _channels(input, lead), self.weight.flatten(0, -4), bias, self.stride, self.padding, groups=groups
         )
         return _lead(out, lead)
+
+    @property
+    def thin(self) -> bool:
+        """Few values per window, as in the first layer: cuDNN has no good kernels for that, a matrix product does."""
+        return math.prod(self.weight.shape[1:]) <= 128 and self.stride == (1, 1)
+
+    def _as_product(self, input: Tensor, shift: Tensor | None) -> Tensor:
+        """Windows as rows [B*H*W, C*k*k] times filters; the result lies channels-last, as the next layer wants it."""
+        if torch.is_autocast_enabled(input.device.type):
+            input = input.to(torch.get_autocast_dtype(input.device.type))
+        assert not isinstance(self.padding, str)
+        (rows, columns), (up, left) = self.kernel_size, self.padding
+        windows = functional.pad(input, (left, left, up, up)).unfold(2, rows, 1).unfold(3, columns, 1)
+        batch, _, height, width = windows.shape[:4]
+        flat = windows.permute(0, 2, 3, 1, 4, 5).reshape(batch * height * width, -1)
+        missing = -flat.shape[1] % 8  # rows of whole 16-byte words
+        filters = functional.pad(self.weight.reshape(self.out_channels, -1), (0, missing))
+        out = functional.linear(functional.pad(flat, (0, missing)), filters, shift)
+        return out.view(batch, height, width, -1).permute(0, 3, 1, 2)
 
 
 class GroupNorm(nn.GroupNorm):
@@ -90,6 +116,16 @@ class BatchNorm(nn.Module):
         if training:
             self.running_mean, self.running_var = mean.view(self.weight.shape), var.view(self.weight.shape)
         return _lead(out, lead)
+
+    def relu_pool(self, x: Tensor, shift: Tensor, mask: Tensor | None) -> Tensor:
+        """Norm of x + shift, ReLU and 2x2 max-pooling as one kernel of our own (training, no leading axes, CUDA)."""
+        from fedskew.kernels.norm_relu_pool import norm_relu_pool
+
+        seen = torch.ones(len(x), dtype=torch.bool, device=x.device) if mask is None else mask
+        out, self.running_mean, self.running_var = norm_relu_pool(
+            x, shift, self.weight, self.bias, self.running_mean, self.running_var, seen, self.momentum, self.eps
+        )
+        return out
 
     def _masked(self, x: Tensor, mask: Tensor) -> Tensor:
         kind, x = x.dtype, x.to(self.running_mean.dtype)  # statistics are never in reduced precision
