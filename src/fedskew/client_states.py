@@ -18,6 +18,8 @@ class ClientStates:
 
     def gather(self, clients: Ints) -> Params:
         """States of some clients, stacked."""
+        if not self._rows:
+            return {}
         slots = torch.tensor([self._slots.get(client, 0) for client in clients.tolist()], dtype=torch.int64)
         return tree.map(lambda leaf: leaf[slots.to(leaf.device)], self._rows)
 

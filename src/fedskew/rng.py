@@ -8,6 +8,7 @@ changes a global seed, so no result depends on the order in which things happen 
 import hashlib
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -29,10 +30,14 @@ def _mix(x: Keys) -> Keys:
     return x ^ (x >> np.uint64(31))
 
 
+@lru_cache
+def _word(word: str) -> Keys:
+    return np.frombuffer(hashlib.blake2b(word.encode(), digest_size=8).digest(), np.uint64)
+
+
 def _part(part: Any) -> Keys:
     if isinstance(part, str):
-        digest = hashlib.blake2b(part.encode(), digest_size=8).digest()
-        return np.frombuffer(digest, np.uint64)
+        return _word(part)
     return _mix(np.atleast_1d(np.asarray(part)).astype(np.uint64) + _GOLDEN)
 
 

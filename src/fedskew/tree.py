@@ -70,7 +70,9 @@ def concatenate(trees: Sequence[Params]) -> Params:
 
 
 def rows(a: Params, index: slice | Tensor | int) -> Params:
-    """Rows of the first axis."""
+    """Rows of the first axis; a tensor lists them by number."""
+    if isinstance(index, Tensor):
+        return {name: leaf.index_select(0, index) for name, leaf in a.items()}
     return {name: leaf[index] for name, leaf in a.items()}
 
 

@@ -6,9 +6,11 @@ from a table on the device by a row number that the step itself counts up, so th
 slots run their steps directly, which tests the logic.
 """
 
+import gc
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -26,6 +28,7 @@ from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, 
 from fedskew.tree import Params
 
 _WARM_UP = 3
+_RUN = 8  # steps in the longer graph: launching a graph costs the host as much as a step costs the device
 
 
 @dataclass
@@ -136,8 +139,9 @@ class Slot:
         self.zeros = _leaves(_fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([]))).optimizer)
         self.row = torch.zeros(1, dtype=torch.int64, device=stage.x.device)
         pool = torch.cuda.graph_pool_handle() if cuda else None
-        self.full = self._captured(masked=False, pool=pool)
-        self.padded = self._captured(masked=True, pool=pool)
+        self.full = self._captured(1, masked=False, pool=pool)
+        self.run = self._captured(_RUN, masked=False, pool=pool)
+        self.padded = self._captured(1, masked=True, pool=pool)
 
     def client(self, recipe: Recipe, context: Context, buffers: Params, table: Table, job: int) -> Update:
         """Copy a client in, replay its steps, and take its update out."""
@@ -149,8 +153,13 @@ class Slot:
             self.local.loss.zero_()
             self.row.fill_(int(table.first[job]))
             rows = slice(table.first[job], table.first[job] + table.steps[job])
-            for full in table.full[rows].tolist():
-                (self.full if full else self.padded)()
+            for full, members in groupby(table.full[rows].tolist()):
+                steps = sum(1 for _ in members)
+                runs, rest = divmod(steps, _RUN) if full else (0, steps)
+                for _ in range(runs):
+                    self.run()
+                for _ in range(rest):
+                    (self.full if full else self.padded)()
             moved = Local(*(_cloned(getattr(self.local, f.name)) for f in fields(Local)))
             return finish(recipe, context, moved, self.stage.steps[job])
 
@@ -172,32 +181,59 @@ class Slot:
         batch = Batch(stage.data.prepare(images, stage.settings.dtype), stage.y.index_select(0, rows), mask)
         moved = local_step(stage.recipe, self.context, self.local, batch)
         with torch.no_grad():
-            _copy(_leaves(self.local), _leaves(moved))
+            pairs = zip(_leaves(self.local), _leaves(moved), strict=True)
+            changed = [(into, source) for into, source in pairs if into is not source]
+            _copy([into for into, _ in changed], [source for _, source in changed])
             self.row.add_(1)
 
-    def _captured(self, *, masked: bool, pool: Any) -> Callable[[], None]:
-        """A function that takes one step: the replay of a graph, or the step itself on a CPU."""
+    def _captured(self, steps: int, *, masked: bool, pool: Any) -> Callable[[], None]:
+        """A function that takes some steps: the replay of a graph, or the steps themselves on a CPU."""
+
+        def take() -> None:
+            for _ in range(steps):
+                self._step(masked=masked)
+
         if self.stream is None:
-            return lambda: self._step(masked=masked)
+            return take
         self.stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.stream):
-            for _ in range(_WARM_UP):
+            for _ in range(_WARM_UP if steps == 1 else 0):
                 self.row.zero_()
-                self._step(masked=masked)
+                take()
         self.stream.synchronize()
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool, stream=self.stream):
-            self._step(masked=masked)
+        collecting = gc.isenabled()
+        gc.disable()  # freeing another graph's memory would spoil the capture
+        try:
+            with torch.cuda.graph(graph, pool=pool, stream=self.stream):
+                take()
+        finally:
+            if collecting:
+                gc.enable()
         return graph.replay
 
 
+COMBINE: dict[str, Any] = {"combo_kernels": True}  # one kernel for all parameters instead of one each
+
+
 class Compiled:
-    """A recipe whose two halves of a step went through torch.compile."""
+    """A recipe whose two halves of a step went through torch.compile; the second one works in place."""
 
     def __init__(self, recipe: Recipe) -> None:
+        def move_in_place(grads: Params, local: Local, context: Context) -> None:
+            params, optimizer = recipe.move(grads, local, context)
+            for name, leaf in params.items():
+                local.params[name].copy_(leaf)
+            for name, leaf in optimizer.items():
+                local.optimizer[name].copy_(leaf)
+
         self.optimizer = recipe.optimizer
         self.losses = torch.compile(recipe.losses, dynamic=False)
-        self.move = torch.compile(recipe.move, dynamic=False)
+        self._move = torch.compile(move_in_place, dynamic=False, options=COMBINE)
+
+    def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
+        self._move(grads, local, context)
+        return local.params, local.optimizer
 
 
 @dataclass(frozen=True)

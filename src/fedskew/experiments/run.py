@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Annotated, Any, Literal
 
 import torch
@@ -13,7 +14,7 @@ from fedskew import spec
 from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_algorithm
 from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
 from fedskew.engine import ENGINES
-from fedskew.experiments.schedules import SCHEDULES
+from fedskew.experiments.schedules import SCHEDULES, Schedule
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
 from fedskew.partition import PARTITIONS
@@ -149,8 +150,7 @@ class Run(BaseModel):
 
     def client_optimizer(self, round: int) -> Optimizer:
         """The clients' optimiser in a round (1, 2, ...), with the schedule's rate."""
-        schedule = spec.resolve(self.lr_schedule, "lr_schedule", SCHEDULES, ("rounds",)).build(rounds=self.rounds)
-        lr = self.lr * schedule(round)
+        lr = self.lr * _built_schedule(self.lr_schedule, self.rounds)(round)
         if self.optimizer == "sgd":
             return sgd(lr, self.momentum, self.weight_decay)
         return OPTIMIZERS[self.optimizer](lr)
@@ -162,6 +162,12 @@ def _partition(text: str) -> str:
     resolved = spec.resolve(text, "partition", {**PARTITIONS, "natural": list})
     resolved.build()
     return resolved.text
+
+
+@lru_cache
+def _built_schedule(text: str, rounds: int) -> Schedule:
+    schedule: Schedule = spec.resolve(text, "lr_schedule", SCHEDULES, ("rounds",)).build(rounds=rounds)
+    return schedule
 
 
 def _lr_schedule(text: str) -> str:

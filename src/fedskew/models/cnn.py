@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear, max_pool2
+from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear, Seen, max_pool2, seen
 
 _NORMS = ("batch", "group", "none")
 _LAYERS = 3
@@ -22,20 +22,23 @@ class ConvNet(nn.Module):
         self.norms = nn.ModuleList(_norm(norm, width) for _ in range(_LAYERS)) if norm != "none" else None
         height, breadth = (_side_after(size, padding) for size in input_shape[1:])
         self.linear = Linear(width * height * breadth, num_classes)
-        self.fused = False
+        self.fused, self.power_of_two = False, width >= 16 and width & (width - 1) == 0
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        counted = seen(x, mask) if self.fused and self.training and self.power_of_two else None
         for i, conv in enumerate(self.convs):
             assert isinstance(conv, Conv2d)
-            x = self._block(conv, None if self.norms is None else self.norms[i], x, mask)
+            x = self._block(conv, None if self.norms is None else self.norms[i], x, mask, counted)
         out: Tensor = self.linear(x.flatten(-3))
         return out
 
-    def _block(self, conv: Conv2d, norm: nn.Module | None, x: Tensor, mask: Tensor | None) -> Tensor:
+    def _block(
+        self, conv: Conv2d, norm: nn.Module | None, x: Tensor, mask: Tensor | None, counted: Seen | None
+    ) -> Tensor:
         """Convolution, norm, ReLU and pooling; as one kernel after the convolution where an engine asked for it."""
         if isinstance(norm, BatchNorm):
-            if self.fused and self.training and conv.bias is not None:
-                return norm.relu_pool(conv.convolve(x, None), conv.bias, mask)
+            if counted is not None and conv.bias is not None:
+                return norm.relu_pool(conv.convolve(x, None), conv.bias, counted)
             return max_pool2(norm(conv(x), mask).relu())
         x = conv(x) if norm is None else norm(conv(x))
         return max_pool2(x.relu())

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedskew import kernels
+
 
 class Linear(nn.Linear):
     """x @ weight^T + bias."""
@@ -56,14 +58,20 @@ class Conv2d(nn.Conv2d):
         if torch.is_autocast_enabled(input.device.type):
             input = input.to(torch.get_autocast_dtype(input.device.type))
         assert not isinstance(self.padding, str)
-        (rows, columns), (up, left) = self.kernel_size, self.padding
-        windows = functional.pad(input, (left, left, up, up)).unfold(2, rows, 1).unfold(3, columns, 1)
-        batch, _, height, width = windows.shape[:4]
-        flat = windows.permute(0, 2, 3, 1, 4, 5).reshape(batch * height * width, -1)
-        missing = -flat.shape[1] % 8  # rows of whole 16-byte words
-        filters = functional.pad(self.weight.reshape(self.out_channels, -1), (0, missing))
-        out = functional.linear(functional.pad(flat, (0, missing)), filters, shift)
-        return out.view(batch, height, width, -1).permute(0, 3, 1, 2)
+        (tall, wide), (up, left) = self.kernel_size, self.padding
+        height, width = input.shape[2] + 2 * up - tall + 1, input.shape[3] + 2 * left - wide + 1
+        if kernels.available() and not input.requires_grad:
+            from fedskew.kernels.windows import windows
+
+            flat = windows(input, tall, wide, up, left)
+        else:
+            cut = functional.pad(input, (left, left, up, up)).unfold(2, tall, 1).unfold(3, wide, 1)
+            flat = cut.permute(0, 2, 3, 1, 4, 5).reshape(len(input) * height * width, -1)
+            flat = functional.pad(flat, (0, -flat.shape[1] % 8))  # rows of whole 16-byte words
+        filters = self.weight.reshape(self.out_channels, -1)
+        filters = functional.pad(filters, (0, flat.shape[1] - filters.shape[1]))
+        out = functional.linear(flat, filters, shift)
+        return out.view(len(input), height, width, -1).permute(0, 3, 1, 2)
 
 
 class GroupNorm(nn.GroupNorm):
@@ -117,15 +125,14 @@ class BatchNorm(nn.Module):
             self.running_mean, self.running_var = mean.view(self.weight.shape), var.view(self.weight.shape)
         return _lead(out, lead)
 
-    def relu_pool(self, x: Tensor, shift: Tensor, mask: Tensor | None) -> Tensor:
+    def relu_pool(self, x: Tensor, shift: Tensor, seen: "Seen") -> Tensor:
         """Norm of x + shift, ReLU and 2x2 max-pooling as one kernel of our own (training, no leading axes, CUDA)."""
         from fedskew.kernels.norm_relu_pool import norm_relu_pool
 
-        seen = torch.ones(len(x), dtype=torch.bool, device=x.device) if mask is None else mask
-        out, self.running_mean, self.running_var = norm_relu_pool(
-            x, shift, self.weight, self.bias, self.running_mean, self.running_var, seen, self.momentum, self.eps
-        )
-        return out
+        stats = self.running_mean, self.running_var
+        made = norm_relu_pool(x, shift, self.weight, self.bias, *stats, *seen, self.momentum, self.eps)
+        self.running_mean, self.running_var = made[1].detach(), made[2].detach()
+        return made[0]
 
     def _masked(self, x: Tensor, mask: Tensor) -> Tensor:
         kind, x = x.dtype, x.to(self.running_mean.dtype)  # statistics are never in reduced precision
@@ -144,6 +151,24 @@ class BatchNorm(nn.Module):
         self.running_var = self.running_var + step * (unbiased - self.running_var)
         scale = self.weight * (used_var + self.eps).rsqrt()
         return (x * _per_channel(scale) + _per_channel(self.bias - used_mean * scale)).to(kind)
+
+
+Seen = tuple[Tensor, Tensor]
+
+
+def seen(x: Tensor, mask: Tensor | None) -> Seen:
+    """Which images count, as bytes, and how many: what the fused kernel takes."""
+    if mask is None:
+        every = torch.ones(len(x), dtype=torch.uint8, device=x.device)
+        return every, torch.full((), len(x), dtype=torch.int64, device=x.device)
+    return mask.to(torch.uint8), mask.sum()
+
+
+def relu_pool2(x: Tensor, shift: Tensor) -> Tensor:
+    """ReLU of x + shift and 2x2 max-pooling as one kernel of our own."""
+    from fedskew.kernels.norm_relu_pool import relu_pool
+
+    return relu_pool(x, shift)
 
 
 def max_pool2(x: Tensor) -> Tensor:
