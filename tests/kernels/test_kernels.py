@@ -25,8 +25,8 @@ def images(n, channels, height, width):
     return x.to(DEVICE).to(memory_format=torch.channels_last)
 
 
-def assert_near(got, wanted):
-    assert (got.double() - wanted.double()).norm() <= 1e-5 * (wanted.double().norm() + 1e-3)
+def assert_near(got, wanted, rounding=1e-8):
+    assert (got.double() - wanted.double()).norm() <= 1e-5 * wanted.double().norm() + rounding
 
 
 @pytest.mark.parametrize(
@@ -50,8 +50,9 @@ def test_norm_relu_pool_forward_backward_and_statistics(shape, kept):
     got = torch.autograd.grad(fused, [x, shift, norm.weight, norm.bias], grad)
     right = torch.autograd.grad(wanted, [x, shift, plain.weight, plain.bias], grad)
     assert_near(fused[mask], wanted[mask])
-    for ours, theirs in zip(got, right, strict=True):
-        assert_near(ours, theirs)
+    for i, (ours, theirs) in enumerate(zip(got, right, strict=True)):
+        assert_near(ours, theirs, rounding=1e-4 if i == 1 else 1e-8)  # a shift cancels in the batch's own statistics
+    assert kept == 1 or not got[1].any()
     assert_near(norm.running_mean, plain.running_mean)
     assert_near(norm.running_var, plain.running_var)
 
