@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+PEERS := .benchmarks
 METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedprox,fedlc+scaffold
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-slow lint bench clean
+.PHONY: setup demo test test-slow lint bench bench-peers clean
 
 setup: $(READY)
 
@@ -35,6 +36,20 @@ lint: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m benchmarks.core --json results/benchmark_core.json
+	$(BIN)/python -m benchmarks.convnet --json results/benchmark_convnet.json
+
+bench-peers: $(READY) $(PEERS)/flwr/ready $(PEERS)/pfl/ready
+	$(BIN)/python -m benchmarks.peers --environments $(PEERS) --json results/benchmark_peers.json
+
+$(PEERS)/flwr/ready: constraints.txt
+	$(PYTHON) -m venv $(PEERS)/flwr
+	$(PEERS)/flwr/bin/python -m pip install --quiet --constraint constraints.txt 'flwr[simulation]==1.41.0' torch==2.13.0
+	touch $@
+
+$(PEERS)/pfl/ready:
+	$(PYTHON) -m venv $(PEERS)/pfl
+	$(PEERS)/pfl/bin/python -m pip install --quiet 'pfl[pytorch]==0.6.0' torch==2.13.0
+	touch $@
 
 clean:
-	rm -rf $(VENV) demo build dist src/*.egg-info
+	rm -rf $(VENV) $(PEERS) demo build dist src/*.egg-info

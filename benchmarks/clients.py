@@ -5,11 +5,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from benchmarks.sizes import BATCH, CLASSES, COHORT, FEATURES, LR
 from fedskew import Run, rng
 from fedskew.data.dataset import Dataset
 from fedskew.simulation import Simulation
-
-FEATURES, CLASSES, BATCH, COHORT, LR = 60, 10, 10, 100, 0.01
 
 
 def small_clients(seed: int, clients: int) -> Dataset:
@@ -22,8 +21,8 @@ def small_clients(seed: int, clients: int) -> Dataset:
     return Dataset("small_clients", x, y, x[:100], y[:100], CLASSES, client_train=torch.from_numpy(owner))
 
 
-def start(clients: int, algorithm: str = "fedavg", engine: str = "stacked") -> Simulation:
-    """A simulation that samples 100 clients a round for one epoch of batches of 10, and does not evaluate."""
+def start(clients: int, algorithm: str = "fedavg", engine: str = "stacked", cohort: int = COHORT) -> Simulation:
+    """A simulation that samples a cohort of clients a round for one epoch of batches of 10, and does not evaluate."""
     never = 10**9
     return Simulation(
         Run(
@@ -31,7 +30,7 @@ def start(clients: int, algorithm: str = "fedavg", engine: str = "stacked") -> S
             partition="natural",
             model="logistic",
             clients=clients,
-            clients_per_round=COHORT,
+            clients_per_round=cohort,
             algorithm=algorithm,
             batch_size=BATCH,
             lr=LR,

@@ -6,31 +6,29 @@ Whatever is compared takes turns in one process; a figure is a median with its q
 import argparse
 import json
 import os
-import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from importlib.metadata import version
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
 
-from benchmarks.by_hand import Batched, OneByOne, plain_step, tuned_step
+from benchmarks.by_hand import AUTOGRAD, PLAIN, TUNED, Batched, OneByOne
 from benchmarks.clients import start
-from benchmarks.timing import Figure, Spread, interleaved, milliseconds, ratio
+from benchmarks.report import Neighbours, machine, show, write
+from benchmarks.sizes import COHORT
+from benchmarks.timing import Figure, Spread, exact, interleaved, milliseconds, ratio
 from fedskew import Run
 from fedskew.simulation import Simulation, advance, simulate_many
 
 ROUND = "a round of logistic regression"
 POPULATION = "a hundred times as many clients"
+GROWTH = "growth"
 METHODS = "methods"
 IMPORTS = "imports"
 SEEDS = "five seeds of synthetic:1,1"
@@ -41,29 +39,37 @@ def measure_round(turns: int) -> list[Figure]:
     """Sampling, shuffling, local steps and averaging; 100 of 1,000 clients of about 50 examples, batches of 10."""
     simulation = start(1_000)
     initial = simulation.server.params["linear.weight"], simulation.server.params["linear.bias"]
-    tuned = Batched(simulation.federation, *initial, tuned_step)
-    check_same_work(start(1_000), Batched(simulation.federation, *initial, tuned_step))
-    check_same_work(start(1_000), Batched(simulation.federation, *initial, plain_step))
-    tasks: dict[str, Callable[[], object]] = {
-        "stacked": partial(advance, [simulation]),
-        "by hand, tuned": tuned.round,
-        "by hand, plain": Batched(simulation.federation, *initial, plain_step).round,
+    by_hand = {
+        "by hand, autograd": AUTOGRAD,
+        "by hand, plain gradient": PLAIN,
+        "by hand, tuned gradient": TUNED,
     }
+    tasks: dict[str, Callable[[], object]] = {"stacked": partial(advance, [simulation])}
+    for name, step in by_hand.items():
+        check_same_work(start(1_000), Batched(simulation.federation, *initial, step))
+        tasks[name] = Batched(simulation.federation, *initial, step).round
     seconds = interleaved(tasks, turns)
     slow = interleaved(
         {
-            "stacked": partial(advance, [simulation]),
+            "stacked": tasks["stacked"],
+            "by hand, autograd": tasks["by hand, autograd"],
             "client by client": OneByOne(simulation.federation, *initial).round,
             "serial": partial(advance, [start(1_000, engine="serial")]),
         },
         max(3, turns // 10),
         warm_up=1,
     )
+    limits = {"by hand, autograd": 2.0}
     return [
         *milliseconds(ROUND, {**seconds, "client by client": slow["client by client"], "serial": slow["serial"]}),
-        Figure(ROUND, "stacked / by hand, tuned", ratio(seconds, "stacked", "by hand, tuned"), "x", 2.5),
-        Figure(ROUND, "stacked / by hand, plain", ratio(seconds, "stacked", "by hand, plain"), "x", 2.5),
-        Figure(ROUND, "client by client / stacked", ratio(slow, "client by client", "stacked"), "x"),
+        *(
+            Figure(ROUND, f"stacked / {name}", ratio(seconds, "stacked", name), "x", limits.get(name))
+            for name in by_hand
+        ),
+        *(
+            Figure(ROUND, f"client by client / {name}", ratio(slow, "client by client", name), "x")
+            for name in ("by hand, autograd", "stacked")
+        ),
     ]
 
 
@@ -91,17 +97,14 @@ def measure_population(turns: int, clients: int) -> list[Figure]:
     }
     seconds = interleaved(tasks, turns)
     rounds = 20
-    told = subprocess.run(
-        [sys.executable, "-m", "benchmarks.memory", str(clients), str(rounds)], capture_output=True, check=True
-    )
-    held = json.loads(told.stdout)
+    held = _memory(clients, COHORT, rounds)
     return [
         *milliseconds(POPULATION, seconds),
         Figure(POPULATION, f"{many} / {few}", ratio(seconds, many, few), "x", 1.3),
-        _exact(POPULATION, "data", held["data"] / 2**20, "MiB"),
-        _exact(POPULATION, "peak memory above a small run / data", held["above"] / held["data"], "x", 1.3),
-        _exact(POPULATION, f"clients seen in {rounds} rounds", held["seen"], ""),
-        _exact(
+        exact(POPULATION, "data", held["data"] / 2**20, "MiB"),
+        exact(POPULATION, "peak memory above a small run / data", held["above"] / held["data"], "x", 1.3),
+        exact(POPULATION, f"clients seen in {rounds} rounds", held["seen"], ""),
+        exact(
             POPULATION,
             "scaffold's states / (clients seen x model)",
             held["states"] / (held["seen"] * held["model"]),
@@ -111,11 +114,38 @@ def measure_population(turns: int, clients: int) -> list[Figure]:
     ]
 
 
-def measure_methods(turns: int) -> list[Figure]:
-    names = ("fedavg", "fedlc", "fedrs", "fedprox", "scaffold")
-    tasks: dict[str, Callable[[], object]] = {name: partial(advance, [start(1_000, name)]) for name in names}
+def measure_growth(turns: int, populations: Sequence[int], cohorts: Sequence[int]) -> list[Figure]:
+    """Time and memory of a round as the population grows, and as the cohort does; memory is that of the process."""
+    sizes = {f"{COHORT} of {clients:,} clients": (clients, COHORT) for clients in populations}
+    sizes |= {f"{cohort:,} of 10,000 clients": (10_000, cohort) for cohort in cohorts}
+    tasks: dict[str, Callable[[], object]] = {
+        name: partial(advance, [start(clients, cohort=cohort)]) for name, (clients, cohort) in sizes.items()
+    }
     seconds = interleaved(tasks, turns)
-    ratios = [Figure(METHODS, f"{name} / fedavg", ratio(seconds, name, "fedavg"), "x") for name in names[1:]]
+    held = {name: _memory(clients, cohort, 5) for name, (clients, cohort) in sizes.items()}
+    return [
+        *milliseconds(GROWTH, seconds),
+        *(exact(GROWTH, f"{name}: data", memory["data"] / 2**20, "MiB") for name, memory in held.items()),
+        *(exact(GROWTH, f"{name}: peak memory", memory["peak"] / 2**20, "MiB") for name, memory in held.items()),
+    ]
+
+
+def _memory(clients: int, cohort: int, rounds: int) -> dict[str, int]:
+    command = [sys.executable, "-m", "benchmarks.memory", str(clients), str(cohort), str(rounds)]
+    told: dict[str, int] = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    return told
+
+
+def measure_methods(turns: int) -> list[Figure]:
+    limits = {"fedlc": 1.05, "fedrs": 1.05, "fedprox": 1.05, "scaffold": 1.15}
+    tasks: dict[str, Callable[[], object]] = {
+        name: partial(advance, [start(1_000, name)]) for name in ("fedavg", *limits)
+    }
+    seconds = interleaved(tasks, turns)
+    ratios = [
+        Figure(METHODS, f"{name} / fedavg", ratio(seconds, name, "fedavg"), "x", limit)
+        for name, limit in limits.items()
+    ]
     return [*milliseconds(METHODS, seconds), *ratios]
 
 
@@ -150,7 +180,7 @@ def measure_imports(turns: int) -> list[Figure]:
         if with_help:
             imported = python("-X", "importtime", "-m", "fedskew", "--help").stderr.splitlines()
             torches = sum(line.rpartition("|")[2].strip() == "torch" for line in imported)
-            figures.append(_exact(IMPORTS, "fedskew --help imports torch", torches, "times", 0.0))
+            figures.append(exact(IMPORTS, "fedskew --help imports torch", torches, "times", 0.0))
         return figures
 
 
@@ -171,53 +201,18 @@ def measure_seeds(rounds: int) -> list[Figure]:
         "the slowest seed alone": [max(turn) for turn in turns],
         "a seed alone, on average": [sum(turn) / len(turn) for turn in turns],
     }
+    limits = {"a seed alone, on average": 1.5, "the slowest seed alone": None}
     return [
         *milliseconds(SEEDS, compared),
-        *(Figure(SEEDS, f"{TOGETHER} / {name}", ratio(compared, TOGETHER, name), "x") for name in list(compared)[1:]),
+        *(
+            Figure(SEEDS, f"{TOGETHER} / {name}", ratio(compared, TOGETHER, name), "x", limit)
+            for name, limit in limits.items()
+        ),
     ]
 
 
 def _ask(records: Iterator[object], count: int) -> None:
     assert len(list(islice(records, count))) == count
-
-
-def _exact(part: str, name: str, value: float, unit: str, limit: float | None = None) -> Figure:
-    return Figure(part, name, Spread(value, value, value), unit, limit)
-
-
-def machine() -> dict[str, object]:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text().splitlines() if info.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return {
-        "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "cpu": names[0] if names else platform.processor(),
-        "cores": os.cpu_count(),
-        "threads": torch.get_num_threads(),
-        "load": os.getloadavg()[0],
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in ("torch", "numpy")}},
-    }
-
-
-def show(figures: list[Figure], here: dict[str, object]) -> None:
-    table = Table("", "median", "quartiles", "limit", title=f"{here['cpu']}, {here['threads']} threads, {here['date']}")
-    for column in table.columns[1:]:
-        column.justify = "right"
-    part = ""
-    for figure in figures:
-        if figure.part != part:
-            part = figure.part
-            table.add_section()
-            table.add_row(f"[bold]{part}")
-        value = figure.value
-        spread = "" if value.low == value.high else f"{_short(value.low)} to {_short(value.high)}"
-        limit = "" if figure.limit is None else f"{figure.limit:g} {'kept' if figure.kept else 'MISSED'}"
-        table.add_row(f"  {figure.name}", f"{_short(value.median)} {figure.unit}", spread, limit)
-    Console(width=None if sys.stdout.isatty() else 110).print(table)
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 
 def main() -> None:
@@ -228,19 +223,20 @@ def main() -> None:
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     turns = 20 if options.quick else 200
-    here = machine()
+    populations = (100, 1_000, 10_000, 100_000)
+    here, neighbours = machine(), Neighbours()
     figures = [
         *measure_round(turns),
-        *measure_population(turns, 10_000 if options.quick else 100_000),
+        *measure_population(turns, populations[-2] if options.quick else populations[-1]),
+        *measure_growth(max(5, turns // 10), populations[: 3 if options.quick else 4], (10, 100, 1_000)),
         *measure_methods(turns),
         *measure_imports(3 if options.quick else 9),
         *measure_seeds(3 if options.quick else 10),
     ]
+    here["used elsewhere"] = neighbours.share()
     show(figures, here)
     if options.json:
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        document = {**here, "quick": options.quick, "figures": [figure.as_dict() for figure in figures]}
-        options.json.write_text(json.dumps(document, indent=1) + "\n")
+        write(options.json, figures, {**here, "quick": options.quick})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How much memory a population takes, in a process of its own: `python -m benchmarks.memory CLIENTS ROUNDS`."""
+"""How much memory a population takes, in a process of its own: `python -m benchmarks.memory CLIENTS COHORT ROUNDS`."""
 
 import json
 import resource
@@ -24,17 +24,21 @@ def trained(simulation: Simulation, rounds: int) -> Simulation:
     return simulation
 
 
-def main(clients: int, rounds: int) -> None:
+def main(clients: int, cohort: int, rounds: int) -> None:
     trained(start(1_000), 2)
     before = peak()
-    simulation = trained(start(clients), rounds)
+    simulation = trained(start(clients, cohort=cohort), rounds)
     data = simulation.federation.dataset
-    held = {"data": sum(t.nbytes for t in (data.x_train, data.y_train, data.client_train)), "above": peak() - before}
-    simulation = trained(start(clients, "scaffold"), rounds)
+    held = {
+        "data": sum(t.nbytes for t in (data.x_train, data.y_train, data.client_train)),
+        "peak": peak(),
+        "above": peak() - before,
+    }
+    simulation = trained(start(clients, "scaffold", cohort=cohort), rounds)
     seen, states = simulation.states.dump()
     model = tree.nbytes([simulation.server.params])
     print(json.dumps({**held, "seen": len(seen), "states": tree.nbytes([states]), "model": model}))
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))
+    main(*(int(argument) for argument in sys.argv[1:]))

@@ -63,3 +63,8 @@ def ratio(seconds: Seconds, name: str, against: str) -> Spread:
 
 def milliseconds(part: str, seconds: Seconds) -> list[Figure]:
     return [Figure(part, name, Spread.of([1e3 * s for s in values]), "ms") for name, values in seconds.items()]
+
+
+def exact(part: str, name: str, value: float, unit: str, limit: float | None = None) -> Figure:
+    """A figure that does not spread."""
+    return Figure(part, name, Spread(value, value, value), unit, limit)

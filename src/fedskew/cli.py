@@ -75,7 +75,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "dropout_rate": (float, "chance that a sampled client never answers  [default: 0]"),
     "engine": (str, "auto | serial | stacked | graphed | threaded  [default: auto]"),
     "device": (str, "cpu | cuda | cuda:N | mps  [default: cpu]"),
-    "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32]"),
+    "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32, and tf32 on a GPU]"),
     "data_dir": (str, "folder of data files  [default: $FEDSKEW_DATA or data/]"),
 }
 _INTERRUPTED = 130

@@ -7,6 +7,7 @@ slots run their steps directly, which tests the logic.
 """
 
 import gc
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -20,12 +21,15 @@ from torch import Tensor
 from fedskew import kernels, tree
 from fedskew.data.dataset import Dataset
 from fedskew.engine.pool import Pool
-from fedskew.engine.schedule import Table, client_table
-from fedskew.engine.settings import Settings, arithmetic
+from fedskew.engine.schedule import Table, client_table, most_rows
+from fedskew.engine.settings import Settings, arithmetic, naming
 from fedskew.federation import Cohort
 from fedskew.optimizers import Optimizer
 from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
 from fedskew.tree import Params
+
+Examples = tuple[Dataset, Tensor, Tensor]
+"""A data set to normalise with, and all training examples and labels."""
 
 _WARM_UP = 3
 _RUN = 8  # steps in the longer graph: launching a graph costs the host as much as a step costs the device
@@ -39,6 +43,7 @@ class Graphed:
     _pool: Pool = field(default_factory=Pool, repr=False)
     _stage: "Stage | None" = field(default=None, repr=False)
     _ahead: tuple[Any, Table] | None = field(default=None, repr=False)
+    _step: tuple[Tensor, Any] | None = field(default=None, repr=False)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
@@ -46,15 +51,40 @@ class Graphed:
             raise ValueError("graphed needs a module that takes a mask; use engine=serial for a module of your own")
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
         table = self._table(cohorts, offsets, round)
-        with arithmetic(self.settings.precision, x.device):
-            if self._stage is None or not self._stage.fits(table, x):
-                self._stage = Stage(self, recipe, servers[0], cohorts[0], data, x, y, table)
-            stage = self._stage
-            stage.begin_round(recipe, table)
-            updates = stage.play(recipe, servers, cohorts, table)
+        with arithmetic(self.settings.precision, x.device), naming(round, cohorts):
+            updates = self._played(recipe, servers, cohorts, (data, x, y), table)
             if all(len(cohort.clients) == cohort.federation.num_clients for cohort in cohorts):
                 self._table(cohorts, offsets, round + 1)  # while the device is busy
             return updates
+
+    def _played(
+        self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], examples: Examples, table: Table
+    ) -> list[Update]:
+        """The round on this stage, or on a smaller one where memory runs out: clients begin anew, nothing is lost."""
+        try:
+            if self._stage is None or not self._stage.fits(table, examples[1]):
+                self._stage = None
+                self._stage = Stage(self, recipe, servers[0], cohorts, examples, table)
+            self._stage.begin_round(recipe, table)
+            return self._stage.play(recipe, servers, cohorts, table)
+        except torch.OutOfMemoryError:
+            if self.slots == 1:
+                raise
+            self.slots, self._stage = self.slots // 2, None
+            warnings.warn(f"memory ran out; going on with {self.slots} clients in flight", stacklevel=2)
+        gc.collect()
+        torch.cuda.empty_cache()
+        return self._played(recipe, servers, cohorts, examples, table)
+
+    def step(self, recipe: Recipe, device: torch.device) -> tuple[Tensor, Any]:
+        """The learning rate in fixed memory and the recipe that reads it, compiled once."""
+        if self._step is None:
+            rate = torch.ones((), dtype=self.settings.dtype, device=device)
+            cuda = device.type == "cuda"
+            model = recipe.model.fused() if cuda and kernels.available() else recipe.model
+            scaled = replace(recipe, model=model, optimizer=Scaled(_at_unit_rate(recipe.optimizer), rate))
+            self._step = rate, Compiled(scaled) if self.compiled and cuda else scaled
+        return self._step
 
     def _table(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> Table:
         key = (round, [id(c.federation) for c in cohorts], [c.clients.tobytes() for c in cohorts])
@@ -71,24 +101,30 @@ class Stage:
         engine: Graphed,
         recipe: Recipe,
         server: Server,
-        cohort: Cohort,
-        data: Dataset,
-        x: Tensor,
-        y: Tensor,
+        cohorts: Sequence[Cohort],
+        examples: Examples,
         table: Table,
     ) -> None:
-        self.settings, self.data, self.x, self.y = engine.settings, data, x, y
-        self.capacity = len(table.index)  # a cohort with more steps needs new memory
+        self.settings, (self.data, self.x, self.y) = engine.settings, examples
+        x = self.x
+        self.before = torch.cuda.memory_reserved(x.device) if x.is_cuda else 0
+        self.capacity = most_rows(cohorts, engine.settings)
         width = table.index.shape[1]
         self.index = torch.zeros(self.capacity, width, dtype=torch.int64, device=x.device)
         self.mask = torch.ones(self.capacity, width, dtype=torch.bool, device=x.device)
         self.draws = torch.zeros_like(self.index) if engine.settings.augment else None
-        self.rate = torch.ones((), dtype=engine.settings.dtype, device=x.device)
-        model = recipe.model.fused() if x.is_cuda and kernels.available() else recipe.model
-        step = replace(recipe, model=model, optimizer=Scaled(_at_unit_rate(recipe.optimizer), self.rate))
-        self.recipe: Any = Compiled(step) if engine.compiled and x.is_cuda else step
-        count = min(engine.slots, len(table.first))
-        self.slots = [Slot(self, recipe, server, cohort) for _ in range(count)]
+        self.rate, self.recipe = engine.step(recipe, x.device)
+        self.slots = [Slot(self, server, cohorts[0])]
+        for _ in range(1, min(engine.slots, len(table.first), self._room())):
+            self.slots.append(Slot(self, server, cohorts[0]))
+
+    def _room(self) -> int:
+        """How many slots the memory has room for, judged by the first one; a fifth stays free."""
+        if not self.x.is_cuda:
+            return 2**30
+        free, total = torch.cuda.mem_get_info(self.x.device)
+        each = max(1, torch.cuda.memory_reserved(self.x.device) - self.before)
+        return 1 + max(0, int((free - 0.2 * total) / each))
 
     def fits(self, table: Table, x: Tensor) -> bool:
         same = self.x.data_ptr() == x.data_ptr() and table.index.shape[1] == self.index.shape[1]
@@ -128,7 +164,7 @@ class Stage:
 class Slot:
     """One client at a time: its state in fixed memory, a stream, and the graphs of one step."""
 
-    def __init__(self, stage: Stage, recipe: Recipe, server: Server, cohort: Cohort) -> None:
+    def __init__(self, stage: Stage, server: Server, cohort: Cohort) -> None:
         self.stage, cuda = stage, stage.x.is_cuda
         self.stream = torch.cuda.Stream() if cuda else None
         classes = cohort.federation.dataset.num_classes
@@ -228,7 +264,7 @@ class Compiled:
                 local.optimizer[name].copy_(leaf)
 
         self.optimizer = recipe.optimizer
-        self.losses = torch.compile(recipe.losses, dynamic=False)
+        self.losses = torch.compile(recipe.losses, dynamic=False, options=COMBINE)
         self._move = torch.compile(move_in_place, dynamic=False, options=COMBINE)
 
     def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:

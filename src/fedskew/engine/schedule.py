@@ -67,6 +67,15 @@ def client_table(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, 
     return Table(first, steps, index, np.arange(width) < length[:, None], length == width, draws)
 
 
+def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:
+    """How long such cohorts' tables can get in any round: when every one of them draws its largest clients."""
+    total = 0
+    for cohort in cohorts:
+        sizes = np.sort(np.diff(cohort.federation.offsets))[-len(cohort.clients) :]
+        total += int((settings.epochs * -(-sizes // settings.batch_size)).sum())
+    return total
+
+
 def _steps(cohorts: Sequence[Cohort], settings: Settings) -> Ints:
     sizes = np.concatenate([cohort.federation.sizes(cohort.clients) for cohort in cohorts])
     return settings.epochs * -(-sizes // settings.batch_size)

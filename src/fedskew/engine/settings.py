@@ -1,12 +1,13 @@
 """What an engine must know of a run, and its arithmetic: fp32, tf32, bf16 (with fp32 weights) or fp64."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
 import torch
 
 from fedskew.data.augment import Augment
+from fedskew.federation import Cohort
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
 
@@ -30,12 +31,24 @@ class Settings:
 
 @contextmanager
 def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
-    """Matrix products in the run's precision inside, whatever they were outside."""
+    """Matrix products in the run's precision inside, with kernels that repeat to the bit, whatever it was outside."""
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
-    before = cuda.allow_tf32, cudnn.allow_tf32
+    before = cuda.allow_tf32, cudnn.allow_tf32, cudnn.deterministic
     cuda.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
+    cudnn.deterministic = True
     try:
         with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
             yield
     finally:
-        cuda.allow_tf32, cudnn.allow_tf32 = before
+        cuda.allow_tf32, cudnn.allow_tf32, cudnn.deterministic = before
+
+
+@contextmanager
+def naming(round: int, cohorts: Sequence[Cohort]) -> Iterator[None]:
+    """A failure inside says in which round and among which clients it happened."""
+    try:
+        yield
+    except RuntimeError as error:
+        clients = [str(client) for cohort in cohorts for client in cohort.clients]
+        more = ", ..." if len(clients) > 8 else ""
+        raise RuntimeError(f"round {round}, clients {', '.join(clients[:8])}{more}: {error}") from error

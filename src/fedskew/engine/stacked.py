@@ -12,7 +12,7 @@ from fedskew import tree
 from fedskew.data.dataset import Dataset
 from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Schedule, schedule
-from fedskew.engine.settings import Settings, arithmetic
+from fedskew.engine.settings import Settings, arithmetic, naming
 from fedskew.federation import Cohort
 from fedskew.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
 from fedskew.tree import Params
@@ -29,12 +29,9 @@ class Stacked:
         """The updates of each cohort, stacked over its clients."""
         if not recipe.model.stackable:
             raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
-        try:
-            with arithmetic(self.settings.precision, cohorts[0].federation.dataset.x_train.device):
-                return self._train(recipe, servers, cohorts, round)
-        except RuntimeError as error:
-            clients = ", ".join(str(client) for cohort in cohorts for client in cohort.clients[:8])
-            raise RuntimeError(f"round {round}, clients {clients}: {error}") from error
+        device = cohorts[0].federation.dataset.x_train.device
+        with arithmetic(self.settings.precision, device), naming(round, cohorts):
+            return self._train(recipe, servers, cohorts, round)
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])

@@ -55,7 +55,7 @@ class Run(BaseModel):
     dropout_rate: float = Field(0.0, ge=0, lt=1)
     engine: str = "auto"
     device: str = "cpu"
-    precision: Literal["fp32", "tf32", "bf16", "fp64"] = "fp32"
+    precision: Literal["", "fp32", "tf32", "bf16", "fp64"] = ""
     data_dir: str | None = None
 
     @model_validator(mode="before")
@@ -71,6 +71,8 @@ class Run(BaseModel):
             if not values.get(name) and usual is not None:
                 values[name] = getattr(usual, name)
         values.setdefault("dataset", dataset)
+        if not values.get("precision"):
+            values["precision"] = "tf32" if str(values.get("device", "cpu")).startswith("cuda") else "fp32"
         if not values.get("clients_per_round"):
             values["clients_per_round"] = values.get("clients", 20)
         for name, resolve in _SPECS.items():

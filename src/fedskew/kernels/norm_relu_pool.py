@@ -18,7 +18,7 @@ import triton.language as tl
 from torch import Tensor
 
 _ROWS, _WARPS = 32, 4
-_PROGRAMS = 528  # four for each multiprocessor of an H100 or H200
+_PROGRAMS = 264  # two for each multiprocessor of an H100 or H200
 
 
 @triton.jit
