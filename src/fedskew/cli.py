@@ -140,22 +140,23 @@ def run_command(
     store = _store(runs)
     show = not (json_ or quiet)
     _decode(run, enabled=show)
-    last = None
+    coming = simulate(run, store=store)
+    records = [next(coming)]  # a wrong request shows before anything is printed
+    if show:
+        typer.echo(f"{run.short_algorithm} on {run.title}, run {run.hash}")
     with round_progress(run.rounds, enabled=show) as step:
-        for record in simulate(run, store=store):
-            if last is None and show:
-                typer.echo(f"{run.short_algorithm} on {run.title}, run {run.hash}")
-            last = record
+        step(run.short_algorithm, records[0])
+        for record in coming:
+            records.append(record)
             step(run.short_algorithm, record)
     folder = store.folder(run.hash)
-    result = _result(folder, run.rounds)
+    result = _result(folder, [record.as_dict() for record in records])
     if json_:
         print_json(result)
     elif quiet:
         typer.echo(f"{percent_of(result['accuracy'])} {run.hash}")
     else:
-        assert last is not None
-        print_result(run, result, folder, last)
+        print_result(result, folder)
 
 
 @app.command("compare")
@@ -270,7 +271,7 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
     Example: fedskew runs show 3fa9
     """
     folder = _store(runs).find(run)
-    shown = {**_result(folder), "sessions": folder.sessions()}
+    shown = {**_result(folder, folder.records()), "sessions": folder.sessions()}
     if json_:
         print_json(shown)
     elif quiet:
@@ -457,12 +458,12 @@ def _store(root: str | None) -> "Store":
     return Store(root or os.environ.get("FEDSKEW_RUNS") or "runs")
 
 
-def _result(folder: "Folder", rounds: int | None = None) -> dict[str, Any]:
+def _result(folder: "Folder", records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The documented result of a run: what `run --json` prints."""
     from fedskew.report.summary import summarise
 
     run = folder.run()
-    result = summarise(run, folder.records()[:rounds], folder.card())
+    result = summarise(run, records, folder.card())
     return {"run_hash": folder.path.name, **result, "run": run, "folder": str(folder.path)}
 
 

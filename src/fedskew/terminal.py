@@ -79,7 +79,7 @@ def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, allow_nan=False))
 
 
-def print_result(run: "Run", result: dict[str, Any], folder: "Folder", last: "RoundRecord") -> None:
+def print_result(result: dict[str, Any], folder: "Folder") -> None:
     session = (folder.sessions() or [{}])[-1]
     classes = " ".join(percent_of(share) for share in result["per_class_accuracy"] or ())
     lines = [
@@ -88,7 +88,7 @@ def print_result(run: "Run", result: dict[str, Any], folder: "Folder", last: "Ro
         f"balanced accuracy  {percent_of(result['balanced_accuracy'])} %",
         f"per class          {classes}",
         f"loss               {'-' if result['loss'] is None else format(result['loss'], '.4f')}",
-        f"engine             {last.engine} on {last.device}: {session.get('engine_reason', '')}",
+        f"engine             {result['engine']} on {result['device']}: {session.get('engine_reason', '')}",
         f"time               {result['seconds']:.1f} s for {result['rounds']} rounds",
         f"kept in            {folder.path}",
     ]
