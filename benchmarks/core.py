@@ -218,7 +218,7 @@ def _ask(records: Iterator[object], count: int) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.core", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to this file")
-    parser.add_argument("--quick", action="store_true", help="fewer turns and a population of 10,000: a minute or less")
+    parser.add_argument("--quick", action="store_true", help="fewer turns and a population of 10,000: a minute or two")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads(), help="threads of PyTorch (%(default)s)")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
