@@ -62,7 +62,7 @@ def percent_of(share: float | None) -> str:
 def console() -> Any:
     from rich.console import Console
 
-    return Console(highlight=False)
+    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
 def table(*columns: str) -> Any:
@@ -107,7 +107,7 @@ def print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
-    heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "mean over clients %",
+    heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "per client %",
              "accuracy_last10": "last ten rounds %"}  # fmt: skip
     grid = table("method", *(heads[name] for name in measures), "time s")
     leaders = {name: best(rows, name) for name in measures}

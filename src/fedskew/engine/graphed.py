@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,9 +24,11 @@ from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Table, client_table, most_rows
 from fedskew.engine.settings import Settings, arithmetic, naming
 from fedskew.federation import Cohort
-from fedskew.optimizers import Optimizer
 from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
 from fedskew.tree import Params
+
+if TYPE_CHECKING:
+    from fedskew.optimizers import Optimizer
 
 Examples = tuple[Dataset, Tensor, Tensor]
 """A data set to normalise with, and all training examples and labels."""
@@ -276,7 +278,7 @@ class Compiled:
 class Scaled:
     """An optimiser at rate 1 whose updates are scaled by a rate in fixed memory: a schedule needs no new graph."""
 
-    optimizer: Optimizer
+    optimizer: "Optimizer"
     rate: Tensor
 
     def init(self, params: Params) -> Params:
@@ -290,7 +292,7 @@ class Scaled:
         return self.optimizer.travel(steps) * self.rate
 
 
-def _at_unit_rate(optimizer: Optimizer) -> Optimizer:
+def _at_unit_rate(optimizer: "Optimizer") -> "Optimizer":
     return replace(optimizer, lr=1.0)  # type: ignore[type-var]
 
 

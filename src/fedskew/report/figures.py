@@ -7,6 +7,8 @@ from typing import Any
 
 from fedskew.report.style import RC, look
 
+_MOST_BANDS = 4
+
 
 def save(figure: Any, path: Path) -> list[Path]:
     """The figure beside itself as PNG and SVG, without a date in it, so that the same data give the same file."""
@@ -32,7 +34,8 @@ def new_figure(width: float, height: float) -> tuple[Any, Any]:
 def curves(
     path: Path, series: Mapping[str, Sequence[Sequence[dict[str, Any]]]], title: str, measure: str = "accuracy"
 ) -> list[Path]:
-    """A measure against rounds: one line per method, the mean over its seeds, with a band of one standard deviation."""
+    """A measure against rounds: one line per method, the mean over its seeds; a few methods also get a band of one
+    standard deviation."""
     import matplotlib
 
     with matplotlib.rc_context(RC):
@@ -50,6 +53,8 @@ def curves(
             axes.plot(
                 rounds, mean, label=name, linewidth=1.4, markersize=4, markevery=(0.05 * position % 0.2, 0.2), **style
             )
+            if len(series) > _MOST_BANDS:
+                continue
             low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
             axes.fill_between(rounds, low, high, color=style["color"], alpha=0.10, linewidth=0)
         axes.set_xlabel("communication round")
