@@ -1,0 +1,53 @@
+"""What the documents say runs, and the figures they quote are those in results/."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from fedskew import Run, Store, simulate
+from fedskew.cli import main
+from fedskew.experiments.exporting import export_model
+
+ROOT = Path(__file__).parents[1]
+
+
+def blocks(document, language):
+    return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.S)
+
+
+def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    run = Run(dataset="synthetic:1,1,max_size=100", clients=3, rounds=1)
+    list(simulate(run, store=Store("runs")))
+    export_model(Store("runs").folder(run.hash), Path("model.safetensors"))
+    found = blocks("README.md", "python")
+    assert len(found) == 3
+    for code in found:
+        exec(compile(code, "README.md", "exec"), {})
+    assert capsys.readouterr().out.splitlines()[-1].startswith("20 ")
+
+
+def test_the_run_file_of_the_docs_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (file,) = blocks("docs/cli.md", "toml")
+    Path("run.toml").write_text(file)
+    with pytest.raises(SystemExit) as done:
+        main(["run", "run.toml", "--rounds", "2", "--json"])
+    assert done.value.code == 0
+    assert json.loads(capsys.readouterr().out)["run"]["lr"] == 0.1
+
+
+def test_gpu_figures_are_those_of_the_results():
+    result = json.loads((ROOT / "results/benchmark_gpu.json").read_text())
+    text = " ".join((ROOT / "docs/performance.md").read_text().split())
+    for row in [*result["rounds"], *result["methods"], *result["logistic"]]:
+        assert f"{row['ms']:,.1f} ms" in text or f"{row['ms']:,.0f} ms" in text, row
+    for precision, run in result["precision_cifar10_100_rounds"].items():
+        assert f"{100 * run['accuracy']:.2f} % in {precision}" in text
+    whole = result["profile"][0]
+    assert f"{whole['ms']:.1f} ms of kernels in {whole['count']:,} launches" in text
+    apart = [row["apart"] for row in result["parity"] if row["model"] == "cnn"]
+    assert f"{100 * min(apart):.1f} to {100 * max(apart):.1f} %" in text
+    assert all(row["repeats"] for row in result["parity"])
