@@ -140,3 +140,28 @@ def test_reduced_precision_trains():
     plain, low = (list(simulate(Run(rounds=10, lr=0.1, batch_size=16, precision=p)))[-1] for p in ("fp32", "bf16"))
     assert low.server.params["linear.weight"].dtype == torch.float32
     assert abs(plain.accuracy - low.accuracy) < 0.1
+
+
+def test_natural_clients_must_be_as_many_as_asked_for(tmp_path):
+    file = tmp_path / "own.npz"
+    x, y = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32), np.arange(30) % 3
+    np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y, client=np.arange(30) % 5)
+    with pytest.raises(ValueError, match="has 5 clients of its own, clients is 20"):
+        build_federation(Run(dataset=f"npz:{file}", partition="natural", model="logistic"))
+    run = Run(dataset=f"npz:{file}", partition="natural", model="logistic", clients=5, rounds=1)
+    assert build_federation(run).num_clients == 5
+
+
+def test_a_users_file_runs_once_and_prints_to_standard_error(tmp_path, capsys):
+    file = tmp_path / "loud.py"
+    file.write_text("print('hello')\nfrom fedskew import fedlc\n\ndef loud():\n    return fedlc(2.0)\n")
+    list(simulate(Run(**SMALL, algorithm=f"{file}:loud", rounds=1)))
+    out, err = capsys.readouterr()
+    assert (out, err) == ("", "hello\n")
+
+
+def test_a_users_factory_that_fails_says_so(tmp_path):
+    file = tmp_path / "bad.py"
+    file.write_text("def bad():\n    return {}['x']\n")
+    with pytest.raises(ValueError, match="failed: KeyError: 'x'"):
+        Run(**SMALL, algorithm=f"{file}:bad")

@@ -69,6 +69,8 @@ def fedopt(
         raise ValueError(f"fedopt: eta is {rate}; allowed: above 0")
     if server == "sgd" and (b1, b2, eps) != (0.9, 0.99, 1e-3):
         raise ValueError("fedopt: b1, b2 and eps do not apply to server=sgd")
+    if server == "adagrad" and (b1, b2) != (0.9, 0.99):
+        raise ValueError("fedopt: b1 and b2 do not apply to server=adagrad")
     known = {"sgd": {}, "adagrad": {"eps": eps}}.get(server, {"b1": b1, "b2": b2, "eps": eps})
     return Algorithm("fedopt", server=OPTIMIZERS[server](rate, **known))
 

@@ -74,7 +74,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "grad_clip": (float, "largest norm of a client's gradient  [default: no limit]"),
     "dropout_rate": (float, "chance that a sampled client never answers  [default: 0]"),
     "engine": (str, "auto | serial | stacked | graphed | threaded  [default: auto]"),
-    "device": (str, "cpu | cuda | cuda:N | mps  [default: cpu]"),
+    "device": (str, "cpu | cuda | cuda:N  [default: cpu]"),
     "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32, and tf32 on a GPU]"),
     "data_dir": (str, "folder of data files  [default: $FEDSKEW_DATA or data/]"),
 }
@@ -150,7 +150,7 @@ def run_command(
             records.append(record)
             step(run.short_algorithm, record)
     folder = store.folder(run.hash)
-    result = _result(folder, [record.as_dict() for record in records])
+    result = {**_result(folder, [record.as_dict() for record in records]), "run": run.model_dump()}
     if json_:
         print_json(result)
     elif quiet:
@@ -182,6 +182,7 @@ def compare_command(
     if not names:
         raise ValueError("compare needs methods; for example --algorithm fedavg,fedlc")
     comparison = Comparison.of(_run(fields, file, {}), names, seeds)
+    out.mkdir(parents=True, exist_ok=True)
     store, show = _store(runs), not (json_ or quiet)
     some = next(iter(comparison.runs.values()))[0]
     _decode(some, enabled=show)
@@ -403,6 +404,8 @@ def _explained(error: Exception) -> tuple[str, int]:
         from fedskew.experiments.run import explain
 
         return explain(error), 2  # type: ignore[arg-type]
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}", 1
     wrong = isinstance(error, ValueError | FileNotFoundError)
     return str(error) or type(error).__name__, 2 if wrong else 1
 

@@ -19,17 +19,15 @@ from fedskew.data import load_dataset
 from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES, Engine, choose_engine
 from fedskew.engine.settings import Settings, dtype_of
-from fedskew.evaluate import Evaluation, evaluate_model
+from fedskew.evaluate import Evaluation, evaluate_model, predict
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.run import RESULT_VERSION, Run
 from fedskew.experiments.store import Folder, Store
 from fedskew.federation import Cohort, Federation, Ints
 from fedskew.models import Model, build_model
+from fedskew.report.summary import LAST
 from fedskew.round import Recipe, Server, Update, server_update, start_server
 from fedskew.tree import Params
-
-LAST = 10
-"""Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
 
 _CHECKPOINT_SECONDS = 5.0
 _CHECKPOINT_SHARE = 20
@@ -94,20 +92,24 @@ def simulate_many(
     if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
         raise ValueError("runs that are simulated together may differ in their seed only")
     with ExitStack() as stack:
-        started = []
+        started, again = [], dict[int, tuple[Folder, list[RoundRecord]]]()
         for position, run in enumerate(runs):
-            folder = None
-            if store is not None:
-                folder = store.folder(run.hash)
-                folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+            folder = None if store is None else store.folder(run.hash)
+            if folder is not None and folder.exists():
+                folder.run()  # readable, and of this version
                 stack.enter_context(folder.lock())
-                done = finished_records(run, folder)
-                if done:
+                if done := finished_records(run, folder):
                     yield from ((position, record) for record in done)
                     continue
                 if len(folder.records()) >= run.rounds:
-                    folder = None  # longer, but not evaluated where this run ends: leave it as it is
-            simulation = Simulation(run, folder)
+                    again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
+            simulation = Simulation(run)  # a wrong request fails here, before anything is written
+            if folder is not None:
+                known = folder.exists()
+                folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+                if not known:
+                    stack.enter_context(folder.lock())
+                simulation.attach(folder)
             stack.callback(simulation.close)
             started.append((position, simulation))
             yield from ((position, record) for record in simulation.earlier)
@@ -116,25 +118,30 @@ def simulate_many(
             ready = [(position, s) for position, s in started if s.round == due]
             group = [member for member in ready if member[1].normalisation == ready[0][1].normalisation]
             records = advance([s for _, s in group], probes if (due + 1) % every == 0 else ())
+            for (position, _), record in zip(group, records, strict=True):
+                if position in again:
+                    again[position][1].append(record)
             yield from ((position, record) for (position, _), record in zip(group, records, strict=True))
             for member in [member for member in group if member[1].ended]:
                 member[1].close()
                 started.remove(member)
+        for folder, records in again.values():
+            folder.fill_records([record.as_dict() for record in records])
 
 
 def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
     """The records of a run that needs no more work, else nothing."""
     records = [RoundRecord(**record) for record in folder.records()[: run.rounds]]
-    if records and (records[-1].diverged or (len(records) == run.rounds and records[-1].accuracy is not None)):
-        return records
-    return []
+    whole = len(records) == run.rounds and all(record.accuracy is not None for record in records[-LAST:])
+    return records if whole or (records and records[-1].diverged) else []
 
 
 class Simulation:
     """One run in memory, between two rounds."""
 
-    def __init__(self, run: Run, folder: Folder | None = None) -> None:
-        self.run, self.folder = run, folder
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.folder: Folder | None = None
         self.device = usable_device(run.device)
         self.dtype = dtype_of(run.precision)
         self.federation = build_federation(run)
@@ -154,11 +161,27 @@ class Simulation:
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
         self._pending: tuple[Ints, Params] | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
-        if folder is not None:
-            self._resume(folder)
         self._complete: tuple[int, Server] | None = self.round, self.server
+        self._check_model()
 
-    def _resume(self, folder: Folder) -> None:
+    def _check_model(self) -> None:
+        """One look at what the model answers, so that a model that does not fit its data is a clear error."""
+        data, server = self.federation.dataset, self.server
+        try:
+            logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2], self.dtype)
+        except Exception as error:
+            raise ValueError(
+                f"{self.run.model} cannot take inputs of shape {list(data.input_shape)}: {error}"
+            ) from error
+        if logits.shape[1:] != (data.num_classes,):
+            shape, wanted = list(logits.shape[1:]), [data.num_classes]
+            raise ValueError(
+                f"{self.run.model} answers with shape {shape} per example; allowed: {wanted}, one per class"
+            )
+
+    def attach(self, folder: Folder) -> None:
+        """Go on from what a folder holds, and keep there what comes."""
+        self.folder = folder
         if folder.checkpoint.exists():
             checkpoint = load_checkpoint(folder.checkpoint, self.device)
             self.round = self._saved = checkpoint.round
@@ -172,6 +195,7 @@ class Simulation:
         changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
         reason = self.engine_reason
         folder.append_session({"from_round": self.round, **here, "engine_reason": reason, "changed": changed})
+        self._complete = self.round, self.server
 
     @property
     def normalisation(self) -> tuple[Any, Any]:
@@ -278,7 +302,10 @@ def build_federation(run: Run) -> Federation:
     """The run's data and who holds them, on the run's device."""
     data = load_dataset(run.dataset, run.seed, run.clients, run.data_dir, str(usable_device(run.device)))
     if run.partition == "natural":
-        return Federation.natural(data)
+        federation = Federation.natural(data)
+        if federation.num_clients != run.clients:
+            raise ValueError(f"{data.name} has {federation.num_clients} clients of its own, clients is {run.clients}")
+        return federation
     split = spec.resolve(run.partition, "partition", partition.PARTITIONS).build()
     return Federation.split(data, split(data.y_train.cpu(), run.clients, rng.stream(run.seed, "partition")))
 
@@ -293,8 +320,8 @@ def usable_device(name: str) -> torch.device:
     device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {name!r}, but this PyTorch sees no CUDA device; allowed here: cpu")
-    if device.type == "mps" and not torch.backends.mps.is_available():
-        raise ValueError(f"device is {name!r}, but this PyTorch sees no Metal device; allowed here: cpu")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device is {name!r}; allowed: cpu, cuda, cuda:1")
     return device
 
 

@@ -13,8 +13,11 @@ import inspect
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 Value = bool | int | float | str | None
@@ -33,7 +36,12 @@ class Resolved:
     def build(self, **given: Any) -> Any:
         """Make the thing, with those of the program's own arguments that its factory takes."""
         wanted = parameters(self.factory)
-        return self.factory(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
+        try:
+            return self.factory(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
+        except Exception as error:
+            if self.file_sha256 is None or isinstance(error, ValueError):
+                raise
+            raise ValueError(f"{self.text} failed: {type(error).__name__}: {error}") from error
 
 
 def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -185,17 +193,25 @@ def _from_file(path: Path, name: str) -> tuple[Callable[..., Any], str]:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
+    module = _imported(path.resolve(), sha256)
+    found = getattr(module, name, None)
+    if not callable(found):
+        names = [key for key, value in vars(module).items() if callable(value) and value.__module__ == module.__name__]
+        raise ValueError(f"{path} has no function {name!r}; it has: {', '.join(names) or 'none'}")
+    return found, sha256
+
+
+@lru_cache(maxsize=64)
+def _imported(path: Path, sha256: str) -> ModuleType:
+    """The file as a module, run once as long as it does not change; what it prints goes to standard error."""
     spec = importlib.util.spec_from_file_location(f"_fedskew_user_{sha256[:12]}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module  # dataclasses look their own module up
     try:
-        spec.loader.exec_module(module)
+        with redirect_stdout(sys.stderr):
+            spec.loader.exec_module(module)
     except Exception as error:
         raise ValueError(f"{path} could not be imported: {type(error).__name__}: {error}") from error
-    found = getattr(module, name, None)
-    if not callable(found):
-        names = [key for key, value in vars(module).items() if callable(value) and value.__module__ == module.__name__]
-        raise ValueError(f"{path} has no function {name!r}; it has: {', '.join(names) or 'none'}")
-    return found, sha256
+    return module

@@ -72,6 +72,12 @@ def test_a_failure_names_round_and_clients(engine: str, message: str) -> None:
         list(simulate(Run(**FIELDS, model=f"{OWN}:broken", engine=engine)))
 
 
+@pytest.mark.parametrize(("own", "message"), [("unfit", "cannot take inputs of shape"), ("few", r"allowed: \[10\]")])
+def test_a_model_that_does_not_fit_its_data_is_refused_at_once(own: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        next(simulate(Run(**FIELDS, model=f"{OWN}:{own}")))
+
+
 def test_types() -> None:
     assert [dtype_of(name) for name in PRECISIONS] == [torch.float32, torch.float32, torch.float32, torch.float64]
 

@@ -212,3 +212,30 @@ def test_the_checkpoint_holds_states_of_seen_clients_only(tmp_path):
     checkpoint = load_checkpoint(store.folder(run.hash).checkpoint)
     assert 2 <= len(checkpoint.clients) <= 6
     assert all(len(leaf) == len(checkpoint.clients) for leaf in checkpoint.states.values())
+
+
+def test_a_wrong_request_leaves_nothing_in_the_store(tmp_path):
+    for fields in ({"partition": "shards:1000"}, {"model": "cnn"}, {"partition": "dirichlet:0.01,min_size=70"}):
+        with pytest.raises(ValueError, match=r"."):
+            next(simulate(Run(**fields), store=Store(tmp_path)))
+    assert list(Store(tmp_path)) == []
+
+
+def test_the_store_says_how_a_run_was_asked_for_last(tmp_path):
+    store = Store(tmp_path)
+    final(Run(**{**FIELDS, "rounds": 3}), store)
+    final(Run(**{**FIELDS, "rounds": 5}), store)
+    assert store.folder(Run(**FIELDS).hash).run()["rounds"] == 5
+    final(Run(**{**FIELDS, "rounds": 2}), store)
+    assert store.folder(Run(**FIELDS).hash).run()["rounds"] == 5
+
+
+def test_the_mean_of_the_last_ten_rounds_does_not_depend_on_what_is_stored(tmp_path):
+    store = Store(tmp_path)
+    final(Run(**{**FIELDS, "rounds": 45, "eval_every": 20}), store)
+    short = Run(**{**FIELDS, "rounds": 40, "eval_every": 20})
+    served, fresh = list(simulate(short, store=store)), list(simulate(short))
+    assert [r.accuracy for r in served[-10:]] == [r.accuracy for r in fresh[-10:]]
+    stored = store.folder(short.hash).records()
+    assert len(stored) == 45
+    assert [r["accuracy"] for r in stored[30:40]] == [r.accuracy for r in fresh[-10:]]

@@ -77,6 +77,23 @@ def dropping(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(int(np.prod(input_shape)), num_classes))
 
 
+class FailsInTraining(nn.Flatten):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            raise RuntimeError("not like this")
+        return super().forward(x)
+
+
 def broken(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """A model that answers, but cannot be trained."""
+    return nn.Sequential(FailsInTraining(), nn.Linear(int(np.prod(input_shape)), num_classes))
+
+
+def unfit(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
     """A model whose first layer does not fit its input."""
     return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(input_shape)) + 1, num_classes))
+
+
+def few(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    """A model with too few outputs."""
+    return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(input_shape)), num_classes - 1))

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from pathlib import Path
 
 from fedskew import spec
 from fedskew.data.cifar import cifar10, cifar100
@@ -85,13 +86,24 @@ def _loaded(
 def fingerprint(resolved: spec.Resolved) -> str:
     """What a spec only points at, in so far as it decides the data: a digest of the user's own files, or nothing."""
     arguments = resolved.arguments
-    if resolved.factory is npz:
-        return npz_fingerprint(str(arguments["path"]))
-    if resolved.factory is folder:
-        return folder_fingerprint(str(arguments["path"]))
+    if resolved.factory in (npz, folder):
+        path = str(arguments["path"])
+        return _digest(resolved.factory is npz, path, _stamp(Path(path)))
     if resolved.factory is imagenet12 and arguments["classes"] is not None:
         return ",".join(read_classes(str(arguments["classes"])))
     return ""
+
+
+def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
+    """Names, lengths and times of a file, or of all files in a folder: while they stay, so does the digest."""
+    files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
+    stats = [(str(file), file.stat()) for file in files if file.exists()]
+    return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)
+
+
+@lru_cache(maxsize=8)
+def _digest(arrays: bool, path: str, stamp: tuple[tuple[str, int, int], ...]) -> str:
+    return npz_fingerprint(path) if arrays else folder_fingerprint(path)
 
 
 __all__ = ["DATASETS", "GIVEN", "USUAL", "Dataset", "Usual", "fingerprint", "load_dataset", "resolve_dataset"]

@@ -48,7 +48,7 @@ def naming(round: int, cohorts: Sequence[Cohort]) -> Iterator[None]:
     """A failure inside says in which round and among which clients it happened."""
     try:
         yield
-    except RuntimeError as error:
+    except Exception as error:
         clients = [str(client) for cohort in cohorts for client in cohort.clients]
         more = ", ..." if len(clients) > 8 else ""
         raise RuntimeError(f"round {round}, clients {', '.join(clients[:8])}{more}: {error}") from error

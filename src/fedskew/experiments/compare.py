@@ -22,7 +22,10 @@ class Comparison:
         methods: dict[str, list[Run]] = {}
         for algorithm in algorithms:
             variants = [Run(**{**fields, "algorithm": algorithm, "seed": base.seed + s}) for s in range(seeds)]
-            methods[variants[0].short_algorithm] = variants
+            name = variants[0].short_algorithm
+            if name in methods:
+                raise ValueError(f"{name} is there twice; methods that are compared need names of their own")
+            methods[name] = variants
         return cls(methods)
 
     def results(self, store: Store) -> Iterator[tuple[str, Run, RoundRecord]]:

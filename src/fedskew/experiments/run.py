@@ -55,7 +55,7 @@ class Run(BaseModel):
     dropout_rate: float = Field(0.0, ge=0, lt=1)
     engine: str = "auto"
     device: str = "cpu"
-    precision: Literal["", "fp32", "tf32", "bf16", "fp64"] = ""
+    precision: Literal["fp32", "tf32", "bf16", "fp64"] = "fp32"
     data_dir: str | None = None
 
     @model_validator(mode="before")
@@ -101,7 +101,7 @@ class Run(BaseModel):
         try:
             torch.device(self.device)
         except RuntimeError:
-            raise ValueError(f"unknown device {self.device!r}: allowed: cpu, cuda, cuda:1, mps") from None
+            raise ValueError(f"unknown device {self.device!r}: allowed: cpu, cuda, cuda:1") from None
         return self
 
     @property

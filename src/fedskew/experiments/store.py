@@ -28,20 +28,23 @@ class Folder:
     def __init__(self, path: Path) -> None:
         self.path = path
 
+    def exists(self) -> bool:
+        return (self.path / _RUN).exists()
+
     @property
     def checkpoint(self) -> Path:
         return self.path / CHECKPOINT
 
     def create(self, hash: str, run: dict[str, Any], short: dict[str, str], result_version: int) -> None:
-        """Begin the folder, or check that it is one that we can read. `short` is what tables call the run."""
+        """Begin the folder, or note how the run is asked for now. `short` is what tables call the run."""
+        longest = max(run["rounds"], self.run()["rounds"]) if self.exists() else run["rounds"]
+        known = {"format": FORMAT, "result_version": result_version, "hash": hash}
+        content = {**known, "run": {**run, "rounds": longest}, "short": short}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            if not (self.path / _RUN).exists():
-                content = {"format": FORMAT, "result_version": result_version, "hash": hash, "run": run, "short": short}
-                write_whole(self.path / _RUN, json.dumps(content, indent=1).encode())
+            write_whole(self.path / _RUN, json.dumps(content, indent=1).encode())
         except OSError as error:
             raise StoreError(f"cannot write to {self.path}: {error.strerror}") from error
-        self.run()
 
     def run(self) -> dict[str, Any]:
         """The fields of the run."""
@@ -100,6 +103,14 @@ class Folder:
             )
         write_whole(self.path / _RECORDS, b"".join(_line(record) for record in kept))
         return kept
+
+    def fill_records(self, records: list[dict[str, Any]]) -> None:
+        """Records computed again, in place of those of the same rounds that had not been evaluated."""
+        kept = self.records()
+        kept[: len(records)] = [
+            new if old["accuracy"] is None else old for old, new in zip(kept, records, strict=False)
+        ]
+        write_whole(self.path / _RECORDS, b"".join(_line(record) for record in kept))
 
     def append_record(self, record: dict[str, Any]) -> None:
         _append(self.path / _RECORDS, record)

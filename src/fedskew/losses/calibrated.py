@@ -65,8 +65,8 @@ def _over_others(z: Tensor, labels: Tensor) -> Tensor:
 class CalibratedCrossEntropyLoss(nn.Module):
     """The calibrated loss as PyTorch users expect it: `criterion(logits[N, C], labels[N])`.
 
-    With `missing="mask"` each call checks that no label belongs to a class with count 0, which waits for the device;
-    `check=False` leaves that out.
+    Each call checks that labels are in range and, with `missing="mask"`, that none belongs to a class with count 0;
+    on a GPU that waits for the device, and `check=False` leaves it out.
     """
 
     counts: Tensor
@@ -88,11 +88,11 @@ class CalibratedCrossEntropyLoss(nn.Module):
         self.register_buffer("counts", values)
         self.loss = calibrated(tau, missing, denominator)
         self.reduction = reduction
-        self.check = check and missing == "mask"
+        self.check = check
 
     def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
         if self.check:
-            check_labels(labels, self.counts)
+            check_labels(labels, self.counts, present=self.loss.missing == "mask")
         losses = self.loss(logits, labels, self.counts)
         if self.reduction == "none":
             return losses

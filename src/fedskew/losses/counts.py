@@ -37,12 +37,12 @@ def hidden(offset: Tensor, counts: Tensor, missing: str) -> Tensor:
     return offset.masked_fill(counts <= 0, -math.inf) if missing == "mask" else offset
 
 
-def check_labels(labels: Tensor, counts: Tensor) -> None:
-    """Refuse labels outside 0..C-1 and labels of a class that the counts call missing (one look at the host)."""
+def check_labels(labels: Tensor, counts: Tensor, *, present: bool = True) -> None:
+    """Refuse labels outside 0..C-1 and, where `present` is asked, of a class with count 0 (one look at the host)."""
     classes = counts.shape[-1]
     wrong = labels[(labels < 0) | (labels >= classes)]
     if wrong.numel():
         raise ValueError(f"label {int(wrong[0])} is outside 0..{classes - 1}")
-    absent = labels[counts.to(labels.device)[labels] <= 0]
+    absent = labels[:0] if not present else labels[counts.to(labels.device)[labels] <= 0]
     if absent.numel():
         raise ValueError(f"a training label is class {int(absent[0])}, whose count is 0: counts and labels disagree")

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 LAST = 10
+"""Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
 
 
 def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict[str, Any] | None) -> dict[str, Any]:
