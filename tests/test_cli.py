@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 import signal
@@ -263,3 +264,23 @@ def test_the_module_is_the_command_line_too():
     assert (done.returncode, err) == (0, "")
     assert "no runs yet" in out
     assert __version__
+
+
+def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys, monkeypatch):
+    from fedskew import cli
+    from fedskew.simulation import simulate
+
+    def swallowing(run, store):
+        for record in simulate(run, store=store):
+            if record.round == 3:
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+            yield record
+
+    monkeypatch.setattr("fedskew.simulation.simulate", swallowing)
+    code, _, err = call(capsys, "run", *SMALL)
+    assert code == 130
+    assert "goes on from there" in err
+    assert cli.Path("runs").exists()
+    listed = json.loads(call(capsys, "runs", "list", "--json")[1])
+    assert listed[0]["progress"] == "3/6"

@@ -2,7 +2,9 @@
 
 import inspect
 import os
+import signal
 import sys
+import threading
 import tomllib
 import warnings
 from collections.abc import Callable, Sequence
@@ -149,6 +151,7 @@ def run_command(
         for record in coming:
             records.append(record)
             step(run.short_algorithm, record)
+            _interruption.check()
     folder = store.folder(run.hash)
     result = {**_result(folder, [record.as_dict() for record in records]), "run": run.model_dump()}
     if json_:
@@ -189,6 +192,7 @@ def compare_command(
     with round_progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
         for name, _, record in comparison.results(store):
             step(name, record)
+            _interruption.check()
     hashes = {name: [run.hash for run in group] for name, group in comparison.runs.items()}
     rows = comparison_rows(store, hashes, some.rounds)
     made = write_comparison(store, hashes, some.rounds, out)
@@ -377,7 +381,34 @@ def data_fetch(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command; a wrong request ends with 2, a failure with 1, an interruption with 130."""
-    sys.exit(_guarded(list(sys.argv[1:] if arguments is None else arguments)))
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if threading.current_thread() is not threading.main_thread():
+        sys.exit(_guarded(given))  # only the main thread hears of signals
+    _interruption.seen = False
+    before = signal.signal(signal.SIGINT, _interruption)
+    try:
+        code = _guarded(given)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    sys.exit(code)
+
+
+class _Interruption:
+    """Ctrl-C, remembered: Python drops the exception where it is raised inside a destructor or a callback."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __call__(self, signum: int, frame: object) -> None:
+        self.seen = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        if self.seen:
+            raise KeyboardInterrupt
+
+
+_interruption = _Interruption()
 
 
 def _guarded(arguments: list[str]) -> int:
