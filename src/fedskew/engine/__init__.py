@@ -33,7 +33,11 @@ _SMALL = 100_000
 
 
 def choose_engine(name: str, model: Model, device: torch.device) -> tuple[str, str]:
-    """The engine to use and why. The rule follows the benchmarks in docs/performance.md."""
+    """The engine to use and why.
+
+    docs/performance.md compares the engines on logistic regression and on a convolutional network; the bound of 100,000
+    parameters for models in between is a guess.
+    """
     if name != "auto":
         return name, "asked for"
     if not model.stackable:
