@@ -75,6 +75,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "lr_schedule": (str, "constant | step:EVERY,FACTOR | exponential:GAMMA | cosine  [default: constant]"),
     "grad_clip": (float, "largest norm of a client's gradient  [default: no limit]"),
     "dropout_rate": (float, "chance that a sampled client never answers  [default: 0]"),
+    "validation": (float, "share of the training examples held out to choose settings on  [default: 0]"),
     "engine": (str, "auto | serial | stacked | graphed | threaded  [default: auto]"),
     "device": (str, "cpu | cuda | cuda:N  [default: cpu]"),
     "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32, and tf32 on a GPU]"),

@@ -1,7 +1,7 @@
 """The clients: who holds which training examples, and in which order a cohort uses them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -19,35 +19,37 @@ class Federation:
     """A data set and its split: client k holds the examples `order[offsets[k]:offsets[k + 1]]`.
 
     Label counts are read off the client's own training examples when its loss needs them and go nowhere else.
+    `held_out` are training examples that no client holds, to choose settings on.
     """
 
     dataset: Dataset
     order: Ints
     offsets: Ints
     labels: Ints
+    held_out: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
-    def split(cls, dataset: Dataset, indices: Sequence[Tensor]) -> "Federation":
+    def split(cls, dataset: Dataset, indices: Sequence[Tensor], held_out: Ints | None = None) -> "Federation":
         """From one index tensor per client."""
         sizes = np.array([len(part) for part in indices], dtype=np.int64)
         if (sizes == 0).any():
             raise ValueError(f"client {int(np.argmin(sizes))} has no training example; every client needs one")
         order = torch.cat(list(indices)).cpu().numpy().astype(np.int64)
         offsets = np.concatenate([[0], np.cumsum(sizes)])
-        return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())
+        held_out = np.zeros(0, np.int64) if held_out is None else held_out
+        return cls(dataset, order, offsets, dataset.y_train.cpu().numpy(), held_out)
 
     @classmethod
-    def natural(cls, dataset: Dataset) -> "Federation":
-        """The data set's own clients."""
+    def natural(cls, dataset: Dataset, held_out: Ints | None = None) -> "Federation":
+        """The data set's own clients, without the examples that are held out."""
         if dataset.client_train is None:
             raise ValueError(f"{dataset.name} has no clients of its own; choose a partition such as dirichlet:0.1")
         owner = dataset.client_train.cpu().numpy()
-        sizes = np.bincount(owner)
-        if (sizes == 0).any():
-            raise ValueError(f"client {int(np.argmin(sizes))} has no training example; every client needs one")
         order = np.argsort(owner, kind="stable").astype(np.int64)
-        offsets = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
-        return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())
+        if held_out is not None:
+            order = order[~np.isin(order, held_out)]
+        sizes = np.bincount(owner[order], minlength=int(owner.max()) + 1)
+        return cls.split(dataset, torch.from_numpy(order).split(sizes.tolist()), held_out)
 
     @property
     def num_clients(self) -> int:

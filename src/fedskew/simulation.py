@@ -52,6 +52,7 @@ class RoundRecord:
     engine: str
     device: str
     diverged: bool = False
+    validation_accuracy: float | None = None
     probes: dict[str, Any] = field(default_factory=dict)
     server: Server | None = field(default=None, repr=False, compare=False)
 
@@ -232,6 +233,15 @@ class Simulation:
             return None
         return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
 
+    def validate(self) -> float | None:
+        """Accuracy on the examples that are held out, if there are any."""
+        held_out, data, server = torch.from_numpy(self.federation.held_out), self.federation.dataset, self.server
+        if not len(held_out):
+            return None
+        x, y = data.x_train[held_out.to(self.device)], data.y_train[held_out.to(self.device)]
+        logits = predict(self.model, server.params, server.buffers, data, x, self.dtype)
+        return (logits.argmax(-1) == y).double().mean().item()
+
     def record(self, record: RoundRecord) -> None:
         """Complete a round: write its record, remember its clients, and write a checkpoint when it is time."""
         self.ended = record.diverged or self.round >= self.run.rounds
@@ -292,6 +302,7 @@ def _record(simulation: Simulation, update: Update | None, seconds: float, probe
         engine=simulation.engine_name,
         device=str(simulation.device),
         diverged=diverged,
+        validation_accuracy=simulation.validate() if measured else None,
         probes=probes,
         server=simulation.server,
         **values,
@@ -301,13 +312,19 @@ def _record(simulation: Simulation, update: Update | None, seconds: float, probe
 def build_federation(run: Run) -> Federation:
     """The run's data and who holds them, on the run's device."""
     data = load_dataset(run.dataset, run.seed, run.clients, run.data_dir, str(usable_device(run.device)))
+    held_out = data.held_out(run.validation, rng.stream(run.seed, "validation")) if run.validation else None
     if run.partition == "natural":
-        federation = Federation.natural(data)
+        federation = Federation.natural(data, held_out)
         if federation.num_clients != run.clients:
             raise ValueError(f"{data.name} has {federation.num_clients} clients of its own, clients is {run.clients}")
         return federation
     split = spec.resolve(run.partition, "partition", partition.PARTITIONS).build()
-    return Federation.split(data, split(data.y_train.cpu(), run.clients, rng.stream(run.seed, "partition")))
+    labels = data.y_train.cpu()
+    if held_out is None:
+        return Federation.split(data, split(labels, run.clients, rng.stream(run.seed, "partition")))
+    left = torch.from_numpy(np.setdiff1d(np.arange(len(labels)), held_out))
+    parts = split(labels[left], run.clients, rng.stream(run.seed, "partition"))
+    return Federation.split(data, [left[part] for part in parts], held_out)
 
 
 def describe_partition(run: Run, federation: Federation) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from functools import lru_cache
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -59,6 +60,16 @@ class Dataset:
             return x
         axes = len(self.input_shape) - 1
         return (x - _constant(self.mean, axes, dtype, x.device)) / _constant(self.std, axes, dtype, x.device)
+
+    def held_out(self, share: float, generator: np.random.Generator) -> NDArray[np.int64]:
+        """Which training examples to choose settings on: a share of each class, or of each client's own examples."""
+        groups = self.y_train if self.client_train is None else self.client_train
+        order = generator.permutation(len(groups))
+        groups_in_order = groups.cpu().numpy()[order]
+        by_group = order[np.argsort(groups_in_order, kind="stable")]
+        sizes = np.bincount(groups_in_order)
+        within = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(by_group[within < np.floor(share * np.repeat(sizes, sizes))])
 
     def train_counts(self) -> list[int]:
         """How many training examples each class has."""

@@ -53,6 +53,7 @@ class Run(BaseModel):
     lr_schedule: str = "constant"
     grad_clip: Rate | None = None
     dropout_rate: float = Field(0.0, ge=0, lt=1)
+    validation: float = Field(0.0, ge=0, lt=1)
     engine: str = "auto"
     device: str = "cpu"
     precision: Literal["fp32", "tf32", "bf16", "fp64"] = "fp32"
@@ -110,6 +111,8 @@ class Run(BaseModel):
         kept = self.model_dump(exclude=_NOT_HASHED)
         if SCHEDULES[spec.parse(self.lr_schedule)[0]].needs_rounds:
             kept["rounds"] = self.rounds
+        if not self.validation:
+            del kept["validation"]  # so that runs from before there was such a field keep their hash
         content = {"version": RESULT_VERSION, "files": dict(self.files()), **kept}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 

@@ -22,6 +22,7 @@ def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict
         "balanced_accuracy": last.get("balanced_accuracy"),
         "client_accuracy": last.get("client_accuracy"),
         "loss": last.get("loss"),
+        "validation_accuracy": last.get("validation_accuracy"),
         "per_class_accuracy": last.get("per_class_accuracy"),
         "diverged": bool(records and records[-1].get("diverged")),
         "seconds": sum(record["seconds"] for record in records),
