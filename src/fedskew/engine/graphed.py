@@ -34,6 +34,7 @@ Examples = tuple[Dataset, Tensor, Tensor]
 """A data set to normalise with, and all training examples and labels."""
 
 _WARM_UP = 3
+_RECIPES = 4096  # compiled in one process before the compiler gives up: a table has hundreds of runs
 _RUN = 8  # steps in the longer graph: launching a graph costs the host as much as a step costs the device
 
 
@@ -265,6 +266,8 @@ class Compiled:
             for name, leaf in optimizer.items():
                 local.optimizer[name].copy_(leaf)
 
+        torch._dynamo.config.recompile_limit = _RECIPES
+        torch._dynamo.config.accumulated_recompile_limit = _RECIPES
         self.optimizer = recipe.optimizer
         self.losses = torch.compile(recipe.losses, dynamic=False, options=COMBINE)
         self._move = torch.compile(move_in_place, dynamic=False, options=COMBINE)

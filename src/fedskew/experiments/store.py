@@ -15,6 +15,7 @@ from typing import Any
 
 FORMAT = 1
 _RUN, _RECORDS, _CARD, _SESSIONS = "run.json", "records.jsonl", "partition.json", "sessions.jsonl"
+_MEASURED = "measured.json"
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -48,15 +49,16 @@ class Folder:
 
     def run(self) -> dict[str, Any]:
         """The fields of the run."""
-        run: dict[str, Any] = self._about()["run"]
+        run: dict[str, Any] = self.about()["run"]
         return run
 
     def short(self) -> dict[str, str]:
         """The run's specs as people write them, and its title."""
-        short: dict[str, str] = self._about()["short"]
+        short: dict[str, str] = self.about()["short"]
         return short
 
-    def _about(self) -> dict[str, Any]:
+    def about(self) -> dict[str, Any]:
+        """The run, its hash, what tables call it, and the version of the code whose numbers these are."""
         content = self._json(_RUN)
         if content.get("format") != FORMAT:
             raise StoreError(
@@ -125,6 +127,13 @@ class Folder:
             with suppress(ValueError):
                 found.append(json.loads(line))
         return found
+
+    def measured(self) -> dict[str, Any]:
+        """What was measured on the run's model, by the name of the measurement."""
+        return self._json(_MEASURED) if (self.path / _MEASURED).exists() else {}
+
+    def write_measured(self, name: str, content: Any) -> None:
+        write_whole(self.path / _MEASURED, json.dumps({**self.measured(), name: content}, allow_nan=False).encode())
 
     def append_session(self, session: dict[str, Any]) -> None:
         _append(self.path / _SESSIONS, session)

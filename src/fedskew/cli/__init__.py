@@ -1,19 +1,32 @@
 """The command line: parse, call, print. Nothing heavy is imported before a command needs it."""
 
-import inspect
 import os
 import signal
 import sys
 import threading
-import tomllib
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
 
+from fedskew.cli.options import (
+    RUN_OPTIONS,
+    Algorithms,
+    DataDir,
+    File,
+    Json,
+    Quiet,
+    Runs,
+    algorithm_names,
+    build_run,
+    interruption,
+    open_store,
+    run_options,
+)
+from fedskew.cli.paper import paper_app
 from fedskew.terminal import (
     byte_progress,
     console,
@@ -29,7 +42,7 @@ from fedskew.terminal import (
 
 if TYPE_CHECKING:
     from fedskew.experiments.run import Run
-    from fedskew.experiments.store import Folder, Store
+    from fedskew.experiments.store import Folder
 
 app = typer.Typer(
     help="Federated learning under label skew.\n\nExample: fedskew compare --dataset digits --algorithm fedavg,fedlc",
@@ -43,81 +56,10 @@ runs_app = typer.Typer(help="Runs in the store.", rich_markup_mode=None)
 data_app = typer.Typer(help="Data files.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 app.add_typer(data_app, name="data")
+app.add_typer(paper_app, name="paper")
 
-RUN_OPTIONS: dict[str, tuple[type, str]] = {
-    "dataset": (
-        str,
-        "digits | synthetic:LAMBDA,MU | cifar10 | cifar100 | svhn | femnist | imagenet12 | folder:PATH | npz:PATH  "
-        "[default: digits]",
-    ),
-    "partition": (
-        str,
-        "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: the data set's usual one]",
-    ),
-    "clients": (int, "how many clients there are  [default: 20]"),
-    "clients_per_round": (int, "how many are sampled each round  [default: all]"),
-    "model": (
-        str,
-        "logistic | mlp | cnn:norm=batch | mcmahan | resnet18 | leaf_cnn | FILE.py:FACTORY  "
-        "[default: the data set's usual one]",
-    ),
-    "rounds": (int, "communication rounds  [default: 400]"),
-    "local_epochs": (int, "passes over a client's data per round  [default: 1]"),
-    "batch_size": (int, "[default: 128]"),
-    "optimizer": (str, "the clients' optimiser: sgd | adagrad | adam | yogi  [default: sgd]"),
-    "lr": (float, "the clients' learning rate  [default: 0.01]"),
-    "momentum": (float, "the clients' momentum  [default: 0]"),
-    "weight_decay": (float, "[default: 0]"),
-    "augment": (str, "none | crop_flip: random crops and mirror images of training images  [default: none]"),
-    "weighting": (str, "samples | uniform  [default: samples]"),
-    "seed": (int, "drives data, partition, first model, sampling and shuffling  [default: 0]"),
-    "eval_every": (int, "rounds between evaluations; the last ten are always evaluated  [default: 1]"),
-    "lr_schedule": (str, "constant | step:EVERY,FACTOR | exponential:GAMMA | cosine  [default: constant]"),
-    "grad_clip": (float, "largest norm of a client's gradient  [default: no limit]"),
-    "dropout_rate": (float, "chance that a sampled client never answers  [default: 0]"),
-    "validation": (float, "share of the training examples held out to choose settings on  [default: 0]"),
-    "engine": (str, "auto | serial | stacked | graphed | threaded  [default: auto]"),
-    "device": (str, "cpu | cuda | cuda:N  [default: cpu]"),
-    "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32, and tf32 on a GPU]"),
-    "data_dir": (str, "folder of data files  [default: $FEDSKEW_DATA or data/]"),
-}
 _INTERRUPTED = 130
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, one line of result.")]
-Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  [default: $FEDSKEW_RUNS or runs/]")]
-File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
-Algorithms = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [default: fedavg]"
-    ),
-]
-
-
-def run_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one option per field of a run; the command receives those that were set as `fields`."""
-
-    def decorate(command: Callable[..., None]) -> Callable[..., None]:
-        def wrapped(**given: Any) -> None:
-            fields = {name: given.pop(name) for name in names}
-            command(fields={name: value for name, value in fields.items() if value is not None}, **given)
-
-        own = [p for p in inspect.signature(command).parameters.values() if p.name != "fields"]
-        options = []
-        for name in names:
-            kind, text = RUN_OPTIONS[name]
-            flag = typer.Option(f"--{name.replace('_', '-')}", help=text)
-            option = Annotated[kind | None, flag]  # type: ignore[valid-type]
-            options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option))
-        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
-        wrapped.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
-        wrapped.__annotations__ = {p.name: p.annotation for p in [*own, *options]}
-        wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
-        return wrapped
-
-    return decorate
 
 
 @app.command("run")
@@ -136,11 +78,11 @@ def run_command(
     """
     from fedskew.simulation import simulate
 
-    names = _algorithms(algorithm)
+    names = algorithm_names(algorithm)
     if len(names) > 1:
         raise ValueError(f"run takes one algorithm, not {len(names)}; fedskew compare takes several")
-    run = _run(fields, file, {"algorithm": names[0]} if names else {})
-    store = _store(runs)
+    run = build_run(fields, file, {"algorithm": names[0]} if names else {})
+    store = open_store(runs)
     show = not (json_ or quiet)
     _decode(run, enabled=show)
     coming = simulate(run, store=store)
@@ -152,7 +94,7 @@ def run_command(
         for record in coming:
             records.append(record)
             step(run.short_algorithm, record)
-            _interruption.check()
+            interruption.check()
     folder = store.folder(run.hash)
     result = {**_result(folder, [record.as_dict() for record in records]), "run": run.model_dump()}
     if json_:
@@ -182,18 +124,18 @@ def compare_command(
     from fedskew.experiments.compare import Comparison
     from fedskew.report.comparison import comparison_rows, write_comparison
 
-    names = _algorithms(algorithm)
+    names = algorithm_names(algorithm)
     if not names:
         raise ValueError("compare needs methods; for example --algorithm fedavg,fedlc")
-    comparison = Comparison.of(_run(fields, file, {}), names, seeds)
+    comparison = Comparison.of(build_run(fields, file, {}), names, seeds)
     out.mkdir(parents=True, exist_ok=True)
-    store, show = _store(runs), not (json_ or quiet)
+    store, show = open_store(runs), not (json_ or quiet)
     some = next(iter(comparison.runs.values()))[0]
     _decode(some, enabled=show)
     with round_progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
         for name, _, record in comparison.results(store):
             step(name, record)
-            _interruption.check()
+            interruption.check()
     hashes = {name: [run.hash for run in group] for name, group in comparison.runs.items()}
     rows = comparison_rows(store, hashes, some.rounds)
     made = write_comparison(store, hashes, some.rounds, out)
@@ -222,7 +164,7 @@ def inspect_command(
     from fedskew.report import figures
     from fedskew.simulation import build_federation, describe_partition
 
-    run = _run(fields, None, {})
+    run = build_run(fields, None, {})
     _decode(run, enabled=not (json_ or quiet))
     federation = build_federation(run)
     card = describe_partition(run, federation)
@@ -256,7 +198,7 @@ def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> N
 
     Example: fedskew runs list --json
     """
-    rows = [_listed(folder) for folder in _store(runs)]
+    rows = [_listed(folder) for folder in open_store(runs)]
     if json_:
         print_json(rows)
     elif quiet:
@@ -276,7 +218,7 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
 
     Example: fedskew runs show 3fa9
     """
-    folder = _store(runs).find(run)
+    folder = open_store(runs).find(run)
     shown = {**_result(folder, folder.records()), "sessions": folder.sessions()}
     if json_:
         print_json(shown)
@@ -298,7 +240,7 @@ def runs_remove(
 
     Example: fedskew runs remove 3fa9
     """
-    store = _store(runs)
+    store = open_store(runs)
     found = [store.find(beginning) for beginning in run]
     for folder in found:
         store.remove(folder)
@@ -306,6 +248,27 @@ def runs_remove(
         print_json({"removed": [folder.path.name for folder in found]})
     elif not quiet:
         typer.echo("removed: " + ", ".join(folder.path.name for folder in found))
+
+
+@runs_app.command("condense")
+def runs_condense(
+    path: Annotated[Path, typer.Argument(help="The .jsonl file to write, or to add to.")],
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """All finished runs of the store as one line of text each, to be published or copied.
+
+    Example: fedskew runs condense results/paper/mine.jsonl
+    """
+    from fedskew.experiments.results import Result, write_lines
+
+    found = [result for folder in open_store(runs) if (result := Result.of(folder)) is not None]
+    lines = write_lines(path, found)
+    if json_:
+        print_json({"file": str(path), "added": len(found), "lines": lines})
+    elif not quiet:
+        typer.echo(f"written: {path}, {lines} runs")
 
 
 @app.command("export")
@@ -322,15 +285,12 @@ def export_command(
     """
     from fedskew.experiments.exporting import export_model
 
-    folder = _store(runs).find(run)
+    folder = open_store(runs).find(run)
     round = export_model(folder, path)
     if json_:
         print_json({"run_hash": folder.path.name, "round": round, "file": str(path)})
     elif not quiet:
         typer.echo(f"written: {path}, the model of {folder.path.name} after round {round}")
-
-
-DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDSKEW_DATA or data/]")]
 
 
 @data_app.command("list")
@@ -385,31 +345,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if threading.current_thread() is not threading.main_thread():
         sys.exit(_guarded(given))  # only the main thread hears of signals
-    _interruption.seen = False
-    before = signal.signal(signal.SIGINT, _interruption)
+    interruption.seen = False
+    before = signal.signal(signal.SIGINT, interruption)
     try:
         code = _guarded(given)
     finally:
         signal.signal(signal.SIGINT, before)
     sys.exit(code)
-
-
-class _Interruption:
-    """Ctrl-C, remembered: Python drops the exception where it is raised inside a destructor or a callback."""
-
-    def __init__(self) -> None:
-        self.seen = False
-
-    def __call__(self, signum: int, frame: object) -> None:
-        self.seen = True
-        raise KeyboardInterrupt
-
-    def check(self) -> None:
-        if self.seen:
-            raise KeyboardInterrupt
-
-
-_interruption = _Interruption()
 
 
 def _guarded(arguments: list[str]) -> int:
@@ -453,31 +395,6 @@ def _complain(message: str, code: int) -> int:
     return code
 
 
-def _algorithms(given: Sequence[str] | None) -> list[str]:
-    """Repeated options; a comma list of bare names counts as several."""
-    names: list[str] = []
-    for text in given or ():
-        names.extend([text] if ":" in text else [name.strip() for name in text.split(",")])
-    return names
-
-
-def _run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -> "Run":
-    from fedskew.experiments.run import Run
-
-    return Run(**{**_from_toml(file), **fields, **more})
-
-
-def _from_toml(file: Path | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    if not file.is_file():
-        raise ValueError(f"there is no run file {file}")
-    try:
-        return tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not TOML: {error}") from error
-
-
 def _decode(run: "Run", *, enabled: bool) -> None:
     """Images in files are decoded once; show how far that is."""
     if run.dataset.partition(":")[0] in ("imagenet12", "folder"):
@@ -485,12 +402,6 @@ def _decode(run: "Run", *, enabled: bool) -> None:
 
         with byte_progress("images", enabled=enabled) as report:
             load_dataset(run.dataset, run.seed, run.clients, run.data_dir, progress=report)
-
-
-def _store(root: str | None) -> "Store":
-    from fedskew.experiments.store import Store
-
-    return Store(root or os.environ.get("FEDSKEW_RUNS") or "runs")
 
 
 def _result(folder: "Folder", records: Sequence[dict[str, Any]]) -> dict[str, Any]:

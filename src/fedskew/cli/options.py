@@ -1,0 +1,136 @@
+"""What several commands take: options, the store, and noticing Ctrl-C."""
+
+import inspect
+import os
+import tomllib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from fedskew.experiments.run import Run
+    from fedskew.experiments.store import Store
+
+RUN_OPTIONS: dict[str, tuple[type, str]] = {
+    "dataset": (
+        str,
+        "digits | synthetic:LAMBDA,MU | cifar10 | cifar100 | svhn | femnist | imagenet12 | folder:PATH | npz:PATH  "
+        "[default: digits]",
+    ),
+    "partition": (
+        str,
+        "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: the data set's usual one]",
+    ),
+    "clients": (int, "how many clients there are  [default: 20]"),
+    "clients_per_round": (int, "how many are sampled each round  [default: all]"),
+    "model": (
+        str,
+        "logistic | mlp | cnn:norm=batch | mcmahan | resnet18 | leaf_cnn | FILE.py:FACTORY  "
+        "[default: the data set's usual one]",
+    ),
+    "rounds": (int, "communication rounds  [default: 400]"),
+    "local_epochs": (int, "passes over a client's data per round  [default: 1]"),
+    "batch_size": (int, "[default: 128]"),
+    "optimizer": (str, "the clients' optimiser: sgd | adagrad | adam | yogi  [default: sgd]"),
+    "lr": (float, "the clients' learning rate  [default: 0.01]"),
+    "momentum": (float, "the clients' momentum  [default: 0]"),
+    "weight_decay": (float, "[default: 0]"),
+    "augment": (str, "none | crop_flip: random crops and mirror images of training images  [default: none]"),
+    "weighting": (str, "samples | uniform  [default: samples]"),
+    "seed": (int, "drives data, partition, first model, sampling and shuffling  [default: 0]"),
+    "eval_every": (int, "rounds between evaluations; the last ten are always evaluated  [default: 1]"),
+    "lr_schedule": (str, "constant | step:EVERY,FACTOR | exponential:GAMMA | cosine  [default: constant]"),
+    "grad_clip": (float, "largest norm of a client's gradient  [default: no limit]"),
+    "dropout_rate": (float, "chance that a sampled client never answers  [default: 0]"),
+    "validation": (float, "share of the training examples held out to choose settings on  [default: 0]"),
+    "engine": (str, "auto | serial | stacked | graphed | threaded  [default: auto]"),
+    "device": (str, "cpu | cuda | cuda:N  [default: cpu]"),
+    "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32, and tf32 on a GPU]"),
+    "data_dir": (str, "folder of data files  [default: $FEDSKEW_DATA or data/]"),
+}
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, one line of result.")]
+Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  [default: $FEDSKEW_RUNS or runs/]")]
+File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
+Algorithms = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [default: fedavg]"
+    ),
+]
+DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDSKEW_DATA or data/]")]
+
+
+def run_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option per field of a run; the command receives those that were set as `fields`."""
+
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
+        def wrapped(**given: Any) -> None:
+            fields = {name: given.pop(name) for name in names}
+            command(fields={name: value for name, value in fields.items() if value is not None}, **given)
+
+        own = [p for p in inspect.signature(command).parameters.values() if p.name != "fields"]
+        options = []
+        for name in names:
+            kind, text = RUN_OPTIONS[name]
+            flag = typer.Option(f"--{name.replace('_', '-')}", help=text)
+            option = Annotated[kind | None, flag]  # type: ignore[valid-type]
+            options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option))
+        own = [p.replace(kind=inspect.Parameter.KEYWORD_ONLY) for p in own]
+        wrapped.__signature__ = inspect.Signature([*own, *options])  # type: ignore[attr-defined]
+        wrapped.__annotations__ = {p.name: p.annotation for p in [*own, *options]}
+        wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__
+        return wrapped
+
+    return decorate
+
+
+def algorithm_names(given: Sequence[str] | None) -> list[str]:
+    """Repeated options; a comma list of bare names counts as several."""
+    names: list[str] = []
+    for text in given or ():
+        names.extend([text] if ":" in text else [name.strip() for name in text.split(",")])
+    return names
+
+
+def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -> "Run":
+    from fedskew.experiments.run import Run
+
+    return Run(**{**_from_toml(file), **fields, **more})
+
+
+def _from_toml(file: Path | None) -> dict[str, Any]:
+    if file is None:
+        return {}
+    if not file.is_file():
+        raise ValueError(f"there is no run file {file}")
+    try:
+        return tomllib.loads(file.read_text())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{file} is not TOML: {error}") from error
+
+
+def open_store(root: str | None) -> "Store":
+    from fedskew.experiments.store import Store
+
+    return Store(root or os.environ.get("FEDSKEW_RUNS") or "runs")
+
+
+class Interruption:
+    """Ctrl-C, remembered: Python drops the exception where it is raised inside a destructor or a callback."""
+
+    def __init__(self) -> None:
+        self.seen = False
+
+    def __call__(self, signum: int, frame: object) -> None:
+        self.seen = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        if self.seen:
+            raise KeyboardInterrupt
+
+
+interruption = Interruption()

@@ -1,0 +1,347 @@
+"""`fedskew paper`: any table or figure of the paper, ours beside the printed figure."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedskew.cli.options import DataDir, Json, Quiet, Runs, interruption, open_store
+from fedskew.terminal import console, print_json, round_progress, table
+
+if TYPE_CHECKING:
+    from fedskew.experiments.paper.choice import Choice
+    from fedskew.experiments.paper.execute import Problem
+    from fedskew.experiments.results import Results
+    from fedskew.experiments.run import Run
+    from fedskew.experiments.store import Store
+
+paper_app = typer.Typer(
+    help="Tables and figures of the paper: list, run, show, map.", rich_markup_mode=None, no_args_is_help=True
+)
+
+Item = Annotated[str, typer.Argument(help="table1 ... table7, figure1 ... figure7; `fedskew paper list` shows them.")]
+Cells = Annotated[
+    list[str] | None, typer.Option("--cells", help="Some cells, by name or data set, with commas between; repeats.")
+]
+Methods = Annotated[list[str] | None, typer.Option("--methods", help="Some methods, with commas between; repeats.")]
+ProfileName = Annotated[str, typer.Option("--profile", help="stated | drift | tuned | FILE.toml")]
+Rounds = Annotated[int | None, typer.Option("--rounds", help="Fewer rounds than the paper; marked as shortened.")]
+Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
+Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]
+StandIn = Annotated[bool, typer.Option("--stand-in", help="Small data that come with the package, to try it out.")]
+Published = Annotated[Path, typer.Option("--results", help="Folder of published results.")]
+Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n disjoint shares of the runs.")]
+
+RESULTS = Path("results/paper")
+
+
+@paper_app.command("list")
+def paper_list(
+    device: Device = "cpu",
+    profile: ProfileName = "stated",
+    published: Published = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """What there is, what of it is done, and how long the rest takes on this device.
+
+    Example: fedskew paper list --device cuda
+    """
+    from fedskew.experiments.paper import ITEMS
+    from fedskew.experiments.paper.estimate import Speeds, device_name
+
+    results = _results(open_store(runs), published)
+    speeds = Speeds(results, device_name(device))
+    rows = [_listed(item, _choice(profile=profile, device=device), results, speeds) for item in ITEMS.values()]
+    if json_:
+        print_json(rows)
+        return
+    grid = table("name", "what", "runs", "done", "shortened", "time left")
+    for row in rows:
+        shown = [row["name"], row["title"], row["runs"], row["done"], row["shortened"], _span(row["seconds_left"])]
+        grid.add_row(*map(str, shown))
+        if quiet:
+            typer.echo(row["name"])
+    if not quiet:
+        console().print(grid)
+        typer.echo(
+            f"profile {profile}, five seeds; time left on {device_name(device)}, from runs of the same kind there"
+        )
+
+
+@paper_app.command("run")
+def paper_run(
+    item: Item,
+    cells: Cells = None,
+    methods: Methods = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.")] = 5,
+    rounds: Rounds = None,
+    profile: ProfileName = "stated",
+    device: Device = "cpu",
+    precision: Precision = None,
+    shard: Shard = "1/1",
+    stand_in: StandIn = False,
+    data_dir: DataDir = None,
+    published: Published = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """Do the runs of a table or figure that are not done yet. Stop it at any time; the same command goes on.
+
+    Example: fedskew paper run table1 --cells cifar10/dirichlet:0.1 --methods fedavg,fedlc --seeds 3 --device cuda
+    """
+    chosen = _choice(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
+    _do(_item(item), chosen, shard, open_store(runs), json_=json_, quiet=quiet)
+
+
+@paper_app.command("show")
+def paper_show(
+    item: Item,
+    cells: Cells = None,
+    methods: Methods = None,
+    rounds: Annotated[int | None, typer.Option(help="Only runs of so many rounds.  [default: the longest]")] = None,
+    profile: ProfileName = "stated",
+    format: Annotated[str, typer.Option(help="terminal | markdown | latex | csv | json")] = "terminal",
+    out: Annotated[
+        Path | None, typer.Option(help="Write to this file; a figure is drawn as OUT.png and OUT.svg.")
+    ] = None,
+    stand_in: StandIn = False,
+    published: Published = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """Ours beside the paper's, from the store and from published results.
+
+    Example: fedskew paper show table4 --format markdown
+    """
+    shown = _item(item)
+    choice = _choice(cells, methods, 1, rounds, profile, stand_in=stand_in)
+    results = _results(open_store(runs), published)
+    rows = shown.rows(results, choice)
+    title = f"{shown.title}, profile {profile}" + (", STAND-IN DATA" if stand_in else "")
+    made = [str(path) for path in shown.draw(rows, out, title)] if out is not None and hasattr(shown, "draw") else []
+    for problem in results.problems:
+        typer.echo(f"fedskew: left out: {problem}", err=True)
+    if made:
+        typer.echo("written: " + ", ".join(made))
+        return
+    text = _formatted("json" if json_ else format, rows, title, quiet=quiet)
+    if out is not None:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.write_text(text)
+        typer.echo(f"written: {out}")
+    else:
+        typer.echo(text, nl=False)
+
+
+@paper_app.command("map")
+def paper_map(
+    cell: Annotated[str, typer.Option(help="A cell of table 1 or 2.")] = "cifar10/dirichlet:0.1",
+    part: Annotated[str, typer.Option(help="margin | around | all")] = "all",
+    taus: Annotated[str, typer.Option(help="Some values of tau, with commas between.")] = "",
+    rounds: Annotated[int | None, typer.Option(help="Rounds at one local epoch.  [default: 100]")] = None,
+    device: Device = "cpu",
+    precision: Precision = None,
+    shard: Shard = "1/1",
+    show: Annotated[bool, typer.Option("--show", help="Only show what there is.")] = False,
+    out: Annotated[Path | None, typer.Option(help="Draw the map as OUT.png and OUT.svg.")] = None,
+    stand_in: StandIn = False,
+    data_dir: DataDir = None,
+    published: Published = RESULTS,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """Which assumptions lift FedLC above FedAvg or push it below: do the runs, then say it.
+
+    Example: fedskew paper map --cell cifar10/dirichlet:0.1 --device cuda --out map.png
+    """
+    from fedskew.experiments.paper import table_of_cell
+    from fedskew.experiments.paper.sensitivity import PARTS, TAUS, Map
+
+    if part not in (*PARTS, "all"):
+        raise ValueError(f"part is {part!r}; allowed: {', '.join(PARTS)}, all")
+    values = tuple(float(text) for text in taus.split(",")) if taus else TAUS
+    asked = Map(table_of_cell(cell), cell, values, PARTS if part == "all" else (part,))
+    choice = _choice(None, None, 1, rounds, "stated", device, precision, data_dir, stand_in)
+    store = open_store(runs)
+    if not show:
+        _do(asked, choice, shard, store, json_=json_, quiet=quiet, report=False)
+    _show_map(asked, choice, _results(store, published), out, json_=json_, quiet=quiet)
+
+
+def _show_map(asked: Any, choice: "Choice", results: "Results", out: Path | None, *, json_: bool, quiet: bool) -> None:
+    from fedskew.report.sensitivity import sentences
+
+    rows = asked.rows(results, choice)
+    said = sentences(rows)
+    made = [str(path) for path in asked.draw(rows, out)] if out is not None and rows else []
+    if json_:
+        print_json({"cell": asked.cell, "rows": rows, "summary": said, "files": made})
+        return
+    grid = table("part", "setting", "method", "held out %", "test %", "balanced %", "rounds")
+    for row in rows:
+        figures = [_percent(row[name]) for name in ("validation", "test", "balanced")]
+        grid.add_row(row["part"], row["setting"], row["algorithm"], *figures, str(row["rounds"]))
+    if not quiet:
+        console().print(grid if rows else "nothing of this map has been run yet")
+    typer.echo("\n".join(said))
+    if made:
+        typer.echo("written: " + ", ".join(made))
+
+
+def _do(
+    item: Any, choice: "Choice", shard: str, store: "Store", *, json_: bool, quiet: bool, report: bool = True
+) -> None:
+    """Run what is missing, ask what is missing then, until nothing is."""
+    from fedskew.experiments.paper.execute import Problem, execute, missing
+
+    problems: list[Problem] = []
+    done: list[Run] = []
+    while groups := missing(item, choice, shard, store, [run for problem in problems for run in problem.runs]):
+        total = sum(run.rounds for group in groups for run in group)
+        with round_progress(total, enabled=not (json_ or quiet)) as step:
+            for event in execute(groups, store):
+                if isinstance(event, Problem):
+                    problems.append(event)
+                    continue
+                run, record = event
+                step(f"{run.short_algorithm} {run.title}", record)
+                if record.round == run.rounds or record.diverged:
+                    done.append(run)
+                    _say_done(run, record, enabled=not (json_ or quiet))
+                interruption.check()
+    if hasattr(item, "measure"):
+        problems += item.measure(store, choice)
+    if json_ and report:
+        failed = [{"runs": [run.hash for run in p.runs], "reason": p.reason} for p in problems]
+        print_json({"done": [run.hash for run in done], "problems": failed})
+    _report_problems(problems)
+
+
+def _say_done(run: "Run", record: Any, *, enabled: bool) -> None:
+    if enabled:
+        state = f"diverged in round {record.round}" if record.diverged else f"{100 * record.accuracy:.2f} %"
+        typer.echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {run.rounds} rounds, {run.hash}")
+
+
+def _report_problems(problems: Sequence["Problem"]) -> None:
+    for reason in dict.fromkeys(problem.reason for problem in problems):
+        runs = [run for problem in problems if problem.reason == reason for run in problem.runs]
+        typer.echo(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _item(name: str) -> Any:
+    from fedskew import spec
+    from fedskew.experiments.paper import ITEMS
+
+    if name not in ITEMS:
+        raise ValueError(spec.unknown("table or figure", name, ITEMS))
+    return ITEMS[name]
+
+
+def _choice(
+    cells: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: int = 5,
+    rounds: int | None = None,
+    profile: str = "stated",
+    device: str = "cpu",
+    precision: str | None = None,
+    data_dir: str | None = None,
+    stand_in: bool = False,
+) -> "Choice":
+    from fedskew.experiments.paper.choice import Choice
+    from fedskew.experiments.paper.profiles import find_profile
+
+    where = {"device": device, "precision": precision, "data_dir": data_dir}
+    return Choice(
+        tuple(cells or ()),
+        tuple(methods or ()),
+        seeds,
+        rounds,
+        find_profile(profile),
+        {name: value for name, value in where.items() if value is not None},
+        stand_in,
+    )
+
+
+def _results(store: "Store", published: Path | None) -> "Results":
+    from fedskew.experiments.results import Results
+    from fedskew.experiments.run import RESULT_VERSION
+
+    return Results(RESULT_VERSION, store, published)
+
+
+def _listed(item: Any, choice: "Choice", results: "Results", speeds: Any) -> dict[str, Any]:
+    runs = item.runs(choice, results)
+    full = {run: [r for r in results.answering(run.model_dump()) if r.run["seed"] == run.seed] for run in runs}
+    done = [run for run, found in full.items() if any(r.rounds >= run.rounds for r in found)]
+    short = [run for run, found in full.items() if found and run not in done]
+    left = [speeds.seconds(run) for run in full if run not in done]
+    return {
+        "name": item.name,
+        "title": item.title,
+        "runs": len(full),
+        "done": len(done),
+        "shortened": len(short),
+        "seconds_left": None if any(seconds is None for seconds in left) else sum(s for s in left if s),
+    }
+
+
+def _formatted(format: str, rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
+    import json
+
+    from fedskew.report import paper_tables
+
+    if format == "json":
+        return json.dumps({"title": title, "rows": list(rows)}, indent=1, allow_nan=False) + "\n"
+    known = {"markdown": paper_tables.markdown, "latex": paper_tables.latex, "csv": paper_tables.as_csv}
+    if format in known:
+        return known[format](rows)
+    if format != "terminal":
+        raise ValueError(f"format is {format!r}; allowed: terminal, {', '.join(known)}, json")
+    return _terminal(rows, title, quiet=quiet)
+
+
+def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
+    from fedskew.report import paper_tables
+
+    if not rows or "printed" not in rows[0]:
+        return "".join(f"{row}\n" for row in rows)
+    screen = console()
+    with screen.capture() as capture:
+        screen.print(title + "; the paper's figure in brackets", markup=False)
+        methods, cells, at = paper_tables.grid(rows)
+        for first in range(0, len(cells), 4):
+            grid = table("method", *cells[first : first + 4])
+            for method in methods:
+                shown = [paper_tables.cell_text(at[method, cell]) for cell in cells[first : first + 4]]
+                grid.add_row(method, *shown)
+            screen.print(grid)
+        for line in paper_tables.rests_on(rows) if not quiet else ():
+            screen.print(line, markup=False)
+    return str(capture.get())
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _span(seconds: float | None) -> str:
+    """`3 min`, `2.5 h`; a dash where nothing like it has run here."""
+    if seconds is None:
+        return "-"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )

@@ -1,0 +1,137 @@
+"""The map: which assumptions lift FedLC above FedAvg or push it below, around one cell of the paper.
+
+First the margin itself, tau by rule for missing classes, in two settings; then, with the margin that did best on
+held-out training examples, one assumption changed at a time. Choices are made on those, the test set is reported.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.profiles import VALIDATION
+from fedskew.experiments.paper.table import Table
+from fedskew.experiments.results import Result, Results
+from fedskew.experiments.run import Run
+
+TAUS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
+RULES = ("floor", "mask")
+RIVALS = ("fedavg", "fedrs")
+PARTS = ("margin", "around")
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A setting that the margin is varied in; `shorter` is how many times fewer rounds it gets."""
+
+    name: str
+    fields: Mapping[str, Any]
+    shorter: int = 1
+
+
+BASES = (
+    Setting("E=1", {"local_epochs": 1}),
+    Setting("E=10, momentum 0.9", {"local_epochs": 10, "momentum": 0.9}, shorter=5),
+)
+ROUNDS = 100
+UNCHANGED = Setting("nothing changed", {})
+
+
+def around(fields: Mapping[str, Any]) -> list[Setting]:
+    """One assumption changed at a time."""
+    split, clients = str(fields["partition"]), int(fields["clients"])
+    settings = [
+        UNCHANGED,
+        Setting("local epochs 5", {"local_epochs": 5}, shorter=5),
+        Setting("momentum 0.9", {"momentum": 0.9}),
+        Setting("lr 0.03", {"lr": 0.03}),
+        Setting("lr 0.1", {"lr": 0.1}),
+        Setting("group norm", {"model": "cnn:norm=group"}),
+        Setting("no norm", {"model": "cnn:norm=none"}),
+        Setting("crops and mirror images", {"augment": "crop_flip"}),
+        Setting("half of the clients a round", {"clients_per_round": max(1, clients // 2)}),
+    ]
+    if split.startswith("dirichlet"):
+        settings.append(Setting("Dirichlet sizes not balanced", {"partition": f"{split},balance=off"}))
+    return settings
+
+
+@dataclass(frozen=True)
+class Map:
+    """Around `cell` of `table`."""
+
+    table: Table
+    cell: str
+    taus: tuple[float, ...] = TAUS
+    parts: tuple[str, ...] = PARTS
+
+    def runs(self, choice: Choice, results: Results) -> list[Run]:
+        """The runs of the parts asked for, as far as they can be known now."""
+        wanted: list[Run] = []
+        if "margin" in self.parts:
+            for base in BASES:
+                wanted += [self.run(base, text, choice) for text in (*RIVALS, *self.margins())]
+        if "around" in self.parts and (best := self.best(BASES[0], choice, results)):
+            for setting in self.settings(choice):
+                wanted += [self.run(setting, text, choice) for text in (*RIVALS, best)]
+            wanted.append(self.run(UNCHANGED, f"{best},denominator=others", choice))
+        return wanted
+
+    def rows(self, results: Results, choice: Choice) -> list[dict[str, Any]]:
+        """One row per run that is there."""
+        found = []
+        for base in BASES:
+            for text in (*RIVALS, *self.margins()):
+                found.append(self._row("margin", base, text, choice, results))
+        best = self.best(BASES[0], choice, results)
+        for setting in self.settings(choice) if best else ():
+            found += [self._row("around", setting, text, choice, results) for text in (*RIVALS, str(best))]
+        if best:
+            printed = replace(UNCHANGED, name="denominator as printed")
+            found.append(self._row("around", printed, f"{best},denominator=others", choice, results))
+        return [row for row in found if row is not None]
+
+    def settings(self, choice: Choice) -> list[Setting]:
+        fields = {**self.table.fields, **self.table.cells[self.cell]}
+        settings = around(fields)
+        return [s for s in settings if "model" not in s.fields] if choice.stand_in else settings
+
+    def margins(self) -> list[str]:
+        return [f"fedlc:tau={tau:g},missing={rule}" for rule in RULES for tau in self.taus]
+
+    def best(self, base: Setting, choice: Choice, results: Results) -> str | None:
+        """The margin with the highest accuracy on held-out examples, once all of them are there."""
+        rows = [(self._row("margin", base, text, choice, results), text) for text in self.margins()]
+        if any(row is None for row, _ in rows):
+            return None
+        return max(rows, key=lambda pair: pair[0]["validation"] if pair[0] else 0.0)[1]
+
+    def run(self, setting: Setting, algorithm: str, choice: Choice) -> Run:
+        rounds = max(1, (choice.rounds or ROUNDS) // setting.shorter)
+        own = replace(choice, rounds=rounds, fields={**setting.fields, **choice.fields})
+        return self.table.run(self.cell, "fedavg", own, algorithm=algorithm, validation=VALIDATION)
+
+    def _row(self, part: str, setting: Setting, text: str, choice: Choice, results: Results) -> dict[str, Any] | None:
+        run = self.run(setting, text, choice)
+        found = [r for r in results.answering(run.model_dump()) if r.rounds == run.rounds and r.run["seed"] == run.seed]
+        if not found:
+            return None
+        return {"part": part, "setting": setting.name, "algorithm": text, **_figures(found)}
+
+
+def _figures(found: Sequence[Result]) -> dict[str, Any]:
+    """Accuracies in percent; a run that diverged has none."""
+    result = found[0]
+    gone = result.summary["diverged"]
+    return {
+        "method": result.short["algorithm"].partition(":")[0],
+        "validation": 0.0 if gone else round(100 * result.summary["validation_accuracy"], 2),
+        "test": None if gone else round(100 * result.summary["accuracy"], 2),
+        "balanced": None if gone else round(100 * result.summary["balanced_accuracy"], 2),
+        "diverged": result.summary["rounds"] if gone else None,
+        "rounds": result.rounds,
+        "precision": result.run["precision"],
+        "device": result.where,
+        "seed": result.run["seed"],
+        "hash": result.hash,
+    }
