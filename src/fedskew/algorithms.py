@@ -80,7 +80,7 @@ def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
     return Algorithm("fedrs", loss=restricted(alpha, mode))
 
 
-def fedlc(tau: float = 1.0, missing: str = "floor", denominator: str = "all") -> Algorithm:
+def fedlc(tau: float = 5.0, missing: str = "floor", denominator: str = "all") -> Algorithm:
     """Logits calibrated by label counts (Zhang et al., 2022)."""
     return Algorithm("fedlc", loss=calibrated(tau, missing, denominator))
 

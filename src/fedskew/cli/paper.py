@@ -94,7 +94,7 @@ def paper_run(
     Example: fedskew paper run table1 --cells cifar10/dirichlet:0.1 --methods fedavg,fedlc --seeds 3 --device cuda
     """
     chosen = _choice(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
-    _do(_item(item), chosen, shard, open_store(runs), json_=json_, quiet=quiet)
+    _do(_item(item), chosen, shard, open_store(runs), published, json_=json_, quiet=quiet)
 
 
 @paper_app.command("show")
@@ -170,7 +170,7 @@ def paper_map(
     choice = _choice(None, None, 1, rounds, "stated", device, precision, data_dir, stand_in)
     store = open_store(runs)
     if not show:
-        _do(asked, choice, shard, store, json_=json_, quiet=quiet, report=False)
+        _do(asked, choice, shard, store, published, json_=json_, quiet=quiet, report=False)
     _show_map(asked, choice, _results(store, published), out, json_=json_, quiet=quiet)
 
 
@@ -195,14 +195,24 @@ def _show_map(asked: Any, choice: "Choice", results: "Results", out: Path | None
 
 
 def _do(
-    item: Any, choice: "Choice", shard: str, store: "Store", *, json_: bool, quiet: bool, report: bool = True
+    item: Any,
+    choice: "Choice",
+    shard: str,
+    store: "Store",
+    published: Path,
+    *,
+    json_: bool,
+    quiet: bool,
+    report: bool = True,
 ) -> None:
     """Run what is missing, ask what is missing then, until nothing is."""
     from fedskew.experiments.paper.execute import Problem, execute, missing
 
     problems: list[Problem] = []
     done: list[Run] = []
-    while groups := missing(item, choice, shard, store, [run for problem in problems for run in problem.runs]):
+    while groups := missing(
+        item, choice, shard, store, published, [run for problem in problems for run in problem.runs]
+    ):
         total = sum(run.rounds for group in groups for run in group)
         with round_progress(total, enabled=not (json_ or quiet)) as step:
             for event in execute(groups, store):

@@ -31,7 +31,7 @@ class Calibrated:
     loss_all = softplus(loss_others).
     """
 
-    tau: float = 1.0
+    tau: float = 5.0
     missing: str = "floor"
     denominator: str = "all"
 
@@ -74,7 +74,7 @@ class CalibratedCrossEntropyLoss(nn.Module):
     def __init__(
         self,
         counts: Tensor | list[int],
-        tau: float = 1.0,
+        tau: float = 5.0,
         missing: str = "floor",
         denominator: str = "all",
         reduction: str = "mean",

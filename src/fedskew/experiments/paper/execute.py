@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from pathlib import Path
 from typing import Protocol
 
 from fedskew.experiments.paper.choice import Choice
@@ -40,9 +41,14 @@ class Item(Protocol):
     def runs(self, choice: Choice, results: Results) -> list[Run]: ...
 
 
-def missing(item: Item, choice: Choice, shard: str, store: Store, failed: Collection[Run]) -> list[list[Run]]:
-    """What an item needs, is not finished in the store, and has not failed before. Ask again when it is done."""
-    wanted = share(together(item.runs(choice, Results(RESULT_VERSION, store))), shard)
+def missing(
+    item: Item, choice: Choice, shard: str, store: Store, published: Path | None, failed: Collection[Run]
+) -> list[list[Run]]:
+    """What an item needs, is not finished in the store, and has not failed before. Ask again when it is done.
+
+    Published results settle what others hang on; they are not taken for done, so that they can be done again.
+    """
+    wanted = share(together(item.runs(choice, Results(RESULT_VERSION, store, published))), shard)
     left = [[run for run in group if run not in failed and not _finished(run, store)] for group in wanted]
     return [group for group in left if group]
 
