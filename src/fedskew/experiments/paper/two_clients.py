@@ -219,10 +219,13 @@ def _pooled_loss(model: Model, data: Dataset, vectors: Tensor) -> Tensor:
 def _contour(
     model: Model, data: Dataset, plane: Plane, points: Sequence[Sequence[float]], size: int = 41
 ) -> dict[str, Any]:
-    """The pooled loss over a square that holds all points with a margin; a row of `loss` is a value of v."""
+    """The pooled loss over a rectangle that holds all points with a margin; a row of `loss` is a value of v."""
     spans = np.array(points)[:, :2]
-    center, half = (spans.max(0) + spans.min(0)) / 2, 0.58 * float((spans.max(0) - spans.min(0)).max())
-    u, v = (torch.linspace(float(c) - half, float(c) + half, size, dtype=_TYPE) for c in center)
+    low, high = spans.min(0), spans.max(0)
+    margin = 0.12 * float((high - low).max())
+    u, v = (
+        torch.linspace(float(a) - margin, float(b) + margin, size, dtype=_TYPE) for a, b in zip(low, high, strict=True)
+    )
     loss = _pooled_loss(model, data, plane.at(*torch.meshgrid(u, v, indexing="xy")))
     return {"u": _rounded(u), "v": _rounded(v), "loss": _rounded(loss)}
 
