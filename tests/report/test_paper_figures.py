@@ -5,7 +5,7 @@ import pytest
 
 from fedskew.report import paper_figures as figures
 from fedskew.report.map_figure import map_figure, signed
-from fedskew.report.style import look, looks
+from fedskew.report.style import RC, look, looks
 
 ABOUT = {"title": "digits, 2 clients", "local_epochs": 1, "seed": 0, "round": 3}
 
@@ -93,6 +93,12 @@ DRAWINGS = {
     ),
     "map": (map_figure, (base(), varied(), "title"), lambda data: data[0][0]["difference"][1].__setitem__(0, 3.0)),
 }
+
+
+@pytest.fixture(autouse=True)
+def _coarse(monkeypatch):
+    """Few pixels: what is drawn matters here, not how fine."""
+    monkeypatch.setitem(RC, "figure.dpi", 40)
 
 
 def drawn(folder, name, data, **more):

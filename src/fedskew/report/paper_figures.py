@@ -229,7 +229,7 @@ def _drop(axes: Any, place: float, row: Mapping[str, Any], reference: float | No
 
 
 def _class_ticks(axes: Any, classes: int) -> None:
-    axes.set_xticks(range(0, classes, max(1, -(-classes // 12))))
+    axes.set_xticks(range(0, classes, 1 if classes <= 12 else -(-classes // 5)))
     axes.grid(visible=False, axis="x")
 
 

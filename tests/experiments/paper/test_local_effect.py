@@ -28,17 +28,25 @@ def after(passed, **changes):
     return simulation
 
 
-def test_before_is_the_global_model_and_aggregated_is_the_next_round():
-    for changes in ({}, {"algorithm": "fedlc"}, {"algorithm": "scaffold"}, {"algorithm": "fedopt", "engine": "serial"}):
-        simulation = after(3, clients_per_round=3, **changes)
-        last = simulation.evaluate(now=True)
-        effect = before_after(simulation)
-        assert effect["before"] == last.per_class_accuracy
-        assert effect["accuracy"]["before"] == last.accuracy
-        (record,) = advance([simulation])
-        assert effect["aggregated"] == record.per_class_accuracy
-        assert effect["accuracy"]["aggregated"] == record.accuracy
-        assert effect["round"] == record.round - 1
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"algorithm": "fedlc", "model": "cnn:padding=1,width=8"},
+        {"algorithm": "scaffold", "weighting": "uniform"},
+        {"algorithm": "fedopt", "engine": "serial", "lr_schedule": "exponential:0.9"},
+    ],
+)
+def test_before_is_the_global_model_and_aggregated_is_the_next_round(changes):
+    simulation = after(3, clients_per_round=3, **changes)
+    last = simulation.evaluate(now=True)
+    effect = before_after(simulation)
+    assert effect["before"] == last.per_class_accuracy
+    assert effect["accuracy"]["before"] == last.accuracy
+    (record,) = advance([simulation])
+    assert effect["aggregated"] == record.per_class_accuracy
+    assert effect["accuracy"]["aggregated"] == record.accuracy
+    assert effect["round"] == record.round - 1
 
 
 @pytest.mark.parametrize("algorithm", [None, "fedlc", "scaffold"])

@@ -37,9 +37,8 @@ class LocalRound:
 
     def model(self, k: int) -> tuple[Params, Params]:
         """Parameters and buffers of the cohort's k-th client after its local update."""
-        return tree.add(self.simulation.server.params, tree.rows(self.update.delta, k)), tree.rows(
-            self.update.buffers, k
-        )
+        params = tree.add(self.simulation.server.params, tree.rows(self.update.delta, k))
+        return params, tree.rows(self.update.buffers, k)
 
     def evaluate(self, k: int) -> Evaluation:
         """The k-th client's own model on the whole test set."""
@@ -47,11 +46,15 @@ class LocalRound:
         return evaluate_model(simulation.model, *self.model(k), simulation.federation.dataset, simulation.dtype)
 
 
-def from_folder(folder: Folder) -> Simulation:
-    """The simulation as its last checkpoint left it; unlike `attach`, nothing is written to the folder."""
+def from_folder(folder: Folder, device: str | None = None) -> Simulation:
+    """The simulation as its last checkpoint left it, on its own or another device.
+
+    Unlike `attach`, nothing is written to the folder.
+    """
     if not folder.checkpoint.exists():
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
-    simulation = Simulation(Run(**folder.run()))
+    stored = folder.run()
+    simulation = Simulation(Run(**{**stored, "device": device or stored["device"]}))
     checkpoint = load_checkpoint(folder.checkpoint, simulation.device)
     simulation.round, simulation.server = checkpoint.round, checkpoint.server
     simulation.states.put(checkpoint.clients.numpy(), checkpoint.states)
