@@ -129,6 +129,10 @@ def paper_show(
     if made:
         typer.echo("written: " + ", ".join(made))
         return
+    if hasattr(shown, "lines") and not json_ and format == "terminal":
+        hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this is there yet"
+        typer.echo("\n".join([title, *shown.lines(rows), hint]))
+        return
     text = _formatted("json" if json_ else format, rows, title, quiet=quiet)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -226,7 +230,7 @@ def _do(
                     _say_done(run, record, enabled=not (json_ or quiet))
                 interruption.check()
     if hasattr(item, "measure"):
-        problems += item.measure(store, choice)
+        item.measure(store, choice)
     if json_ and report:
         failed = [{"runs": [run.hash for run in p.runs], "reason": p.reason} for p in problems]
         print_json({"done": [run.hash for run in done], "problems": failed})
@@ -323,8 +327,6 @@ def _formatted(format: str, rows: Sequence[dict[str, Any]], title: str, *, quiet
 def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
     from fedskew.report import paper_tables
 
-    if not rows or "printed" not in rows[0]:
-        return "".join(f"{row}\n" for row in rows)
     screen = console()
     with screen.capture() as capture:
         screen.print(title + "; the paper's figure in brackets", markup=False)

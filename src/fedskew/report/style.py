@@ -1,5 +1,6 @@
 """One look for every figure: a colour and a line per method that stay apart in grey as well."""
 
+from collections.abc import Iterable
 from typing import Any
 
 _LOOKS: dict[str, tuple[str, str]] = {
@@ -30,6 +31,16 @@ def look(name: str, position: int = 0) -> dict[str, Any]:
         colour, line = _SPARE[position % len(_SPARE)], ("-", "--", "-.", ":")[position % 4]
         marker = _MARKERS[-1 - position % len(_MARKERS)]
     return {"color": colour, "linestyle": line, "marker": marker}
+
+
+def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
+    """A look for each name: the method's own where one variant of it is drawn, one apart where there are several."""
+    listed = list(names)
+    plain = ["+".join(part.partition(":")[0] for part in name.lower().split("+")) for name in listed]
+    return {
+        name: look(bare if plain.count(bare) == 1 else name, position)
+        for position, (name, bare) in enumerate(zip(listed, plain, strict=True))
+    }
 
 
 RC: Any = {

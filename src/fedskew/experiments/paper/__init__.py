@@ -1,14 +1,53 @@
 """The tables and figures of Zhang et al., "Federated Learning with Label Distribution Skew via Logits Calibration"."""
 
-from fedskew import spec
-from fedskew.experiments.paper import table1, table2, table3, table4, table5, table6, table7
-from fedskew.experiments.paper.table import Table
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
 
+from fedskew import spec
+from fedskew.experiments.paper import (
+    figure1,
+    figure2,
+    figure3,
+    figure4,
+    figure5,
+    figure6,
+    figure7,
+    table1,
+    table2,
+    table3,
+    table4,
+    table5,
+    table6,
+    table7,
+)  # fmt: skip
+from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.table import Table
+from fedskew.experiments.results import Results
+from fedskew.experiments.run import Run
+
+
+class Figure(Protocol):
+    """What a figure needs, what it shows, and how: `draw` makes files, `lines` says it in words."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    def runs(self, choice: Choice = ..., results: Results = ...) -> list[Run]: ...
+    def rows(self, results: Results, choice: Choice = ...) -> list[dict[str, Any]]: ...
+    def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]: ...
+    def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]: ...
+
+
+_FIGURES: tuple[Figure, ...] = (
+    figure1.FIGURE, figure2.FIGURE, figure3.FIGURE, figure4.FIGURE, figure5.FIGURE, figure6.FIGURE, figure7.FIGURE,
+)  # fmt: skip
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in _FIGURES}
 TABLES: dict[str, Table] = {
     module.TABLE.name: module.TABLE for module in (table1, table2, table3, table4, table5, table6, table7)
 }
-
-ITEMS: dict[str, Table] = {**TABLES}
+ITEMS: dict[str, Table | Figure] = {**TABLES, **FIGURES}
 
 
 def table_of_cell(cell: str) -> Table:

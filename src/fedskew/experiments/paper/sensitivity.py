@@ -6,6 +6,7 @@ on held-out training examples, one assumption changed at a time. Choices are mad
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fedskew.experiments.paper.choice import Choice
@@ -13,6 +14,7 @@ from fedskew.experiments.paper.profiles import VALIDATION
 from fedskew.experiments.paper.table import Table
 from fedskew.experiments.results import Result, Results
 from fedskew.experiments.run import Run
+from fedskew.report.map_figure import map_figure
 
 TAUS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 RULES = ("floor", "mask")
@@ -91,6 +93,27 @@ class Map:
             found.append(self._row("around", printed, f"{best},denominator=others", choice, results))
         return [row for row in found if row is not None]
 
+    def draw(self, rows: Sequence[Mapping[str, Any]], path: Path) -> list[Path]:
+        """The margin as heat maps, the rest as dots."""
+        own = [row for row in rows if row["seed"] == rows[0]["seed"]]
+        title = f"FedLC against FedAvg on {self.cell}, one seed, {rows[0]['precision']}"
+        heat = [panel for base in BASES if (panel := self._panel(base, own)) is not None]
+        lengths = sorted({row["rounds"] for row in own})
+        return map_figure(path, heat, _differences(own), title, f"{' and '.join(map(str, lengths))} rounds")
+
+    def _panel(self, base: Setting, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+        here = {r["algorithm"]: r["test"] for r in rows if r["part"] == "margin" and r["setting"] == base.name}
+        plain = here.get("fedavg")
+        if plain is None:
+            return None
+
+        def gain(tau: float, rule: str) -> float | None:
+            test = here.get(f"fedlc:tau={tau:g},missing={rule}")
+            return None if test is None else round(test - plain, 2)
+
+        difference = [[gain(tau, rule) for tau in self.taus] for rule in RULES]
+        return {"title": base.name, "taus": list(self.taus), "missing": list(RULES), "difference": difference}
+
     def settings(self, choice: Choice) -> list[Setting]:
         fields = {**self.table.fields, **self.table.cells[self.cell]}
         settings = around(fields)
@@ -121,6 +144,21 @@ class Map:
         if not found:
             return None
         return {"part": part, "setting": setting.name, "algorithm": text, **_figures(found)}
+
+
+def _differences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Each rival's and FedLC's gain over FedAvg, setting by setting."""
+    around = [row for row in rows if row["part"] == "around" and row["test"] is not None]
+    tests: dict[str, dict[str, float]] = {}
+    for row in around:
+        tests.setdefault(row["setting"], {})[row["method"]] = row["test"]
+    usual = tests.get(UNCHANGED.name, {}).get("fedavg")
+    varied = []
+    for setting, found in tests.items():
+        plain = found.get("fedavg", usual)
+        gains = {m: None if plain is None or m not in found else round(found[m] - plain, 2) for m in ("fedlc", "fedrs")}
+        varied.append({"name": setting, "value": "", "differences": gains})
+    return varied
 
 
 def _figures(found: Sequence[Result]) -> dict[str, Any]:

@@ -1,0 +1,74 @@
+"""Figure 1: FedAvg's accuracy against the degree of skew, and without any."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.table import EVERYTHING, NOTHING, Table, printed
+from fedskew.experiments.results import Results
+from fedskew.experiments.run import Run
+from fedskew.report.paper_figures import figure1
+
+_SPLITS = {
+    "iid": ("iid",),
+    "Q(alpha)": ("shards:2", "shards:4", "shards:6", "shards:8"),
+    "D(beta)": ("dirichlet:0.05", "dirichlet:0.1", "dirichlet:0.2", "dirichlet:0.3", "dirichlet:0.5"),
+}
+_GROUPS = {split: group for group, splits in _SPLITS.items() for split in splits}
+
+
+class Figure1:
+    name, title = "figure1", "FedAvg under label skew, CIFAR-10"
+    table = Table(
+        name="figure1",
+        title=title,
+        cells={f"cifar10/{split}": {"dataset": "cifar10", "partition": split} for split in _GROUPS},
+        methods=("fedavg",),
+        fields={"rounds": 400, "clients": 20, "model": "cnn"},
+    )
+
+    def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
+        return self.table.runs(choice, results)
+
+    def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
+        """Accuracy as a share of one, and the drop that the paper prints, where it does. Lengths are never mixed."""
+        cells = {row["cell"]: row["ours"] for row in self.table.rows(results, choice)}
+        rounds = {ours["rounds"] for ours in cells.values() if ours}
+        if choice.rounds is None and len(rounds) > 1:
+            lengths = {n: sum(1 for _ in self._known(results, choice, n)) for n in rounds}
+            return self.rows(results, Choice(**{**vars(choice), "rounds": max(lengths, key=lambda n: (lengths[n], n))}))
+        return [self._row(cell, ours, choice) for cell, ours in cells.items() if ours and ours["mean"] is not None]
+
+    def _known(self, results: Results, choice: Choice, rounds: int) -> list[dict[str, Any]]:
+        rows = self.table.rows(results, Choice(**{**vars(choice), "rounds": rounds}))
+        return [row for row in rows if row["ours"]]
+
+    def _row(self, cell: str, ours: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+        split = cell.partition("/")[2]
+        drop, _ = (None, None) if choice.stand_in else printed("figure1").get(split, (None, None))
+        std = None if ours["std"] is None else ours["std"] / 100
+        return {
+            "group": _GROUPS[split],
+            "label": split,
+            "accuracy": {"mean": ours["mean"] / 100, "std": std},
+            "printed_drop": drop,
+            **{name: ours[name] for name in ("rounds", "shortened", "seeds", "precision", "hashes")},
+        }
+
+    def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
+        if not rows:
+            raise ValueError("figure1 has no runs yet; `fedskew paper run figure1` does them")
+        note = f"shortened: {rows[0]['rounds']} of 400 rounds" if rows[0]["shortened"] else None
+        return figure1(path, rows, title, note)
+
+    def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        return [
+            f"{row['label']:15} {100 * row['accuracy']['mean']:.2f} %"
+            + (f"   the paper prints a drop of {row['printed_drop']} points" if row["printed_drop"] else "")
+            for row in rows
+        ]
+
+
+FIGURE = Figure1()
+runs, rows = FIGURE.runs, FIGURE.rows

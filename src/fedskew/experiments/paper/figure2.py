@@ -1,0 +1,33 @@
+"""Figure 2: accuracy per class before and after a local update, with the client's label counts."""
+
+from typing import Any
+
+from fedskew.experiments.paper.local_effect import KINDS, before_after
+from fedskew.experiments.paper.trained import METHODS, TrainedFigure
+from fedskew.report.paper_figures import figure2
+from fedskew.simulation import Simulation
+
+
+def effects(simulation: Simulation) -> dict[str, Any]:
+    """What one local epoch does under each method, from the same global model."""
+    return {method: before_after(simulation, algorithm=method, local_epochs=1) for method in METHODS}
+
+
+def words(measured: dict[str, Any]) -> list[str]:
+    lines = []
+    for method, effect in measured.items():
+        for kind in KINDS:
+            group = effect["groups"][kind]
+            if group["before"] is not None:
+                lines.append(
+                    f"{method:8} {kind:9} {100 * group['before']:.2f} % before, {100 * group['after']:.2f} % after"
+                )
+        before, after, aggregated = (100 * effect["accuracy"][when] for when in ("before", "after", "aggregated"))
+        lines.append(f"{method:8} all       {before:.2f} % before, {after:.2f} % after, {aggregated:.2f} % aggregated")
+    return lines
+
+
+FIGURE = TrainedFigure(
+    "figure2", "Per-class accuracy before and after a local update", "local_effect", effects, figure2, words
+)
+runs, rows = FIGURE.runs, FIGURE.rows

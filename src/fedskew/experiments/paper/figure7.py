@@ -1,0 +1,29 @@
+"""Figure 7: t-SNE of a majority, a minority and a missing class after a local update."""
+
+from typing import Any
+
+import numpy as np
+
+from fedskew.experiments.paper.feature_map import choose_client_and_classes, features_after
+from fedskew.experiments.paper.trained import METHODS, TrainedFigure
+from fedskew.report.paper_figures import figure7
+from fedskew.simulation import Simulation
+
+
+def features(simulation: Simulation) -> dict[str, Any]:
+    federation = simulation.federation
+    client, classes = choose_client_and_classes(federation.counts(np.arange(federation.num_clients)).tolist())
+    return {method: features_after(simulation, client, classes, algorithm=method, local_epochs=1) for method in METHODS}
+
+
+def words(measured: dict[str, Any]) -> list[str]:
+    return [
+        f"{method:8} {group['kind']:9} class {group['class']} ({group['count']} examples): "
+        f"{100 * group['neighbours']:.1f} % of nearest neighbours are of the same class"
+        for method, found in measured.items()
+        for group in found["groups"]
+    ]
+
+
+FIGURE = TrainedFigure("figure7", "Features after a local update", "features", features, figure7, words)
+runs, rows = FIGURE.runs, FIGURE.rows

@@ -1,0 +1,63 @@
+"""Figures that are measured on the global model of one trained run: FedAvg's, on a cell of table 1."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.local_effect import from_folder
+from fedskew.experiments.paper.table import EVERYTHING, NOTHING
+from fedskew.experiments.paper.table1 import TABLE
+from fedskew.experiments.results import Results
+from fedskew.experiments.run import Run
+from fedskew.experiments.store import Store
+from fedskew.simulation import Simulation
+
+CELL = "cifar10/dirichlet:0.1"
+METHODS = ("fedavg", "fedlc")
+Measured = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class TrainedFigure:
+    """`look` measures a simulation that stands at the end of its run; `key` names the measurement in the run's folder;
+    `picture` draws it; `words` says it in lines."""
+
+    name: str
+    title: str
+    key: str
+    look: Callable[[Simulation], Measured]
+    picture: Callable[..., list[Path]]
+    words: Callable[[Measured], list[str]]
+
+    def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
+        """One run, whatever the number of seeds."""
+        return [TABLE.run((choice.cells or (CELL,))[0], "fedavg", choice)]
+
+    def measure(self, store: Store, choice: Choice) -> None:
+        """Measure what has not been measured yet, and keep it with the run."""
+        for run in self.runs(choice):
+            folder = store.folder(run.hash)
+            if folder.exists() and folder.checkpoint.exists() and self.key not in folder.measured():
+                folder.write_measured(self.key, self.look(from_folder(folder, run.device)))
+
+    def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
+        """The measurement on the longest run that has one."""
+        found = [r for run in self.runs(choice) for r in results.answering(run.model_dump()) if self.key in r.measured]
+        best = max(found, key=lambda result: result.rounds, default=None)
+        if best is None:
+            return []
+        about = {"hash": best.hash, "rounds": best.rounds, "precision": best.run["precision"]}
+        full = TABLE.full_rounds((choice.cells or (CELL,))[0])
+        return [{**about, "shortened": best.rounds < full, "measured": best.measured[self.key]}]
+
+    def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
+        if not rows:
+            raise ValueError(f"{self.name} has not been measured yet; `fedskew paper run {self.name}` does it")
+        row = rows[0]
+        note = f"shortened: the model is of round {row['rounds']}" if row["shortened"] else None
+        return self.picture(path, row["measured"], note=note)
+
+    def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        return [line for row in rows for line in self.words(row["measured"])]
