@@ -7,7 +7,7 @@ PEERS := .benchmarks
 METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedprox,fedlc+scaffold
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-slow lint bench bench-peers clean
+.PHONY: setup demo test test-slow lint bench bench-peers reproduction figures clean
 
 setup: $(READY)
 
@@ -50,6 +50,12 @@ $(PEERS)/pfl/ready:
 	$(PYTHON) -m venv $(PEERS)/pfl
 	$(PEERS)/pfl/bin/python -m pip install --quiet 'pfl[pytorch]==0.6.0' torch==2.13.0
 	touch $@
+
+reproduction: $(READY)
+	$(BIN)/python docs/generate.py
+
+figures: $(READY)
+	$(BIN)/python docs/generate.py --figures
 
 clean:
 	rm -rf $(VENV) $(PEERS) demo build dist src/*.egg-info

@@ -46,7 +46,7 @@ FEDAVG = {"loss": cross_entropy, "correction": none(), "aggregate": weighted_mea
         (fedopt("adam", 0.1, 0.5, 0.6, 0.2), "fedopt", {"server": adam(0.1, 0.5, 0.6, 0.2)}),
         (fedrs(), "fedrs", {"loss": restricted(0.5, "binary")}),
         (fedrs(0.2, "proportional"), "fedrs", {"loss": restricted(0.2, "proportional")}),
-        (fedlc(), "fedlc", {"loss": calibrated(1.0, "floor", "all")}),
+        (fedlc(), "fedlc", {"loss": calibrated(5.0, "floor", "all")}),
         (fedlc(5, "mask", "others"), "fedlc", {"loss": calibrated(5, "mask", "others")}),
         (fedla(), "fedla", {"loss": adjusted(1.0, "floor")}),
         (fedla(2.0, "mask"), "fedla", {"loss": adjusted(2.0, "mask")}),
@@ -117,7 +117,7 @@ def test_combine_nothing() -> None:
         ("fedopt:server=yogi", fedopt("yogi")),
         ("fedopt:yogi,eta=1e-3", fedopt("yogi", 0.001)),
         ("fedrs:0.1,proportional", fedrs(0.1, "proportional")),
-        ("fedlc:tau=1,missing=floor+scaffold", combine(fedlc(), scaffold())),
+        ("fedlc:tau=5,missing=floor+scaffold", combine(fedlc(), scaffold())),
         ("fedlc:tau=1e-2+fedprox:mu=1e-3+fednova", combine(fedlc(0.01), fedprox(0.001), fednova())),
     ],
 )
@@ -129,7 +129,7 @@ def test_specs(text: str, algorithm: Algorithm) -> None:
 
 def test_resolved_text() -> None:
     assert [part.text for part in resolve_algorithm("fedlc+scaffold+fedopt")] == [
-        "fedlc:tau=1,missing=floor,denominator=all",
+        "fedlc:tau=5,missing=floor,denominator=all",
         "scaffold",
         "fedopt:server=adam,eta=none,b1=0.9,b2=0.99,eps=0.001",
     ]

@@ -67,7 +67,8 @@ def test_run_prints_one_json_document(capsys):
     result = json.loads(out)
     assert set(result) == {
         "run_hash", "algorithm", "seed", "rounds", "accuracy", "accuracy_last10", "balanced_accuracy",
-        "client_accuracy", "loss", "per_class_accuracy", "diverged", "seconds", "engine", "device", "partition_hash",
+        "client_accuracy", "loss", "validation_accuracy", "per_class_accuracy", "diverged", "seconds", "engine", "device",
+        "partition_hash",
         "run", "folder",
     }  # fmt: skip
     assert len(result["per_class_accuracy"]) == 10
@@ -193,15 +194,15 @@ def test_plain_and_quiet_output(capsys):
 
 
 def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
-    arguments = ["compare", *SMALL, "--algorithm", "fedavg,fedlc", "--algorithm", "fedlc:tau=5", "--seeds", "2"]
+    arguments = ["compare", *SMALL, "--algorithm", "fedavg,fedlc", "--algorithm", "fedlc:tau=2", "--seeds", "2"]
     code, out, _ = call(capsys, *arguments, "--out", "figures")
     assert code == 0
-    for word in ("fedavg", "fedlc", "fedlc:tau=5", "±", "2 seeds"):
+    for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
         assert word in out
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md"}
     document = json.loads(call(capsys, *arguments, "--json")[1])
-    assert [row["method"] for row in document["rows"]] == ["fedavg", "fedlc", "fedlc:tau=5"]
+    assert [row["method"] for row in document["rows"]] == ["fedavg", "fedlc", "fedlc:tau=2"]
     assert set(document) == {"runs", "rows", "files"}
     row = document["rows"][1]
     values = [json.loads(call(capsys, "runs", "show", h, "--json")[1])["accuracy"] for h in document["runs"]["fedlc"]]

@@ -15,7 +15,7 @@ def test_defaults_are_the_papers():
 
 def test_specs_are_stored_with_every_default():
     run = Run(algorithm="fedlc+scaffold", dataset="synthetic:1,1")
-    assert run.algorithm == "fedlc:tau=1,missing=floor,denominator=all+scaffold"
+    assert run.algorithm == "fedlc:tau=5,missing=floor,denominator=all+scaffold"
     assert run.dataset == "synthetic:lam=1,mu=1,max_size=none"
     assert (run.partition, run.model) == ("natural", "logistic")
     assert run.short == {
@@ -37,7 +37,7 @@ def test_json_round_trip():
 def test_hash_covers_what_decides_the_result_and_nothing_else():
     base = Run(algorithm="fedlc")
     same = [
-        Run(algorithm="fedlc:tau=1.0"),
+        Run(algorithm="fedlc:tau=5.0"),
         Run(algorithm="fedlc", engine="serial"),
         Run(algorithm="fedlc", eval_every=7),
         Run(algorithm="fedlc", data_dir="elsewhere"),

@@ -169,7 +169,10 @@ def paper_map(
 
     if part not in (*PARTS, "all"):
         raise ValueError(f"part is {part!r}; allowed: {', '.join(PARTS)}, all")
-    values = tuple(float(text) for text in taus.split(",")) if taus else TAUS
+    try:
+        values = tuple(float(text) for text in taus.split(",")) if taus else TAUS
+    except ValueError:
+        raise ValueError(f"taus is {taus!r}; allowed: numbers with commas between, for example 1,2,5") from None
     asked = Map(table_of_cell(cell), cell, values, PARTS if part == "all" else (part,))
     choice = _choice(None, None, 1, rounds, "stated", device, precision, data_dir, stand_in)
     store = open_store(runs)

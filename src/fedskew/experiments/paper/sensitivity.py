@@ -131,7 +131,7 @@ class Map:
                 if row is None:
                     return None
                 scores[text] += row["validation"]
-        return max(scores, key=lambda text: scores[text])
+        return max(scores, key=lambda text: scores[text], default=None)
 
     def run(self, setting: Setting, algorithm: str, choice: Choice) -> Run:
         rounds = max(1, (choice.rounds or ROUNDS) // setting.shorter)

@@ -1,0 +1,48 @@
+"""Write docs/reproduction.md and the README's table of results from results/paper/: `make reproduction`.
+
+With `--figures` the pictures are drawn first, as far as their measurements are there (`make figures`)."""
+
+import os
+import sys
+from pathlib import Path
+
+from fedskew.experiments.paper import FIGURES
+from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.document import between, published_map, readme_table, reproduction
+from fedskew.experiments.results import Results
+from fedskew.experiments.run import RESULT_VERSION
+
+ROOT = Path(__file__).parent.parent
+
+
+def pages(root: Path) -> dict[Path, str]:
+    """The text of each page that is generated."""
+    results = Results(RESULT_VERSION, None, root / "results" / "paper")
+    readme = root / "README.md"
+    return {
+        root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures"),
+        readme: between(readme.read_text(), readme_table(results)),
+    }
+
+
+def draw(root: Path, data_dir: str | None) -> list[Path]:
+    """Every figure whose measurements are there; figure 4 needs CIFAR-10's labels."""
+    results, folder = Results(RESULT_VERSION, None, root / "results" / "paper"), root / "docs" / "figures"
+    made = []
+    for figure in FIGURES.values():
+        try:
+            rows = figure.rows(results, Choice(fields={"data_dir": data_dir}))
+            made += figure.draw(rows, folder / figure.name, figure.title)
+        except (ValueError, FileNotFoundError) as error:
+            print(f"not drawn: {error}")
+    asked = published_map(results)
+    return [*made, *asked.draw(asked.rows(results, Choice()), folder / "map")]
+
+
+if __name__ == "__main__":
+    if "--figures" in sys.argv:
+        for path in draw(ROOT, os.environ.get("FEDSKEW_DATA")):
+            print(f"drawn: {path.relative_to(ROOT)}")
+    for path, text in pages(ROOT).items():
+        path.write_text(text)
+        print(f"written: {path.relative_to(ROOT)}")

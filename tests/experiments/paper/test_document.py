@@ -1,0 +1,70 @@
+"""The generated pages are what the committed results say."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from fedskew.experiments.paper import TABLES
+from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.document import BEGIN, END, between, readme_table, reproduction
+from fedskew.experiments.results import Results, read_lines
+from fedskew.experiments.run import RESULT_VERSION, Run
+from tests.experiments.paper.test_tables import Known, result
+
+ROOT = Path(__file__).parents[3]
+PUBLISHED = ROOT / "results" / "paper"
+
+
+def test_the_pages_are_regenerated_to_the_byte() -> None:
+    where = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert where is not None
+    assert where.loader is not None
+    generate = importlib.util.module_from_spec(where)
+    where.loader.exec_module(generate)
+    for path, text in generate.pages(ROOT).items():
+        assert path.read_text() == text, f"{path} is not what `make reproduction` writes"
+
+
+def test_every_published_line_names_the_run_it_says() -> None:
+    lines = [line for path in sorted(PUBLISHED.glob("*.jsonl")) for line in read_lines(path)]
+    assert lines
+    for line in lines:
+        assert Run(**line.run).hash == line.hash, line.hash
+        assert line.result_version == RESULT_VERSION
+        assert line.summary["partition_hash"]
+        assert line.sessions
+        assert line.summary["accuracy"] is not None
+        assert line.curve[-1] == (line.summary["rounds"], round(line.summary["accuracy"], 4))
+
+
+def test_figures_on_the_page_change_with_the_results() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
+    plain, calibrated = TABLES["table1"].runs(choice)
+    results = Known([result(plain, 0.4), result(calibrated, 0.61)])
+    page = reproduction(results, Path("nowhere"))
+    assert "FedLC is above FedAvg (+21.00; the paper +17.84)" in page
+    assert "Nothing of this has been run yet." in page
+    assert (
+        "| table1: cifar10/dirichlet:0.1 | stated | 400 | 1 | 40.00 | - | 61.00 | - | 48.07, 65.91 |"
+        in readme_table(results)
+    )
+
+
+def test_a_worse_fedlc_is_said_to_be_below() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
+    plain, calibrated = TABLES["table1"].runs(choice)
+    page = reproduction(Known([result(plain, 0.6), result(calibrated, 0.4)]), Path("nowhere"))
+    assert "FedLC is below FedAvg (-20.00" in page
+
+
+def test_only_the_marked_part_is_replaced() -> None:
+    assert between(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\nnew\n{END}\nb"
+    with pytest.raises(ValueError, match="no part"):
+        between("a", "new")
+
+
+def test_nothing_published_is_an_empty_page() -> None:
+    page = reproduction(Results(RESULT_VERSION), Path("nowhere"))
+    assert len(re.findall("Nothing of this has been run yet", page)) == len(TABLES)
