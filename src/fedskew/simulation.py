@@ -219,7 +219,8 @@ class Simulation:
     def absorb(self, cohort: Cohort, update: Update | None) -> None:
         """Take a cohort's updates (None if nobody answered) into the global model."""
         if update is not None:
-            sizes = torch.from_numpy(self.federation.sizes(cohort.clients)).to(self.device, torch.float64)
+            sizes = torch.from_numpy(self.federation.sizes(cohort.clients).astype(float))
+            sizes = sizes.to(self.device, non_blocking=True)  # the clients' steps may still be running
             weights = sizes if self.run.weighting == "samples" else torch.ones_like(sizes)
             fraction = len(cohort.clients) / self.federation.num_clients
             self.server = server_update(self.algorithm, self.server, update, weights, fraction)
