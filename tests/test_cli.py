@@ -83,7 +83,7 @@ def test_a_killed_run_goes_on_to_the_same_numbers(capsys):
     command = ["run", "--dataset", "synthetic:1,1", "--clients", "100", "--algorithm", "fedlc+scaffold",
                "--rounds", "60", "--json"]  # fmt: skip
     whole = json.loads(call(capsys, *command, "--runs", "whole")[1])
-    killed = process(*command, "--runs", "parts")
+    killed = process(*command, "--runs", "parts", OMP_NUM_THREADS="1")  # as many threads as here
     records = os.path.join("parts", whole["run_hash"], "records.jsonl")
     deadline = time.monotonic() + 60
     while not (os.path.exists(records) and os.path.getsize(records) > 3000):
