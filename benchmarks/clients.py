@@ -21,14 +21,16 @@ def small_clients(seed: int, clients: int) -> Dataset:
     return Dataset("small_clients", x, y, x[:100], y[:100], CLASSES, client_train=torch.from_numpy(owner))
 
 
-def start(clients: int, algorithm: str = "fedavg", engine: str = "stacked", cohort: int = COHORT) -> Simulation:
+def start(
+    clients: int, algorithm: str = "fedavg", engine: str = "stacked", cohort: int = COHORT, model: str = "logistic"
+) -> Simulation:
     """A simulation that samples a cohort of clients a round for one epoch of batches of 10, and does not evaluate."""
     never = 10**9
     return Simulation(
         Run(
             dataset=f"{Path(__file__)}:small_clients",
             partition="natural",
-            model="logistic",
+            model=model,
             clients=clients,
             clients_per_round=cohort,
             algorithm=algorithm,

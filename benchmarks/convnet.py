@@ -1,11 +1,11 @@
 """How fast convolutional clients train on a CPU: `python -m benchmarks.convnet [--json FILE] [--quick]`.
 
 A round is one epoch of four clients with 512 CIFAR-size images each in batches of 128, McMahan's CNN, plain SGD. The
-bare loop is what anybody writes without federated learning: one model over all the same images with every core.
+bare loop is what anybody writes without federated learning: one model over all the same images with every core. Each
+contestant has a process of its own and they take turns.
 """
 
 import argparse
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
@@ -15,14 +15,22 @@ from torch.nn import functional
 
 from benchmarks.report import Neighbours, machine, show, write
 from benchmarks.timing import Figure, interleaved, milliseconds, ratio
+from benchmarks.worker import serve, working
 from fedskew import Run, rng
 from fedskew.data.dataset import Dataset
-from fedskew.engine.threaded import cores
+from fedskew.engine import threaded
 from fedskew.simulation import Simulation, advance
 
 CLIENTS, IMAGES, BATCH, LR = 4, 512, 128, 0.01
-ROUND = f"{CLIENTS} clients x {IMAGES} images, McMahan's CNN"
-BARE = "bare loop"
+ROUND = f"{CLIENTS} clients x {IMAGES} images"
+BARE, GIVEN_BACK = "bare loop", "threaded, memory given back"
+ENGINES = {
+    "serial": ("serial", "fp32"),
+    "threaded": ("threaded", "fp32"),
+    GIVEN_BACK: ("threaded", "fp32"),
+    "stacked": ("stacked", "fp32"),
+    "threaded, bf16": ("threaded", "bf16"),
+}
 
 
 def images(seed: int, clients: int) -> Dataset:
@@ -34,13 +42,13 @@ def images(seed: int, clients: int) -> Dataset:
     return Dataset("images", x, y, x[:100], y[:100], 10, client_train=owner)
 
 
-def start(engine: str, precision: str = "fp32") -> Simulation:
+def start(engine: str, precision: str = "fp32", model: str = "mcmahan") -> Simulation:
     never = 10**9
     return Simulation(
         Run(
             dataset=f"{Path(__file__)}:images",
             partition="natural",
-            model="mcmahan",
+            model=model,
             clients=CLIENTS,
             batch_size=BATCH,
             lr=LR,
@@ -88,18 +96,30 @@ def check_same_work(bare: Bare, simulation: Simulation) -> None:
         torch.testing.assert_close(bare.model(bare.x[:BATCH]), ours)
 
 
-def measure(turns: int) -> list[Figure]:
-    simulations = {engine: start(engine) for engine in ("serial", "threaded", "stacked")}
-    simulations["threaded, bf16"] = start("threaded", "bf16")
-    bare = Bare(simulations["serial"].federation.dataset)
-    check_same_work(bare, simulations["serial"])
-    tasks: dict[str, Callable[[], object]] = {BARE: bare.epoch}
-    tasks |= {name: partial(advance, [simulation]) for name, simulation in simulations.items()}
-    seconds = interleaved(tasks, turns, warm_up=1)
-    limits = {"threaded": 0.85}
+def work(name: str, model: str) -> None:
+    """What a contestant does in its process."""
+    if name == GIVEN_BACK:
+        threaded.keep_memory = lambda: None
+    simulation = start(*ENGINES.get(name, ("serial", "fp32")), model)
+    one_round = Bare(simulation.federation.dataset).epoch if name == BARE else partial(advance, [simulation])
+    serve(one_round)
+
+
+def measure(turns: int, model: str) -> list[Figure]:
+    simulation = start("serial", model=model)
+    names, pairs = ["threaded", GIVEN_BACK], [("threaded", GIVEN_BACK)]
+    if model == "mcmahan":
+        check_same_work(Bare(simulation.federation.dataset), simulation)
+        names, pairs = [BARE, *ENGINES], pairs + [(name, BARE) for name in ENGINES]
+    commands = {name: ["benchmarks.convnet", "--work", name, "--model", model] for name in names}
+    with working(commands) as workers:
+        seconds = interleaved(workers, turns, warm_up=1)
+    part, limits = f"{ROUND}, {model}", {("threaded", BARE): 0.85}
     return [
-        *milliseconds(ROUND, seconds),
-        *(Figure(ROUND, f"{name} / {BARE}", ratio(seconds, name, BARE), "x", limits.get(name)) for name in simulations),
+        *milliseconds(part, seconds),
+        *milliseconds(part, {f"{name}: processor time": worker.processor[1:] for name, worker in workers.items()}),
+        *milliseconds(part, {f"{name}: of it the system's": worker.system[1:] for name, worker in workers.items()}),
+        *(Figure(part, f"{a} / {b}", ratio(seconds, a, b), "x", limits.get((a, b))) for a, b in pairs),
     ]
 
 
@@ -107,10 +127,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.convnet", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to this file")
     parser.add_argument("--quick", action="store_true", help="fewer turns")
+    parser.add_argument("--model", default="mcmahan", help="of another one, only what keeping memory is worth")
+    parser.add_argument("--work", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    torch.set_num_threads(cores())
+    torch.set_num_threads(threaded.cores())
+    if options.work:
+        work(options.work, options.model)
+        return
     here, neighbours = machine(), Neighbours()
-    figures = measure(3 if options.quick else 30)
+    figures = measure(3 if options.quick else 30, options.model)
     here["used elsewhere"] = neighbours.share()
     show(figures, here)
     if options.json:

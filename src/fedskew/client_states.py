@@ -20,8 +20,7 @@ class ClientStates:
         """States of some clients, stacked."""
         if not self._rows:
             return {}
-        slots = torch.tensor([self._slots.get(client, 0) for client in clients.tolist()], dtype=torch.int64)
-        return tree.map(lambda leaf: leaf[slots.to(leaf.device)], self._rows)
+        return tree.rows(self._rows, self._places([self._slots.get(client, 0) for client in clients.tolist()]))
 
     def put(self, clients: Ints, states: Params) -> None:
         """Remember new states, stacked in the order of the clients."""
@@ -30,9 +29,13 @@ class ClientStates:
         for client in clients.tolist():
             self._slots.setdefault(client, len(self._slots) + 1)
         self._grow(len(self._slots) + 1)
-        slots = torch.tensor([self._slots[client] for client in clients.tolist()], dtype=torch.int64)
+        places = self._places([self._slots[client] for client in clients.tolist()])
         for name, leaf in self._rows.items():
-            leaf[slots.to(leaf.device)] = states[name]
+            leaf[places] = states[name]
+
+    def _places(self, slots: list[int]) -> Tensor:
+        device = next(iter(self._rows.values())).device
+        return torch.tensor(slots, dtype=torch.int64).to(device, non_blocking=True)
 
     def _grow(self, needed: int) -> None:
         have = len(next(iter(self._rows.values())))

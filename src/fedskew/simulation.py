@@ -3,6 +3,8 @@
 import os
 import platform
 import time
+import warnings
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
@@ -15,7 +17,7 @@ import torch
 import fedskew
 from fedskew import partition, rng, spec, tree
 from fedskew.client_states import ClientStates
-from fedskew.data import load_dataset
+from fedskew.data import load_dataset, resolve_dataset
 from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES, Engine, choose_engine
 from fedskew.engine.settings import Settings, dtype_of
@@ -24,6 +26,7 @@ from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.run import RESULT_VERSION, Run
 from fedskew.experiments.store import Folder, Store
 from fedskew.federation import Cohort, Federation, Ints
+from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_together, stacked_bytes, update_bytes
 from fedskew.models import Model, build_model
 from fedskew.report.summary import LAST
 from fedskew.round import Recipe, Server, Update, server_update, start_server
@@ -89,12 +92,26 @@ def simulate(
 def simulate_many(
     runs: Sequence[Run], probes: Sequence[Probe] = (), *, every: int = 1, store: Store | None = None
 ) -> Iterator[tuple[int, RoundRecord]]:
-    """Several seeds of one run together, as an engine can do them; yields the run's position with each record."""
+    """Several seeds of one run together, as an engine can do them; yields the run's position with each record.
+
+    Where memory does not suffice for all of them, the first ones are simulated to their end before the others begin.
+    """
     if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
         raise ValueError("runs that are simulated together may differ in their seed only")
+    waiting = deque(enumerate(runs))
+    while waiting:
+        yield from _simulate_group(waiting, probes, every, store)
+
+
+def _simulate_group(
+    waiting: deque[tuple[int, Run]], probes: Sequence[Probe], every: int, store: Store | None
+) -> Iterator[tuple[int, RoundRecord]]:
+    """As many of the waiting runs as fit into memory together, from the first one on."""
     with ExitStack() as stack:
-        started, again = [], dict[int, tuple[Folder, list[RoundRecord]]]()
-        for position, run in enumerate(runs):
+        started = list[tuple[int, Simulation]]()
+        again, most = dict[int, tuple[Folder, list[RoundRecord]]](), len(waiting)
+        while waiting and len(started) < most:
+            position, run = waiting.popleft()
             folder = None if store is None else store.folder(run.hash)
             if folder is not None and folder.exists():
                 folder.run()  # readable, and of this version
@@ -105,6 +122,8 @@ def simulate_many(
                 if len(folder.records()) >= run.rounds:
                     again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
             simulation = Simulation(run)  # a wrong request fails here, before anything is written
+            if not started:
+                most = _fitting(simulation, 1 + len(waiting))
             if folder is not None:
                 known = folder.exists()
                 folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
@@ -128,6 +147,14 @@ def simulate_many(
                 started.remove(member)
         for folder, records in again.values():
             folder.fill_records([record.as_dict() for record in records])
+
+
+def _fitting(first: "Simulation", seeds: int) -> int:
+    """How many seeds may be simulated together, the first of them included."""
+    most = seeds_together(first.need(), free_memory(first.device), seeds)
+    if most < seeds:
+        warnings.warn(f"memory does not suffice for all seeds together; {most} at a time", stacklevel=2)
+    return most
 
 
 def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
@@ -164,6 +191,23 @@ class Simulation:
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
         self._complete: tuple[int, Server] | None = self.round, self.server
         self._check_model()
+        also = ", a smaller batch size or engine=serial" if self.engine_name == "stacked" else ""
+        remedy = f"fewer clients per round{also} would need less"
+        check_room("this run", self.need().of(1), free_memory(self.device), self.device, remedy)
+
+    def need(self) -> Need:
+        """What this run needs at least, beyond what is loaded."""
+        run, data, server = self.run, self.federation.dataset, self.server
+        model, correction = tree.nbytes([server.params, server.buffers]), tree.nbytes([server.correction])
+        each, answering = update_bytes(model, correction), run.clients_per_round * (1 - run.dropout_rate)
+        if self.engine_name == "stacked":
+            optimizer = tree.nbytes([self.recipe(1).optimizer.init(server.params)])
+            longest = min(run.batch_size, int(np.diff(self.federation.offsets).max()))
+            batch = longest * data.x_train[0].numel() * self.dtype.itemsize
+            each = stacked_bytes(model, correction, optimizer, batch)
+        seen = clients_seen(run.clients, answering, run.rounds)
+        own = "seed" in spec.parameters(resolve_dataset(run.dataset).factory)
+        return Need(int(answering * each), seen * correction, data.nbytes if own else 0)
 
     def _check_model(self) -> None:
         """One look at what the model answers, so that a model that does not fit its data is a clear error."""
@@ -220,7 +264,8 @@ class Simulation:
     def absorb(self, cohort: Cohort, update: Update | None) -> None:
         """Take a cohort's updates (None if nobody answered) into the global model."""
         if update is not None:
-            sizes = torch.from_numpy(self.federation.sizes(cohort.clients)).to(self.device, torch.float64)
+            sizes = torch.from_numpy(self.federation.sizes(cohort.clients).astype(float))
+            sizes = sizes.to(self.device, non_blocking=True)  # the clients' steps may still be running
             weights = sizes if self.run.weighting == "samples" else torch.ones_like(sizes)
             fraction = len(cohort.clients) / self.federation.num_clients
             self.server = server_update(self.algorithm, self.server, update, weights, fraction)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from fedskew import Run, simulate
-from fedskew.engine import choose_engine
+from fedskew.engine import choose_engine, threaded
 from fedskew.engine.settings import PRECISIONS, arithmetic, dtype_of
 from fedskew.models import Model, build_model
 from tests.helpers import OWN
@@ -105,3 +105,13 @@ def test_bf16_keeps_its_weights_in_float32() -> None:
         assert record.server is not None
         assert all(leaf.dtype == torch.float32 for leaf in record.server.params.values())
         assert not record.diverged
+
+
+def test_memory_is_kept_only_where_glibc_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+    library = type("Library", (), {"mallopt": staticmethod(lambda *option: asked.append(option))})
+    monkeypatch.setattr(threaded.ctypes, "CDLL", lambda name: library)
+    threaded.keep_memory()
+    assert dict(asked) == {-4: 0, -1: 2**30, -2: 2**26}
+    monkeypatch.setattr(threaded.ctypes, "CDLL", lambda name: object())
+    threaded.keep_memory()

@@ -1,5 +1,6 @@
 """Identity 11: engine, company and order of clients change no result beyond rounding."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,12 @@ def test_the_engines_are_those() -> None:
     assert ENGINES["threaded"] is Threaded
 
 
+@pytest.fixture
+def captured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`stacked` with the cohort in fixed memory, as on a GPU."""
+    monkeypatch.setitem(ENGINES, "stacked", partial(Stacked, captured=True))
+
+
 @pytest.mark.parametrize("engine", ["stacked", "threaded", "graphed"])
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_method_with_batch_norm(algorithm: str, engine: str) -> None:
@@ -103,8 +110,14 @@ def test_every_method_with_batch_norm(algorithm: str, engine: str) -> None:
     assert not records[-1].diverged
 
 
-@pytest.mark.parametrize("algorithm", ["fedlc+scaffold", "fednova"])
-@pytest.mark.parametrize(
+@pytest.mark.usefixtures("captured")
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_method_in_fixed_memory(algorithm: str) -> None:
+    assert_same({**DIGITS, "algorithm": algorithm})
+    assert_same({**SYNTHETIC, "algorithm": algorithm})
+
+
+SETTINGS = pytest.mark.parametrize(
     "extra",
     [
         {"dropout_rate": 0.4, "rounds": 5},
@@ -124,8 +137,18 @@ def test_every_method_with_batch_norm(algorithm: str, engine: str) -> None:
     ],
     ids=str,
 )
+
+
+@pytest.mark.parametrize("algorithm", ["fedlc+scaffold", "fednova"])
+@SETTINGS
 def test_every_setting(algorithm: str, extra: dict[str, Any]) -> None:
     assert_same({**DIGITS, **extra, "algorithm": algorithm})
+
+
+@pytest.mark.usefixtures("captured")
+@SETTINGS
+def test_every_setting_in_fixed_memory(extra: dict[str, Any]) -> None:
+    assert_same({**DIGITS, **extra, "algorithm": "fedlc+scaffold"})
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -134,7 +157,10 @@ def test_every_method_on_logistic_regression(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad", "yogi"])
-def test_adaptive_clients(optimizer: str) -> None:
+@pytest.mark.parametrize("fixed", [False, True])
+def test_adaptive_clients(optimizer: str, fixed: bool, request: pytest.FixtureRequest) -> None:
+    if fixed:
+        request.getfixturevalue("captured")
     assert_same({**SYNTHETIC, "momentum": 0.0, "optimizer": optimizer, "algorithm": "fedlc+fedprox"})
 
 
@@ -160,7 +186,12 @@ def test_buffers_of_a_users_module_move_in_every_engine() -> None:
     assert_servers_close(reference, other)
 
 
-@pytest.mark.parametrize("engine", ["serial", "stacked"])
+@pytest.mark.usefixtures("captured")
+def test_augmented_images_in_fixed_memory() -> None:
+    assert_same({**DIGITS, "augment": "crop_flip", "algorithm": "fedlc"})
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked", "captured"])
 @pytest.mark.parametrize(
     ("fields", "algorithm"),
     [
@@ -173,7 +204,12 @@ def test_buffers_of_a_users_module_move_in_every_engine() -> None:
     ],
     ids=["synthetic-fedlc+scaffold", "synthetic-fedopt", "nobody answers", "digits-fedlc", "digits-fednova", "scaled"],
 )
-def test_seeds_together_equal_each_alone(engine: str, fields: dict[str, Any], algorithm: str) -> None:
+def test_seeds_together_equal_each_alone(
+    engine: str, fields: dict[str, Any], algorithm: str, request: pytest.FixtureRequest
+) -> None:
+    if engine == "captured":
+        engine = "stacked"
+        request.getfixturevalue("captured")
     runs = [Run(**fields, algorithm=algorithm, engine=engine, seed=seed) for seed in (0, 1, 7)]
     together: dict[int, list[RoundRecord]] = {0: [], 1: [], 2: []}
     for position, record in simulate_many(runs):

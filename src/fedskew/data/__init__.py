@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+import torch
+
 from fedskew import spec
 from fedskew.data.cifar import cifar10, cifar100
 from fedskew.data.dataset import Dataset
@@ -17,6 +19,7 @@ from fedskew.data.npz import fingerprint as npz_fingerprint
 from fedskew.data.npz import npz
 from fedskew.data.svhn import svhn
 from fedskew.data.synthetic import synthetic
+from fedskew.memory import check_room, free_memory
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
     "digits": digits,
@@ -80,7 +83,10 @@ def _loaded(
     made = resolve_dataset(text).build(seed=seed, clients=clients, data_dir=data_dir, progress=progress)
     if not isinstance(made, Dataset):
         raise ValueError(f"{text} gave a {type(made).__name__}; allowed: a fedskew.data.dataset.Dataset")
-    return made if device == "cpu" else made.to(device)
+    if device == "cpu":
+        return made
+    check_room(text, made.nbytes, free_memory(torch.device(device)), device, "device=cpu may have room for it")
+    return made.to(device)
 
 
 def fingerprint(resolved: spec.Resolved) -> str:

@@ -48,6 +48,10 @@ class Dataset:
     def input_shape(self) -> tuple[int, ...]:
         return tuple(self.x_train.shape[1:])
 
+    @property
+    def nbytes(self) -> int:
+        return sum(value.nbytes for value in vars(self).values() if isinstance(value, Tensor))
+
     def to(self, device: torch.device | str) -> "Dataset":
         """The same data on a device, still in its stored type."""
         moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}

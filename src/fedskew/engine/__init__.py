@@ -35,8 +35,8 @@ _SMALL = 100_000
 def choose_engine(name: str, model: Model, device: torch.device) -> tuple[str, str]:
     """The engine to use and why.
 
-    docs/performance.md compares the engines on logistic regression and on a convolutional network; the bound of 100,000
-    parameters for models in between is a guess.
+    The bound of 100,000 parameters is about where docs/performance.md has the crossover on a CPU, for perceptrons and
+    small clients; on a GPU and for other clients it was not measured.
     """
     if name != "auto":
         return name, "asked for"

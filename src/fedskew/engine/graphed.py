@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from fedskew import kernels, tree
 from fedskew.data.dataset import Dataset
+from fedskew.engine.fixed import Scaled, at_unit_rate, captured, cloned, copy, fixed, leaves
 from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Table, client_table, most_rows
 from fedskew.engine.settings import Settings, arithmetic, naming
@@ -27,13 +28,9 @@ from fedskew.federation import Cohort
 from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
 from fedskew.tree import Params
 
-if TYPE_CHECKING:
-    from fedskew.optimizers import Optimizer
-
 Examples = tuple[Dataset, Tensor, Tensor]
 """A data set to normalise with, and all training examples and labels."""
 
-_WARM_UP = 3
 _RECIPES = 4096  # compiled in one process before the compiler gives up: a table has hundreds of runs
 _RUN = 8  # steps in the longer graph: launching a graph costs the host as much as a step costs the device
 
@@ -85,7 +82,7 @@ class Graphed:
             rate = torch.ones((), dtype=self.settings.dtype, device=device)
             cuda = device.type == "cuda"
             model = recipe.model.fused() if cuda and kernels.available() else recipe.model
-            scaled = replace(recipe, model=model, optimizer=Scaled(_at_unit_rate(recipe.optimizer), rate))
+            scaled = replace(recipe, model=model, optimizer=Scaled(at_unit_rate(recipe.optimizer), rate))
             self._step = rate, Compiled(scaled) if self.compiled and cuda else scaled
         return self._step
 
@@ -173,9 +170,9 @@ class Slot:
         classes = cohort.federation.dataset.num_classes
         counts = torch.ones(classes, dtype=torch.int64, device=stage.x.device)
         states = tree.rows(cohort.states, 0)
-        self.context = _fixed(Context(server.params, states, server.correction, counts))
-        self.local = _fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([])))
-        self.zeros = _leaves(_fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([]))).optimizer)
+        self.context = fixed(Context(server.params, states, server.correction, counts))
+        self.local = fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([])))
+        self.zeros = leaves(fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([]))).optimizer)
         self.row = torch.zeros(1, dtype=torch.int64, device=stage.x.device)
         pool = torch.cuda.graph_pool_handle() if cuda else None
         self.full = self._captured(1, masked=False, pool=pool)
@@ -185,10 +182,10 @@ class Slot:
     def client(self, recipe: Recipe, context: Context, buffers: Params, table: Table, job: int) -> Update:
         """Copy a client in, replay its steps, and take its update out."""
         with torch.cuda.stream(self.stream) if self.stream else nullcontext(), torch.no_grad():
-            _copy(_leaves(self.context), _leaves(context))
-            _copy(_leaves(self.local.params), _leaves(context.anchor))
-            _copy(_leaves(self.local.buffers), _leaves(buffers))
-            _copy(_leaves(self.local.optimizer), self.zeros)
+            copy(leaves(self.context), leaves(context))
+            copy(leaves(self.local.params), leaves(context.anchor))
+            copy(leaves(self.local.buffers), leaves(buffers))
+            copy(leaves(self.local.optimizer), self.zeros)
             self.local.loss.zero_()
             self.row.fill_(int(table.first[job]))
             rows = slice(table.first[job], table.first[job] + table.steps[job])
@@ -199,7 +196,7 @@ class Slot:
                     self.run()
                 for _ in range(rest):
                     (self.full if full else self.padded)()
-            moved = Local(*(_cloned(getattr(self.local, f.name)) for f in fields(Local)))
+            moved = Local(*(cloned(getattr(self.local, f.name)) for f in fields(Local)))
             return finish(recipe, context, moved, self.stage.steps[job])
 
     def wait_for_main(self) -> None:
@@ -220,9 +217,9 @@ class Slot:
         batch = Batch(stage.data.prepare(images, stage.settings.dtype), stage.y.index_select(0, rows), mask)
         moved = local_step(stage.recipe, self.context, self.local, batch)
         with torch.no_grad():
-            pairs = zip(_leaves(self.local), _leaves(moved), strict=True)
+            pairs = zip(leaves(self.local), leaves(moved), strict=True)
             changed = [(into, source) for into, source in pairs if into is not source]
-            _copy([into for into, _ in changed], [source for _, source in changed])
+            copy([into for into, _ in changed], [source for _, source in changed])
             self.row.add_(1)
 
     def _captured(self, steps: int, *, masked: bool, pool: Any) -> Callable[[], None]:
@@ -232,24 +229,7 @@ class Slot:
             for _ in range(steps):
                 self._step(masked=masked)
 
-        if self.stream is None:
-            return take
-        self.stream.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.stream):
-            for _ in range(_WARM_UP if steps == 1 else 0):
-                self.row.zero_()
-                take()
-        self.stream.synchronize()
-        graph = torch.cuda.CUDAGraph()
-        collecting = gc.isenabled()
-        gc.disable()  # freeing another graph's memory would spoil the capture
-        try:
-            with torch.cuda.graph(graph, pool=pool, stream=self.stream):
-                take()
-        finally:
-            if collecting:
-                gc.enable()
-        return graph.replay
+        return captured(take, self.stream, pool, self.row.zero_ if steps == 1 else None)
 
 
 COMBINE: dict[str, Any] = {"combo_kernels": True}  # one kernel for all parameters instead of one each
@@ -275,52 +255,3 @@ class Compiled:
     def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
         self._move(grads, local, context)
         return local.params, local.optimizer
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """An optimiser at rate 1 whose updates are scaled by a rate in fixed memory: a schedule needs no new graph."""
-
-    optimizer: "Optimizer"
-    rate: Tensor
-
-    def init(self, params: Params) -> Params:
-        return self.optimizer.init(params)
-
-    def update(self, grads: Params, state: Params, params: Params) -> tuple[Params, Params]:
-        updates, state = self.optimizer.update(grads, state, params)
-        return tree.map(lambda update: update * self.rate, updates), state
-
-    def travel(self, steps: Tensor) -> Tensor:
-        return self.optimizer.travel(steps) * self.rate
-
-
-def _at_unit_rate(optimizer: "Optimizer") -> "Optimizer":
-    return replace(optimizer, lr=1.0)  # type: ignore[type-var]
-
-
-def _leaves(record: Any) -> list[Tensor]:
-    """All tensors of a record or tree, in a fixed order."""
-    if isinstance(record, Tensor):
-        return [record]
-    parts = record.values() if isinstance(record, dict) else (getattr(record, f.name) for f in fields(record))
-    return [leaf for part in parts for leaf in _leaves(part)]
-
-
-def _cloned(part: Any) -> Any:
-    return _own(part) if isinstance(part, Tensor) else tree.map(_own, part)
-
-
-def _own(leaf: Tensor) -> Tensor:
-    """A copy; filters in the channels-last layout that tensor cores read."""
-    return leaf.clone(memory_format=torch.channels_last if leaf.ndim == 4 else torch.contiguous_format)
-
-
-def _fixed(record: Any) -> Any:
-    """The same record in memory of its own."""
-    return type(record)(*(_cloned(getattr(record, f.name)) for f in fields(record)))
-
-
-def _copy(into: Sequence[Tensor], source: Sequence[Tensor]) -> None:
-    if into:
-        torch._foreach_copy_(list(into), list(source))

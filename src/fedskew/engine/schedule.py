@@ -5,6 +5,7 @@ A short batch is filled up with its own last example and masked.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,14 +37,22 @@ class Table:
     first: Ints
     steps: Ints
     index: Ints  # [sum(steps), B]
-    mask: Mask
-    full: Mask  # [sum(steps)] whether a row has no padding
+    length: Ints  # [sum(steps)] how many examples of a row are no padding
     draws: Ints | None
+
+    @cached_property
+    def mask(self) -> Mask:
+        return np.asarray(np.arange(self.index.shape[1]) < self.length[:, None])
+
+    @cached_property
+    def full(self) -> Mask:
+        """Whether a row has no padding."""
+        return np.asarray(self.length == self.index.shape[1])
 
 
 def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Schedule:
     """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
-    steps = _steps(cohorts, settings)
+    steps = local_steps(cohorts, settings)
     rank = np.argsort(-steps, kind="stable")
     active = len(steps) - np.searchsorted(np.sort(steps), np.arange(steps.max()), side="right")
     first_row = np.cumsum(active) - active
@@ -57,14 +66,14 @@ def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, sett
 
 def client_table(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Table:
     """The same, client after client, every row as wide as the widest batch that any client of the federation has."""
-    steps = _steps(cohorts, settings)
+    steps = local_steps(cohorts, settings)
     first = np.cumsum(steps) - steps
     client = np.repeat(np.arange(len(steps)), steps)
     width = min(settings.batch_size, max(int(np.diff(c.federation.offsets).max()) for c in cohorts))
     index, length, draws = _rows(
         cohorts, offsets, round, settings, client, np.arange(len(client)) - first[client], width
     )
-    return Table(first, steps, index, np.arange(width) < length[:, None], length == width, draws)
+    return Table(first, steps, index, length, draws)
 
 
 def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:
@@ -76,7 +85,8 @@ def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:
     return total
 
 
-def _steps(cohorts: Sequence[Cohort], settings: Settings) -> Ints:
+def local_steps(cohorts: Sequence[Cohort], settings: Settings) -> Ints:
+    """How many steps each client takes."""
     sizes = np.concatenate([cohort.federation.sizes(cohort.clients) for cohort in cohorts])
     return settings.epochs * -(-sizes // settings.batch_size)
 

@@ -1,4 +1,7 @@
-"""A cohort, and several seeds of it, as one tensor program: parameters [K, ...], batches [K, B, ...]."""
+"""A cohort, and several seeds of it, as one tensor program: parameters [K, ...], batches [K, B, ...].
+
+On a GPU its steps are replayed from a CUDA graph (captured.py) where that pays.
+"""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -10,8 +13,9 @@ from torch import Tensor
 
 from fedskew import tree
 from fedskew.data.dataset import Dataset
+from fedskew.engine.captured import Lanes, worth_capturing
 from fedskew.engine.pool import Pool
-from fedskew.engine.schedule import Schedule, schedule
+from fedskew.engine.schedule import Schedule, client_table, local_steps, schedule
 from fedskew.engine.settings import Settings, arithmetic, naming
 from fedskew.federation import Cohort
 from fedskew.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
@@ -23,7 +27,10 @@ _CHUNK_VALUES = 1 << 20
 @dataclass
 class Stacked:
     settings: Settings
+    captured: bool | None = None
+    """Whether steps are captured; None leaves it to the device and to how ragged the clients are."""
     _pool: Pool = field(default_factory=Pool, repr=False)
+    _lanes: Lanes | None = field(default=None, repr=False)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
@@ -35,6 +42,12 @@ class Stacked:
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
+        if self._captures(recipe, cohorts, x):
+            table = client_table(cohorts, offsets, round, self.settings)
+            if self._lanes is None or not self._lanes.fits(recipe, servers, x, table):
+                self._lanes = None  # its memory first
+                self._lanes = Lanes(self.settings, recipe, servers, cohorts, (data, x, y), table)
+            return self._lanes.play(recipe, servers, cohorts, table)
         plan = schedule(cohorts, offsets, round, self.settings)
         context, params, buffers = self._ranked(servers, cohorts, plan, x.device)
         steps = torch.from_numpy(plan.steps).to(x.device)
@@ -49,6 +62,11 @@ class Stacked:
         everyone = finish(recipe, context, join([local, *reversed(done)]), steps)
         place = torch.from_numpy(np.argsort(plan.rank)).to(x.device)
         return [take(everyone, own) for own in place.split([len(cohort.clients) for cohort in cohorts])]
+
+    def _captures(self, recipe: Recipe, cohorts: Sequence[Cohort], x: Tensor) -> bool:
+        if self.captured is not None:
+            return self.captured and recipe.model.takes_mask
+        return x.is_cuda and worth_capturing(recipe, local_steps(cohorts, self.settings))
 
     def _ranked(
         self, servers: Sequence[Server], cohorts: Sequence[Cohort], plan: Schedule, device: torch.device

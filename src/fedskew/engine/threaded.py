@@ -4,6 +4,7 @@ Within a client only one core works, so nothing waits at the end of every operat
 channels-last layout, which its CPU kernels prefer.
 """
 
+import ctypes
 import os
 import threading
 from collections.abc import Sequence
@@ -31,6 +32,7 @@ class Threaded:
         if not recipe.model.takes_mask:
             raise ValueError("threaded cannot run a module that may draw random numbers of its own; use engine=serial")
         if self._pool is None:
+            keep_memory()
             self._pool = ThreadPoolExecutor(cores(), "fedskew")
         servers = [replace(server, params=tree.map(_channels_last, server.params)) for server in servers]
         jobs = [(i, k) for i, cohort in enumerate(cohorts) for k in range(len(cohort.clients))]
@@ -49,6 +51,22 @@ class Threaded:
             self._own.source, self._own.model = recipe.model, recipe.model.copy()
         mine = replace(recipe, model=self._own.model)
         return Serial(self.settings).client(mine, server, cohort, k, round)
+
+
+_KEEP = {-4: 0, -1: 1 << 30, -2: 1 << 26}  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD
+
+
+def keep_memory() -> None:
+    """Have glibc keep what is freed, for the whole process; elsewhere nothing happens.
+
+    It would hand large activations back to the system, which clears them again page by page, at every step.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):
+        return
+    for option, value in _KEEP.items():
+        mallopt(option, value)
 
 
 def cores() -> int:

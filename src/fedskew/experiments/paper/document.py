@@ -24,7 +24,8 @@ _INTRODUCTION = """\
 Every figure on this page was measured with this package; `make reproduction` writes the page from the runs in
 `results/paper/`, one line of JSON each with the whole run, its hash, the partition's hash, the accuracy of every
 evaluated round, versions and device. In tables the paper's own figure stands in brackets behind ours. Accuracy is of
-the global model after the last round on the whole test set, in percent; ± is the standard deviation over seeds (ddof 1).
+the global model after the last round on the whole test set, in percent; ± is the standard deviation over seeds
+(ddof 1).
 
 `fedskew paper list` shows what there is, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda --precision
 bf16` does runs, `fedskew paper show table1 --format csv` prints every figure with everything it rests on.

@@ -1,0 +1,96 @@
+"""Records in fixed memory, and what is done to them again and again as a CUDA graph."""
+
+import gc
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.tree import Params
+
+if TYPE_CHECKING:
+    from fedskew.optimizers import Optimizer
+
+_WARM_UP = 3
+
+
+def captured(
+    take: Callable[[], None],
+    stream: torch.cuda.Stream | None,
+    pool: Any = None,
+    reset: Callable[[], object] | None = None,
+) -> Callable[[], None]:
+    """A function that does what `take` does: the replay of its graph, or `take` itself where there is no stream.
+
+    With a `reset`, which comes before each, some calls warm up what they use before the capture.
+    """
+    if stream is None:
+        return take
+    stream.wait_stream(torch.cuda.current_stream(stream.device))
+    with torch.cuda.stream(stream):
+        for _ in range(_WARM_UP if reset else 0):
+            reset()  # type: ignore[misc]
+            take()
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    collecting = gc.isenabled()
+    gc.disable()  # freeing another graph's memory would spoil the capture
+    try:
+        with torch.cuda.graph(graph, pool=pool, stream=stream):
+            take()
+    finally:
+        if collecting:
+            gc.enable()
+    return graph.replay
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """An optimiser at rate 1 whose updates are scaled by a rate in fixed memory: a schedule needs no new graph."""
+
+    optimizer: "Optimizer"
+    rate: Tensor
+
+    def init(self, params: Params) -> Params:
+        return self.optimizer.init(params)
+
+    def update(self, grads: Params, state: Params, params: Params) -> tuple[Params, Params]:
+        updates, state = self.optimizer.update(grads, state, params)
+        return tree.map(lambda update: update * self.rate, updates), state
+
+    def travel(self, steps: Tensor) -> Tensor:
+        return self.optimizer.travel(steps) * self.rate
+
+
+def at_unit_rate(optimizer: "Optimizer") -> "Optimizer":
+    return replace(optimizer, lr=1.0)  # type: ignore[type-var]
+
+
+def leaves(record: Any) -> list[Tensor]:
+    """All tensors of a record or tree, in a fixed order."""
+    if isinstance(record, Tensor):
+        return [record]
+    parts = record.values() if isinstance(record, dict) else (getattr(record, f.name) for f in fields(record))
+    return [leaf for part in parts for leaf in leaves(part)]
+
+
+def cloned(part: Any) -> Any:
+    return _own(part) if isinstance(part, Tensor) else tree.map(_own, part)
+
+
+def _own(leaf: Tensor) -> Tensor:
+    """A copy; filters in the channels-last layout that tensor cores read."""
+    return leaf.clone(memory_format=torch.channels_last if leaf.ndim == 4 else torch.contiguous_format)
+
+
+def fixed(record: Any) -> Any:
+    """The same record in memory of its own."""
+    return type(record)(*(cloned(getattr(record, f.name)) for f in fields(record)))
+
+
+def copy(into: Sequence[Tensor], source: Sequence[Tensor]) -> None:
+    if into:
+        torch._foreach_copy_(list(into), list(source))
