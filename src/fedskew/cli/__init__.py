@@ -119,7 +119,7 @@ def compare_command(
 ) -> None:
     """Several methods side by side, on the same data, split, first model and cohorts.
 
-    Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=5 --seeds 5
+    Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 5
     """
     from fedskew.experiments.compare import Comparison
     from fedskew.report.comparison import comparison_rows, write_comparison
