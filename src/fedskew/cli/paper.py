@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, interruption, open_store
+from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
 from fedskew.terminal import console, print_json, round_progress, table
 
 if TYPE_CHECKING:
     from fedskew.experiments.paper.choice import Choice
-    from fedskew.experiments.paper.execute import Problem
     from fedskew.experiments.results import Results
     from fedskew.experiments.run import Run
     from fedskew.experiments.store import Store
@@ -60,7 +60,7 @@ def paper_list(
         return
     grid = table("name", "what", "runs", "done", "shortened", "time left")
     for row in rows:
-        shown = [row["name"], row["title"], row["runs"], row["done"], row["shortened"], _span(row["seconds_left"])]
+        shown = [row["name"], row["title"], row["runs"], row["done"], row["shortened"], span(row["seconds_left"])]
         grid.add_row(*map(str, shown))
         if quiet:
             typer.echo(row["name"])
@@ -133,7 +133,7 @@ def paper_show(
         hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this is there yet"
         typer.echo("\n".join([title, *shown.lines(rows), hint]))
         return
-    text = _formatted("json" if json_ else format, rows, title, quiet=quiet)
+    text = formatted("json" if json_ else format, rows, title, quiet=quiet)
     if out is not None:
         out.parent.mkdir(parents=True, exist_ok=True)
         out.write_text(text)
@@ -178,27 +178,7 @@ def paper_map(
     store = open_store(runs)
     if not show:
         _do(asked, choice, shard, store, published, json_=json_, quiet=quiet, report=False)
-    _show_map(asked, choice, _results(store, published), out, json_=json_, quiet=quiet)
-
-
-def _show_map(asked: Any, choice: "Choice", results: "Results", out: Path | None, *, json_: bool, quiet: bool) -> None:
-    from fedskew.report.sensitivity import sentences
-
-    rows = asked.rows(results, choice)
-    said = sentences(rows)
-    made = [str(path) for path in asked.draw(rows, out)] if out is not None and rows else []
-    if json_:
-        print_json({"cell": asked.cell, "rows": rows, "summary": said, "files": made})
-        return
-    grid = table("part", "setting", "method", "held out %", "test %", "balanced %", "rounds")
-    for row in rows:
-        figures = [_percent(row[name]) for name in ("validation", "test", "balanced")]
-        grid.add_row(row["part"], row["setting"], row["algorithm"], *figures, str(row["rounds"]))
-    if not quiet:
-        console().print(grid if rows else "nothing of this map has been run yet")
-    typer.echo("\n".join(said))
-    if made:
-        typer.echo("written: " + ", ".join(made))
+    print_map(asked, choice, _results(store, published), out, json_=json_, quiet=quiet)
 
 
 def _do(
@@ -230,28 +210,14 @@ def _do(
                 step(f"{run.short_algorithm} {run.title}", record)
                 if record.round == run.rounds or record.diverged:
                     done.append(run)
-                    _say_done(run, record, enabled=not (json_ or quiet))
+                    say_done(run, record, enabled=not (json_ or quiet))
                 interruption.check()
     if hasattr(item, "measure"):
         item.measure(store, choice)
     if json_ and report:
         failed = [{"runs": [run.hash for run in p.runs], "reason": p.reason} for p in problems]
         print_json({"done": [run.hash for run in done], "problems": failed})
-    _report_problems(problems)
-
-
-def _say_done(run: "Run", record: Any, *, enabled: bool) -> None:
-    if enabled:
-        state = f"diverged in round {record.round}" if record.diverged else f"{100 * record.accuracy:.2f} %"
-        typer.echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {run.rounds} rounds, {run.hash}")
-
-
-def _report_problems(problems: Sequence["Problem"]) -> None:
-    for reason in dict.fromkeys(problem.reason for problem in problems):
-        runs = [run for problem in problems if problem.reason == reason for run in problem.runs]
-        typer.echo(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
-    if problems:
-        raise typer.Exit(1)
+    report_problems(problems)
 
 
 def _item(name: str) -> Any:
@@ -310,53 +276,3 @@ def _listed(item: Any, choice: "Choice", results: "Results", speeds: Any) -> dic
         "shortened": len(short),
         "seconds_left": None if any(seconds is None for seconds in left) else sum(s for s in left if s),
     }
-
-
-def _formatted(format: str, rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
-    import json
-
-    from fedskew.report import paper_tables
-
-    if format == "json":
-        return json.dumps({"title": title, "rows": list(rows)}, indent=1, allow_nan=False) + "\n"
-    known = {"markdown": paper_tables.markdown, "latex": paper_tables.latex, "csv": paper_tables.as_csv}
-    if format in known:
-        return known[format](rows)
-    if format != "terminal":
-        raise ValueError(f"format is {format!r}; allowed: terminal, {', '.join(known)}, json")
-    return _terminal(rows, title, quiet=quiet)
-
-
-def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
-    from fedskew.report import paper_tables
-
-    screen = console()
-    with screen.capture() as capture:
-        screen.print(title + "; the paper's figure in brackets", markup=False)
-        methods, cells, at = paper_tables.grid(rows)
-        for first in range(0, len(cells), 4):
-            grid = table("method", *cells[first : first + 4])
-            for method in methods:
-                shown = [paper_tables.cell_text(at[method, cell]) for cell in cells[first : first + 4]]
-                grid.add_row(method, *shown)
-            screen.print(grid)
-        for line in paper_tables.rests_on(rows) if not quiet else ():
-            screen.print(line, markup=False)
-    return str(capture.get())
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
-
-
-def _span(seconds: float | None) -> str:
-    """`3 min`, `2.5 h`; a dash where nothing like it has run here."""
-    if seconds is None:
-        return "-"
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )

@@ -1,0 +1,102 @@
+"""What `fedskew paper` prints."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from fedskew.terminal import console, percent_of, print_json, table
+
+if TYPE_CHECKING:
+    from fedskew.experiments.paper.choice import Choice
+    from fedskew.experiments.paper.execute import Problem
+    from fedskew.experiments.paper.sensitivity import Map
+    from fedskew.experiments.results import Results
+    from fedskew.experiments.run import Run
+    from fedskew.simulation import RoundRecord
+
+
+def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
+    if enabled:
+        state = f"diverged in round {record.round}" if record.diverged else f"{percent_of(record.accuracy)} %"
+        typer.echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {run.rounds} rounds, {run.hash}")
+
+
+def report_problems(problems: Sequence["Problem"]) -> None:
+    for reason in dict.fromkeys(problem.reason for problem in problems):
+        runs = [run for problem in problems if problem.reason == reason for run in problem.runs]
+        typer.echo(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def print_map(
+    asked: "Map", choice: "Choice", results: "Results", out: Path | None, *, json_: bool, quiet: bool
+) -> None:
+    from fedskew.report.sensitivity import sentences
+
+    rows = asked.rows(results, choice)
+    said = sentences(rows)
+    made = [str(path) for path in asked.draw(rows, out)] if out is not None and rows else []
+    if json_:
+        print_json({"cell": asked.cell, "rows": rows, "summary": said, "files": made})
+        return
+    grid = table("part", "setting", "method", "held out %", "test %", "balanced %", "rounds")
+    for row in rows:
+        figures = [_percent(row[name]) for name in ("validation", "test", "balanced")]
+        grid.add_row(row["part"], row["setting"], row["algorithm"], *figures, str(row["rounds"]))
+    if not quiet:
+        console().print(grid if rows else "nothing of this map has been run yet")
+    typer.echo("\n".join(said))
+    if made:
+        typer.echo("written: " + ", ".join(made))
+
+
+def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
+    from fedskew.report import paper_tables
+
+    if format == "json":
+        return json.dumps({"title": title, "rows": list(rows)}, indent=1, allow_nan=False) + "\n"
+    known = {"markdown": paper_tables.markdown, "latex": paper_tables.latex, "csv": paper_tables.as_csv}
+    if format in known:
+        return known[format](rows)
+    if format != "terminal":
+        raise ValueError(f"format is {format!r}; allowed: terminal, {', '.join(known)}, json")
+    return _terminal(rows, title, quiet=quiet)
+
+
+def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
+    from fedskew.report import paper_tables
+
+    screen = console()
+    with screen.capture() as capture:
+        screen.print(title + "; the paper's figure in brackets", markup=False)
+        methods, cells, at = paper_tables.grid(rows)
+        for first in range(0, len(cells), 4):
+            grid = table("method", *cells[first : first + 4])
+            for method in methods:
+                shown = [paper_tables.cell_text(at[method, cell]) for cell in cells[first : first + 4]]
+                grid.add_row(method, *shown)
+            screen.print(grid)
+        for line in paper_tables.rests_on(rows) if not quiet else ():
+            screen.print(line, markup=False)
+    return str(capture.get())
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def span(seconds: float | None) -> str:
+    """`3 min`, `2.5 h`; a dash where nothing like it has run here."""
+    if seconds is None:
+        return "-"
+    return (
+        f"{seconds:.0f} s"
+        if seconds < 90
+        else f"{seconds / 60:.0f} min"
+        if seconds < 5400
+        else f"{seconds / 3600:.1f} h"
+    )
