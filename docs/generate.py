@@ -6,9 +6,10 @@ import os
 import sys
 from pathlib import Path
 
-from fedskew.experiments.paper import FIGURES
+from fedskew.experiments.paper import FIGURES, mapped
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.document import between, published_map, readme_table, reproduction
+from fedskew.experiments.paper.document import CELL, between, readme_part, reproduction
+from fedskew.experiments.paper.sensitivity import Map
 from fedskew.experiments.results import Results
 from fedskew.experiments.run import RESULT_VERSION
 
@@ -21,7 +22,7 @@ def pages(root: Path) -> dict[Path, str]:
     readme = root / "README.md"
     return {
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures"),
-        readme: between(readme.read_text(), readme_table(results)),
+        readme: between(readme.read_text(), readme_part(results)),
     }
 
 
@@ -35,7 +36,7 @@ def draw(root: Path, data_dir: str | None) -> list[Path]:
             made += figure.draw(rows, folder / figure.name, figure.title)
         except (ValueError, FileNotFoundError) as error:
             print(f"not drawn: {error}")
-    asked = published_map(results)
+    asked = Map(mapped(CELL), CELL)
     return [*made, *asked.draw(asked.rows(results, Choice()), folder / "map")]
 
 

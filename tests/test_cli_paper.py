@@ -98,6 +98,12 @@ def test_the_map_from_nothing_to_a_picture(capsys: pytest.CaptureFixture[str]) -
         (("paper", "map", "--part", "all,around"), "part is"),
         (("paper", "map", "--taus", "one"), "taus is 'one'"),
         (("paper", "show", "figure2", "--out", "x.png"), "has not been measured yet"),
+        (("paper", "show", "figure1", "--format", "csv"), "allowed for a figure"),
+        (("paper", "run", "figure2", "--cells", "cifar1"), "unknown cell 'cifar1'"),
+        (("paper", "run", "table1", "--rounds", "500"), "at most the paper's"),
+        (("paper", "run", "table1", "--profile", "none.toml"), "there is no profile none.toml"),
+        (("paper", "show", "table1", "--results", "nowhere"), "there is no folder of results nowhere"),
+        (("paper", "map", "--cell", "femnist"), "unknown cell 'femnist'"),
     ],
 )
 def test_a_wrong_request_is_a_line(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -117,6 +123,33 @@ def test_absent_data_are_named_with_the_way_to_get_them(capsys: pytest.CaptureFi
     assert "fedskew data fetch svhn" in err
 
 
+def test_tuned_tries_then_the_runs_then_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ("--cells", "cifar10/dirichlet:0.5", "--methods", "fedlc", "--profile", "tuned", "--stand-in")
+    code, out, _ = call(capsys, "paper", "run", "table1", *chosen, "--rounds", "3", "--seeds", "2", "--json")
+    assert code == 0
+    assert len(json.loads(out)["done"]) == 4 + 2
+    call(capsys, "paper", "run", "table1", *chosen, "--rounds", "2", "--seeds", "1", "--quiet")
+    for rounds, given in ((3, ()), (2, ("--rounds", "2"))):
+        code, out, _ = call(capsys, "paper", "show", "table1", *chosen, *given, "--json")
+        (row,) = json.loads(out)["rows"]
+        assert row["ours"]["rounds"] == rounds
+
+
+def test_shares_of_a_two_step_item_say_when_they_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ("--cells", "cifar10/dirichlet:0.5", "--methods", "fedlc", "--profile", "tuned", "--stand-in")
+    few = (*chosen, "--rounds", "2", "--seeds", "1", "--quiet")
+    codes = [call(capsys, "paper", "run", "table1", *few, "--shard", f"{k}/2")[0] for k in (1, 2, 1, 2)]
+    assert codes[-1] == 0
+    assert len(list(Path("runs").iterdir())) == 5
+
+
+def test_a_figure_is_measured_again_on_a_longer_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for rounds in ("2", "4"):
+        call(capsys, "paper", "run", "figure6", "--stand-in", "--rounds", rounds, "--quiet")
+        (row,) = json.loads(call(capsys, "paper", "show", "figure6", "--stand-in", "--json")[1])["rows"]
+        assert row["rounds"] == row["measured"]["fedavg"]["round"] == int(rounds)
+
+
 def test_ctrl_c_and_again_repeats_no_finished_run(tmp_path: Path) -> None:
     chosen = ["--cells", "cifar10", "--methods", "fedavg,fedlc", "--seeds", "1", "--rounds", "60", "--stand-in"]
     command = [sys.executable, "-m", "fedskew", "paper", "run", "table1", *chosen, "--runs", str(tmp_path / "runs")]
@@ -125,10 +158,10 @@ def test_ctrl_c_and_again_repeats_no_finished_run(tmp_path: Path) -> None:
     while time.monotonic() < deadline and sum(1 for _ in (tmp_path / "runs").glob("*/records.jsonl")) < 2:
         time.sleep(0.02)
     process.send_signal(signal.SIGINT)
-    first, said = process.communicate(timeout=60)
+    first, said = process.communicate(timeout=120)
     assert process.returncode == 130
     assert "interrupted" in said
-    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
     hashes = [line.split()[-1] for text in (first, again.stdout) for line in text.splitlines()]
     assert len(hashes) == len(set(hashes)) == 8
 

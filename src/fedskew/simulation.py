@@ -117,6 +117,8 @@ def _simulate_group(
                 folder.run()  # readable, and of this version
                 stack.enter_context(folder.lock())
                 if done := finished_records(run, folder):
+                    if run.rounds not in folder.lengths():
+                        folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
                     yield from ((position, record) for record in done)
                     continue
                 if len(folder.records()) >= run.rounds:

@@ -16,9 +16,7 @@ FIELDS = {"dataset": "digits", "clients": 4, "partition": "iid", "model": "logis
 def finished(store: Store, **more: object) -> Result:
     run = Run(**{**FIELDS, "rounds": 3, **more})
     list(simulate(run, store=store))
-    result = Result.of(store.folder(run.hash))
-    assert result is not None
-    return result
+    return Result.of(store.folder(run.hash))[-1]
 
 
 def test_a_line_reads_back_as_it_was(tmp_path: Path) -> None:
@@ -37,7 +35,7 @@ def test_an_unfinished_run_is_no_result(tmp_path: Path) -> None:
     records = simulate(run, store=store)
     next(records)
     records.close()  # type: ignore[attr-defined]
-    assert Result.of(store.folder(run.hash)) is None
+    assert Result.of(store.folder(run.hash)) == []
     assert list(Results(RESULT_VERSION, store)) == []
 
 
@@ -47,16 +45,54 @@ def test_a_diverged_run_is_a_result(tmp_path: Path) -> None:
     assert result.summary["rounds"] < 5
 
 
-def test_the_longer_run_stays_and_measurements_add_up(tmp_path: Path) -> None:
-    short = finished(Store(tmp_path / "a"))
-    long = replace(finished(Store(tmp_path / "b"), rounds=5), measured={"x": 1})
+def test_every_length_asked_for_is_a_result_of_its_own(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs")
+    short, long = finished(store), finished(store, rounds=5)
     assert short.hash == long.hash
-    write_lines(tmp_path / "kept.jsonl", [replace(short, measured={"y": 2})])
-    write_lines(tmp_path / "kept.jsonl", [long])
+    assert [result.rounds for result in Results(RESULT_VERSION, store)] == [3, 5]
+    assert short.summary == Results(RESULT_VERSION, store).exactly(short.run)[0].summary
     write_lines(tmp_path / "kept.jsonl", [short])
-    (kept,) = read_lines(tmp_path / "kept.jsonl")
-    assert kept.rounds == 5
-    assert kept.measured == {"x": 1, "y": 2}
+    assert write_lines(tmp_path / "kept.jsonl", [long]) == 2
+
+
+def test_a_shorter_length_asked_for_later_is_noted_without_work(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finished(store, rounds=15)
+    finished(store, rounds=4)
+    assert [result.rounds for result in Results(RESULT_VERSION, store)] == [4, 15]
+
+
+def test_an_extension_that_is_interrupted_loses_nothing(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    before = finished(store)
+    records = simulate(Run(**FIELDS, rounds=9), store=store)
+    for _ in range(5):
+        next(records)
+    records.close()  # type: ignore[attr-defined]
+    (after,) = Result.of(store.folder(before.hash))
+    assert after.rounds == 3
+    assert after.summary == before.summary
+
+
+def test_measurements_belong_to_the_model_of_a_round(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    result = finished(store)
+    store.folder(result.hash).write_measured("x", 3, {"value": 1})
+    assert finished(store).measured == {"x": {"value": 1}}
+    assert finished(store, rounds=5).measured == {}
+    write_lines(tmp_path / "kept.jsonl", [replace(result, measured={"y": 2})])
+    write_lines(tmp_path / "kept.jsonl", [replace(result, measured={"x": 1})])
+    assert read_lines(tmp_path / "kept.jsonl")[0].measured == {"x": 1, "y": 2}
+
+
+def test_one_arithmetic_at_a_time(tmp_path: Path) -> None:
+    store = Store(tmp_path)
+    finished(store)
+    exact = finished(store, precision="fp64")
+    results = Results(RESULT_VERSION, store)
+    assert results.precisions == ["fp32", "fp64"]
+    assert list(results.only("fp64")) == [exact]
+    assert len(list(results.only(None))) == 2
 
 
 def test_seed_length_and_arithmetic_are_not_the_question(tmp_path: Path) -> None:

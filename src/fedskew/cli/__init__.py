@@ -263,7 +263,7 @@ def runs_condense(
     """
     from fedskew.experiments.results import Result, write_lines
 
-    found = [result for folder in open_store(runs) if (result := Result.of(folder)) is not None]
+    found = [result for folder in open_store(runs) for result in Result.of(folder)]
     lines = write_lines(path, found)
     if json_:
         print_json({"file": str(path), "added": len(found), "lines": lines})

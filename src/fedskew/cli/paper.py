@@ -12,6 +12,7 @@ from fedskew.terminal import console, print_json, round_progress, table
 
 if TYPE_CHECKING:
     from fedskew.experiments.paper.choice import Choice
+    from fedskew.experiments.paper.execute import Problem
     from fedskew.experiments.results import Results
     from fedskew.experiments.run import Run
     from fedskew.experiments.store import Store
@@ -60,7 +61,9 @@ def paper_list(
         return
     grid = table("name", "what", "runs", "done", "shortened", "time left")
     for row in rows:
-        shown = [row["name"], row["title"], row["runs"], row["done"], row["shortened"], span(row["seconds_left"])]
+        done = f"{row['done']}" + (", not measured" if row["measured"] is False else "")
+        left = span(row["seconds_left"], row["of_unknown_time"])
+        shown = [row["name"], row["title"], row["runs"], done, row["shortened"], left]
         grid.add_row(*map(str, shown))
         if quiet:
             typer.echo(row["name"])
@@ -93,8 +96,16 @@ def paper_run(
 
     Example: fedskew paper run table1 --cells cifar10/dirichlet:0.1 --methods fedavg,fedlc --seeds 3 --device cuda
     """
-    chosen = _choice(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
-    _do(_item(item), chosen, shard, open_store(runs), published, json_=json_, quiet=quiet)
+    asked, store = _item(item), open_store(runs)
+    choice = _choice(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
+    done, problems = _do(asked, choice, shard, store, published, show=not (json_ or quiet))
+    waits = _unsettled(asked, choice, _results(store, published))
+    if json_:
+        failed = [{"runs": [run.hash for run in p.runs], "reason": p.reason, "busy": p.busy} for p in problems]
+        print_json({"done": [run.hash for run in done], "problems": failed})
+    elif not (quiet or done or problems or waits):
+        typer.echo(f"nothing left to do; `fedskew paper show {item}` shows it")
+    report_problems(problems, waits)
 
 
 @paper_app.command("show")
@@ -104,6 +115,9 @@ def paper_show(
     methods: Methods = None,
     rounds: Annotated[int | None, typer.Option(help="Only runs of so many rounds.  [default: the longest]")] = None,
     profile: ProfileName = "stated",
+    precision: Annotated[
+        str | None, typer.Option(help="Only runs in this arithmetic.  [default: the one most are in]")
+    ] = None,
     format: Annotated[str, typer.Option(help="terminal | markdown | latex | csv | json")] = "terminal",
     out: Annotated[
         Path | None, typer.Option(help="Write to this file; a figure is drawn as OUT.png and OUT.svg.")
@@ -119,27 +133,27 @@ def paper_show(
     Example: fedskew paper show table4 --format markdown
     """
     shown = _item(item)
-    choice = _choice(cells, methods, 1, rounds, profile, stand_in=stand_in)
+    choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
     results = _results(open_store(runs), published)
     rows = shown.rows(results, choice)
     title = f"{shown.title}, profile {profile}" + (", STAND-IN DATA" if stand_in else "")
-    made = [str(path) for path in shown.draw(rows, out, title)] if out is not None and hasattr(shown, "draw") else []
-    for problem in results.problems:
-        typer.echo(f"fedskew: left out: {problem}", err=True)
-    if made:
-        typer.echo("written: " + ", ".join(made))
+    figure = hasattr(shown, "draw")
+    if figure and out is not None:
+        typer.echo("written: " + ", ".join(str(path) for path in shown.draw(rows, out, title)))
         return
-    if hasattr(shown, "lines") and not json_ and format == "terminal":
+    if figure and format not in ("terminal", "json"):
+        raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")
+    if figure and not json_ and format == "terminal":
         hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this is there yet"
-        typer.echo("\n".join([title, *shown.lines(rows), hint]))
-        return
-    text = formatted("json" if json_ else format, rows, title, quiet=quiet)
-    if out is not None:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        out.write_text(text)
-        typer.echo(f"written: {out}")
+        text = "\n".join([title, *shown.lines(rows), hint]) + "\n"
     else:
+        text = formatted("json" if json_ else format, rows, title, quiet=quiet)
+    if out is None:
         typer.echo(text, nl=False)
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(text)
+    typer.echo(f"written: {out}")
 
 
 @paper_app.command("map")
@@ -164,44 +178,34 @@ def paper_map(
 
     Example: fedskew paper map --cell cifar10/dirichlet:0.1 --device cuda --out map.png
     """
-    from fedskew.experiments.paper import table_of_cell
-    from fedskew.experiments.paper.sensitivity import PARTS, TAUS, Map
+    from fedskew.experiments.paper import mapped
+    from fedskew.experiments.paper.sensitivity import PARTS, Map
 
     if part not in (*PARTS, "all"):
         raise ValueError(f"part is {part!r}; allowed: {', '.join(PARTS)}, all")
     try:
-        values = tuple(float(text) for text in taus.split(",")) if taus else TAUS
+        values = tuple(float(text) for text in taus.split(",")) if taus else ()
     except ValueError:
         raise ValueError(f"taus is {taus!r}; allowed: numbers with commas between, for example 1,2,5") from None
-    asked = Map(table_of_cell(cell), cell, values, PARTS if part == "all" else (part,))
+    asked = Map(mapped(cell), cell, values, PARTS if part == "all" else (part,))
     choice = _choice(None, None, 1, rounds, "stated", device, precision, data_dir, stand_in)
     store = open_store(runs)
-    if not show:
-        _do(asked, choice, shard, store, published, json_=json_, quiet=quiet, report=False)
-    print_map(asked, choice, _results(store, published), out, json_=json_, quiet=quiet)
+    problems = [] if show else _do(asked, choice, shard, store, published, show=not (json_ or quiet))[1]
+    results = _results(store, published)
+    print_map(asked, choice, results, out, json_=json_, quiet=quiet)
+    report_problems(problems, None if show else _unsettled(asked, choice, results))
 
 
 def _do(
-    item: Any,
-    choice: "Choice",
-    shard: str,
-    store: "Store",
-    published: Path,
-    *,
-    json_: bool,
-    quiet: bool,
-    report: bool = True,
-) -> None:
-    """Run what is missing, ask what is missing then, until nothing is."""
+    item: Any, choice: "Choice", shard: str, store: "Store", published: Path, *, show: bool
+) -> tuple[list["Run"], list["Problem"]]:
+    """Run what is missing, ask what is missing then, until nothing is; what was done, and what was not."""
     from fedskew.experiments.paper.execute import Problem, execute, missing
 
     problems: list[Problem] = []
     done: list[Run] = []
-    while groups := missing(
-        item, choice, shard, store, published, [run for problem in problems for run in problem.runs]
-    ):
-        total = sum(run.rounds for group in groups for run in group)
-        with round_progress(total, enabled=not (json_ or quiet)) as step:
+    while groups := missing(item, choice, shard, store, published, {run for p in problems for run in p.runs}):
+        with round_progress(sum(run.rounds for group in groups for run in group), enabled=show) as step:
             for event in execute(groups, store):
                 if isinstance(event, Problem):
                     problems.append(event)
@@ -210,14 +214,18 @@ def _do(
                 step(f"{run.short_algorithm} {run.title}", record)
                 if record.round == run.rounds or record.diverged:
                     done.append(run)
-                    say_done(run, record, enabled=not (json_ or quiet))
+                    say_done(run, record, enabled=show)
                 interruption.check()
     if hasattr(item, "measure"):
         item.measure(store, choice)
-    if json_ and report:
-        failed = [{"runs": [run.hash for run in p.runs], "reason": p.reason} for p in problems]
-        print_json({"done": [run.hash for run in done], "problems": failed})
-    report_problems(problems)
+    return done, problems
+
+
+def _unsettled(item: Any, choice: "Choice", results: "Results") -> str | None:
+    """What to say where runs of other shares decide what comes next."""
+    if not hasattr(item, "settled") or item.settled(choice, results):
+        return None
+    return "what comes next hangs on runs that are not in this store yet; the same command goes on when they are"
 
 
 def _item(name: str) -> Any:
@@ -259,20 +267,28 @@ def _results(store: "Store", published: Path | None) -> "Results":
     from fedskew.experiments.results import Results
     from fedskew.experiments.run import RESULT_VERSION
 
-    return Results(RESULT_VERSION, store, published)
+    if published is not None and published != RESULTS and not published.is_dir():
+        raise ValueError(f"there is no folder of results {published}")
+    results = Results(RESULT_VERSION, store, published)
+    for problem in results.problems:
+        typer.echo(f"fedskew: left out: {problem}", err=True)
+    return results
 
 
 def _listed(item: Any, choice: "Choice", results: "Results", speeds: Any) -> dict[str, Any]:
-    runs = item.runs(choice, results)
-    full = {run: [r for r in results.answering(run.model_dump()) if r.run["seed"] == run.seed] for run in runs}
-    done = [run for run, found in full.items() if any(r.rounds >= run.rounds for r in found)]
-    short = [run for run, found in full.items() if found and run not in done]
-    left = [speeds.seconds(run) for run in full if run not in done]
+    """An item's runs, how many are done, and the time of the others as far as it is known."""
+    runs = list(dict.fromkeys(item.runs(choice, results)))
+    found = {run: [r for r in results.answering(run.model_dump()) if r.seed == run.seed] for run in runs}
+    done = [run for run in runs if any(r.rounds == run.rounds for r in found[run])]
+    left = [speeds.seconds(run) for run in runs if run not in done]
+    measured = None if not hasattr(item, "measure") else bool(item.rows(results, choice))
     return {
         "name": item.name,
         "title": item.title,
-        "runs": len(full),
+        "runs": len(runs),
         "done": len(done),
-        "shortened": len(short),
-        "seconds_left": None if any(seconds is None for seconds in left) else sum(s for s in left if s),
+        "shortened": sum(1 for run in runs if found[run] and run not in done),
+        "measured": measured,
+        "seconds_left": sum(seconds for seconds in left if seconds is not None),
+        "of_unknown_time": sum(seconds is None for seconds in left),
     }

@@ -24,11 +24,17 @@ def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
         typer.echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {run.rounds} rounds, {run.hash}")
 
 
-def report_problems(problems: Sequence["Problem"]) -> None:
-    for reason in dict.fromkeys(problem.reason for problem in problems):
-        runs = [run for problem in problems if problem.reason == reason for run in problem.runs]
+def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
+    """What was not done and why; ends the command with 1 if something failed or waits for others."""
+    failed = [problem for problem in problems if not problem.busy]
+    for reason in dict.fromkeys(problem.reason for problem in failed):
+        runs = [run for problem in failed if problem.reason == reason for run in problem.runs]
         typer.echo(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
-    if problems:
+    if busy := sum(len(problem.runs) for problem in problems if problem.busy):
+        typer.echo(f"fedskew: note: another process is doing {busy} of the runs", err=True)
+    if waits:
+        typer.echo(f"fedskew: {waits}", err=True)
+    if failed or waits:
         raise typer.Exit(1)
 
 
@@ -41,14 +47,16 @@ def print_map(
     said = sentences(rows)
     made = [str(path) for path in asked.draw(rows, out)] if out is not None and rows else []
     if json_:
-        print_json({"cell": asked.cell, "rows": rows, "summary": said, "files": made})
+        print_json({"cell": asked.cell, "stand_in": choice.stand_in, "rows": rows, "summary": said, "files": made})
         return
-    grid = table("part", "setting", "method", "held out %", "test %", "balanced %", "rounds")
+    grid = table("part", "setting", "method", "held out %", "test %", "last ten %", "rounds")
     for row in rows:
-        figures = [_percent(row[name]) for name in ("validation", "test", "balanced")]
+        figures = [_percent(row[name]) for name in ("validation", "test", "last_ten")]
         grid.add_row(row["part"], row["setting"], row["algorithm"], *figures, str(row["rounds"]))
     if not quiet:
         console().print(grid if rows else "nothing of this map has been run yet")
+    if rows and choice.stand_in:
+        typer.echo(f"STAND-IN DATA: {rows[0]['dataset']}, not the paper's")
     typer.echo("\n".join(said))
     if made:
         typer.echo("written: " + ", ".join(made))
@@ -72,7 +80,7 @@ def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str
 
     screen = console()
     with screen.capture() as capture:
-        screen.print(title + "; the paper's figure in brackets", markup=False)
+        screen.print(title + "", markup=False)
         methods, cells, at = paper_tables.grid(rows)
         for first in range(0, len(cells), 4):
             grid = table("method", *cells[first : first + 4])
@@ -89,14 +97,10 @@ def _percent(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
 
 
-def span(seconds: float | None) -> str:
-    """`3 min`, `2.5 h`; a dash where nothing like it has run here."""
-    if seconds is None:
-        return "-"
-    return (
-        f"{seconds:.0f} s"
-        if seconds < 90
-        else f"{seconds / 60:.0f} min"
-        if seconds < 5400
-        else f"{seconds / 3600:.1f} h"
-    )
+def span(seconds: float, unknown: int) -> str:
+    """`3 min`, `2.5 h`; with a word on runs of which nothing like it has run here."""
+    text = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
+    text = f"{seconds / 3600:.1f} h" if seconds >= 5400 else text
+    if not unknown:
+        return text
+    return f"unknown for {unknown}" if not seconds else f"{text}, unknown for {unknown}"

@@ -1,7 +1,8 @@
 """Finished runs as one line of text each: what is published, and what tables are made of. Never needs torch.
 
 A line holds the whole run, its summary, the accuracy of every evaluated round, where it was computed, and what figures
-measured on its model. Lines are kept as `*.jsonl` in a folder; copying files together merges them.
+measured on its model. A run that was asked for with several lengths has a line for each. Lines are kept as `*.jsonl` in
+a folder; copying files together merges them.
 """
 
 import json
@@ -19,7 +20,7 @@ _VERSIONS = ("fedskew", "torch", "device", "engine")
 
 @dataclass(frozen=True)
 class Result:
-    """A finished run."""
+    """A finished run of one length."""
 
     hash: str
     result_version: int
@@ -31,27 +32,45 @@ class Result:
     measured: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, folder: Folder) -> "Result | None":
-        """The run of a folder, if it came to its end (or diverged on the way)."""
-        about, records = folder.about(), folder.records()
-        whole = bool(records) and (len(records) >= about["run"]["rounds"] or records[-1].get("diverged", False))
-        if not whole:
-            return None
-        summary = summarise(about["run"], records, folder.card())
-        curve = [
-            (record["round"], round(record["accuracy"], 4)) for record in records if record["accuracy"] is not None
-        ]
+    def of(cls, folder: Folder) -> "list[Result]":
+        """The results of a folder: every length asked for that the run has reached (or on the way to which it
+        diverged)."""
+        records = folder.records()
+        gone = bool(records) and records[-1].get("diverged", False)
+        return [cls._at(folder, records[:n], n) for n in folder.lengths() if len(records) >= n or gone]
+
+    @classmethod
+    def _at(cls, folder: Folder, records: list[dict[str, Any]], rounds: int) -> "Result":
+        about = folder.about()
+        curve = [(r["round"], round(r["accuracy"], 4)) for r in records if r["accuracy"] is not None]
         sessions = [{name: session.get(name) for name in _VERSIONS} for session in folder.sessions()]
-        once = [session for i, session in enumerate(sessions) if session not in sessions[:i]]
         return cls(
-            about["hash"], about["result_version"], about["run"], about["short"], summary, curve, once,
-            folder.measured(),
-        )  # fmt: skip
+            hash=about["hash"],
+            result_version=about["result_version"],
+            run={**about["run"], "rounds": rounds},
+            short=about["short"],
+            summary=summarise(about["run"], records, folder.card()),
+            curve=curve,
+            sessions=[session for i, session in enumerate(sessions) if session not in sessions[:i]],
+            measured=folder.measured(rounds),
+        )
 
     @property
     def rounds(self) -> int:
         """How long the run was meant to be."""
         return int(self.run["rounds"])
+
+    @property
+    def precision(self) -> str:
+        return str(self.run["precision"])
+
+    @property
+    def seed(self) -> int:
+        return int(self.run["seed"])
+
+    @property
+    def diverged(self) -> bool:
+        return bool(self.summary["diverged"])
 
     @property
     def where(self) -> str:
@@ -73,16 +92,36 @@ class Results:
 
     def __init__(self, version: int, store: Store | None = None, published: Path | None = None) -> None:
         self.version, self.problems = version, list[str]()
+        self._all = merged([*self._published(published), *self._stored(store)])
+        self._index()
+
+    def _index(self) -> None:
         self._by_question: dict[str, list[Result]] = {}
-        for result in longest([*self._published(published), *self._stored(store)]).values():
+        for result in self._all:
             self._by_question.setdefault(question(result.run), []).append(result)
 
+    def only(self, precision: str | None) -> "Results":
+        """Those of one arithmetic; None leaves all."""
+        view = Results(self.version)
+        view.problems = self.problems
+        view._all = [result for result in self._all if precision in (None, result.precision)]
+        view._index()
+        return view
+
+    @property
+    def precisions(self) -> list[str]:
+        return sorted({result.precision for result in self})
+
     def __iter__(self) -> Iterator[Result]:
-        return (result for group in self._by_question.values() for result in group if self._current(result))
+        return (result for result in self._all if self._current(result))
 
     def answering(self, run: dict[str, Any]) -> list[Result]:
         """Finished runs that ask the same, of this version of the code."""
         return [result for result in self._by_question.get(question(run), []) if self._current(result)]
+
+    def exactly(self, run: dict[str, Any]) -> list[Result]:
+        """Those of the same seed and length."""
+        return [r for r in self.answering(run) if r.seed == run["seed"] and r.rounds == run["rounds"]]
 
     def of_other_versions(self, run: dict[str, Any]) -> int:
         """How many more there are from versions whose numbers may differ."""
@@ -98,22 +137,19 @@ class Results:
     def _stored(self, store: Store | None) -> Iterator[Result]:
         for folder in store or ():
             try:
-                result = Result.of(folder)
+                yield from Result.of(folder)
             except StoreError as error:
                 self.problems.append(str(error))
-                continue
-            if result is not None:
-                yield result
 
 
-def longest(results: Iterable[Result]) -> dict[str, Result]:
-    """One result per run, the longest, with all that was measured on it."""
-    found: dict[str, Result] = {}
+def merged(results: Iterable[Result]) -> list[Result]:
+    """One result for each run and length, with all that was measured on it; the last one given counts."""
+    found: dict[tuple[str, int], Result] = {}
     for result in results:
-        before = found.get(result.hash, result)
-        kept = result if result.rounds >= before.rounds else before
-        found[result.hash] = replace(kept, measured={**before.measured, **result.measured})
-    return found
+        key = result.hash, result.rounds
+        before = found[key].measured if key in found else {}
+        found[key] = replace(result, measured={**before, **result.measured})
+    return [found[key] for key in sorted(found)]
 
 
 def read_lines(path: Path) -> list[Result]:
@@ -128,8 +164,8 @@ def read_lines(path: Path) -> list[Result]:
 
 
 def write_lines(path: Path, results: Iterable[Result]) -> int:
-    """Add finished runs to a file, a longer one in place of a shorter one; returns how many lines it has then."""
-    known = longest([*(read_lines(path) if path.exists() else []), *results])
+    """Add finished runs to a file; returns how many lines it has then."""
+    lines = merged([*(read_lines(path) if path.exists() else []), *results])
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, b"".join(known[hash].line() for hash in sorted(known)))
-    return len(known)
+    write_whole(path, b"".join(result.line() for result in lines))
+    return len(lines)

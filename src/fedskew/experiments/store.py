@@ -23,6 +23,10 @@ class StoreError(Exception):
     """Something in the store is damaged, busy, or from another version. The message says what to do."""
 
 
+class StoreBusy(StoreError):
+    """Another process is working on the run."""
+
+
 class Folder:
     """One run's folder. Reading never needs torch."""
 
@@ -38,9 +42,9 @@ class Folder:
 
     def create(self, hash: str, run: dict[str, Any], short: dict[str, str], result_version: int) -> None:
         """Begin the folder, or note how the run is asked for now. `short` is what tables call the run."""
-        longest = max(run["rounds"], self.run()["rounds"]) if self.exists() else run["rounds"]
+        lengths = sorted({run["rounds"], *(self.lengths() if self.exists() else ())})
         known = {"format": FORMAT, "result_version": result_version, "hash": hash}
-        content = {**known, "run": {**run, "rounds": longest}, "short": short}
+        content = {**known, "run": {**run, "rounds": lengths[-1]}, "short": short, "lengths": lengths}
         try:
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.path / _RUN, json.dumps(content, indent=1).encode())
@@ -51,6 +55,12 @@ class Folder:
         """The fields of the run."""
         run: dict[str, Any] = self.about()["run"]
         return run
+
+    def lengths(self) -> list[int]:
+        """Every number of rounds that the run was asked for: each is a result of its own."""
+        about = self.about()
+        lengths: list[int] = about.get("lengths", [about["run"]["rounds"]])
+        return lengths
 
     def short(self) -> dict[str, str]:
         """The run's specs as people write them, and its title."""
@@ -128,12 +138,15 @@ class Folder:
                 found.append(json.loads(line))
         return found
 
-    def measured(self) -> dict[str, Any]:
-        """What was measured on the run's model, by the name of the measurement."""
-        return self._json(_MEASURED) if (self.path / _MEASURED).exists() else {}
+    def measured(self, round: int) -> dict[str, Any]:
+        """What was measured on the model of a round, by the name of the measurement."""
+        known = self._json(_MEASURED) if (self.path / _MEASURED).exists() else {}
+        return {name: rounds[str(round)] for name, rounds in known.items() if str(round) in rounds}
 
-    def write_measured(self, name: str, content: Any) -> None:
-        write_whole(self.path / _MEASURED, json.dumps({**self.measured(), name: content}, allow_nan=False).encode())
+    def write_measured(self, name: str, round: int, content: Any) -> None:
+        known = self._json(_MEASURED) if (self.path / _MEASURED).exists() else {}
+        known[name] = {**known.get(name, {}), str(round): content}
+        write_whole(self.path / _MEASURED, json.dumps(known, allow_nan=False).encode())
 
     def append_session(self, session: dict[str, Any]) -> None:
         _append(self.path / _SESSIONS, session)
@@ -150,7 +163,7 @@ class Folder:
             try:
                 fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
-                raise StoreError(f"another process is working on run {self.path.name}") from None
+                raise StoreBusy(f"another process is working on run {self.path.name}") from None
             yield
 
     def _json(self, name: str) -> dict[str, Any]:

@@ -10,7 +10,7 @@ Row = dict[str, Any]
 COLUMNS = (
     "cell", "method", "printed_mean", "printed_std", "ours_mean", "ours_std", "difference", "seeds", "rounds",
     "shortened", "diverged", "algorithm", "model", "local_epochs", "momentum", "lr", "batch_size", "clients",
-    "precision", "device", "balanced", "last_ten", "partitions", "hashes",
+    "precision", "device", "seconds", "dataset", "stand_in", "balanced", "last_ten", "partitions", "hashes",
 )  # fmt: skip
 
 
@@ -23,13 +23,16 @@ def grid(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, str
 
 
 def ours_text(row: Row) -> str:
-    """`57.34 ± 0.21`; a shortened run carries its rounds, a diverged seed the round it ended in."""
+    """`57.34 ± 0.21 · 57.10`: the last round over seeds, and the mean of the last ten rounds. A shortened run carries
+    its rounds, a diverged seed the round it ended in."""
     ours = row["ours"]
     if ours is None:
         return "-"
     text = "diverged" if ours["mean"] is None else f"{ours['mean']:.2f}"
     if ours["std"] is not None:
         text += f" ± {ours['std']:.2f}"
+    if ours["last_ten"] is not None:
+        text += f" · {ours['last_ten']:.2f}"
     if ours["shortened"]:
         text += f" [{ours['rounds']} rounds]"
     if ours["diverged"]:
@@ -37,14 +40,12 @@ def ours_text(row: Row) -> str:
     return text
 
 
-def printed_text(row: Row) -> str:
-    mean, std = row["printed"]["mean"], row["printed"]["std"]
-    return "-" if mean is None else f"{mean:.2f}" + (f" ± {std:.2f}" if std is not None else "")
-
-
 def cell_text(row: Row) -> str:
-    printed = row["printed"]["mean"]
-    return ours_text(row) + ("" if printed is None or row["ours"] is None else f" ({printed:.2f})")
+    """Ours, and in brackets the printed figure and how far ours is above it."""
+    printed, difference = row["printed"]["mean"], row["difference"]
+    if printed is None or row["ours"] is None:
+        return ours_text(row)
+    return f"{ours_text(row)} ({printed:.2f}" + ("" if difference is None else f"; {difference:+.2f}") + ")"
 
 
 def markdown(rows: Sequence[Row]) -> str:
@@ -58,23 +59,19 @@ def markdown(rows: Sequence[Row]) -> str:
 
 
 def rests_on(rows: Sequence[Row]) -> list[str]:
-    """Settings, length, seeds, arithmetic and device of the runs shown, and what is set aside."""
+    """Settings, length, seeds, arithmetic, device and time of the runs shown, and what is set aside."""
     found = [row["ours"] for row in rows if row["ours"]]
     if not found:
         return ["Nothing of this has been run yet."]
-    lines = []
-    for name, label in (
-        ("rounds", "Rounds"), ("local_epochs", "E"), ("momentum", "momentum"), ("lr", "lr"), ("batch_size", "batch"),
-        ("clients", "clients"), ("model", "model"), ("precision", "precision"), ("device", "device"),
-    ):  # fmt: skip
-        values = list(
-            dict.fromkeys(f"{ours[name]:g}" if isinstance(ours[name], float) else str(ours[name]) for ours in found)
-        )
-        lines.append(f"{label} {', '.join(values)}")
-    seeds = sorted({len(ours["seeds"]) for ours in found})
-    lines.append(f"seeds {', '.join(map(str, seeds))}")
-    methods = ", ".join(dict.fromkeys(f"`{ours['resolved']}`" for ours in found))
-    text = ["; ".join(lines) + ".", f"Methods as run: {methods}."]
+    settings = [f"{label} {_values(found, name)}" for name, label in _LABELS.items()]
+    seconds = sum(ours["seconds"] for ours in found)
+    text = [
+        "Last round · mean of the last ten rounds (the paper's; difference). " + "; ".join(settings) + ".",
+        f"Seeds {_values(found, 'seeds')}; {seconds:,.0f} s of rounds in all.",
+        f"Methods as run: {', '.join(dict.fromkeys('`' + ours['resolved'] + '`' for ours in found))}.",
+    ]
+    if any(row["stand_in"] for row in rows):
+        text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if any(ours["shortened"] for ours in found):
         text.append("A figure in square brackets marks a run that is shorter than the paper's.")
     if other := sum(row["other_versions"] for row in rows):
@@ -82,10 +79,23 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     return text
 
 
+_LABELS = {
+    "rounds": "Rounds", "local_epochs": "E", "momentum": "momentum", "lr": "lr", "batch_size": "batch",
+    "clients": "clients", "model": "model", "precision": "precision", "device": "device",
+}  # fmt: skip
+
+
+def _values(found: Sequence[Row], name: str) -> str:
+    """The values that a setting has among these, each once."""
+    shown = (f"{ours[name]:g}" if isinstance(ours[name], float) else str(ours[name]) for ours in found)
+    return ", ".join(dict.fromkeys(shown))
+
+
 def latex(rows: Sequence[Row]) -> str:
     """For booktabs."""
     methods, cells, at = grid(rows)
-    lines = [f"\\begin{{tabular}}{{l{'c' * len(cells)}}}", "\\toprule"]
+    lines = ["% STAND-IN DATA, not the paper's"] if any(row["stand_in"] for row in rows) else []
+    lines += [f"\\begin{{tabular}}{{l{'c' * len(cells)}}}", "\\toprule"]
     lines.append("method & " + " & ".join(_tex(cell) for cell in cells) + " \\\\")
     lines.append("\\midrule")
     for method in methods:
@@ -120,7 +130,7 @@ def as_csv(rows: Sequence[Row]) -> str:
 def _plain(row: Row, name: str) -> Any:
     ours = row["ours"] or {}
     known = {
-        "cell": row["cell"], "method": row["method"], "difference": row["difference"],
+        "cell": row["cell"], "method": row["method"], "difference": row["difference"], "stand_in": row["stand_in"],
         "printed_mean": row["printed"]["mean"], "printed_std": row["printed"]["std"],
         "ours_mean": ours.get("mean"), "ours_std": ours.get("std"),
     }  # fmt: skip

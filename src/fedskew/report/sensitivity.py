@@ -1,15 +1,20 @@
-"""The map of assumptions in plain sentences."""
+"""The map of assumptions in plain sentences. Verdicts rest on the mean of the last ten rounds."""
 
 from collections.abc import Sequence
 from typing import Any
 
 Row = dict[str, Any]
 NEAR = 1.0
-"""Points within which two runs of one seed are called equal."""
+"""Points within which two runs of one seed are not told apart."""
+
+
+def verdict(gain: float) -> str:
+    """How something that is so many points ahead stands to something."""
+    return "above" if gain > NEAR else "below" if gain < -NEAR else "within a point of"
 
 
 def sentences(rows: Sequence[Row]) -> list[str]:
-    """What the map says. One seed each, so a difference below a point is not called one."""
+    """What the map says, for one seed and for the mean accuracy of the last ten rounds."""
     if not rows:
         return ["Nothing of this map has been run yet."]
     margin = [row for row in rows if row["part"] == "margin"]
@@ -23,23 +28,21 @@ def _settings(rows: Sequence[Row]) -> list[str]:
 
 
 def _margin(setting: str, rows: Sequence[Row]) -> list[str]:
+    """FedRS, and the margin that the held-out examples choose for each rule, against FedAvg."""
     here = [row for row in rows if row["setting"] == setting]
-    plain = next((row for row in here if row["algorithm"] == "fedavg"), None)
-    if plain is None or plain["test"] is None:
-        return []
-    lines = []
+    plain = next((row for row in here if row["method"] == "fedavg"), None)
+    if plain is None or plain["last_ten"] is None:
+        return [f"{setting}: FedAvg is not there or diverged."]
+    lines = [_against(f"{setting}: FedRS", row, plain) for row in here if row["method"] == "fedrs"]
     for rule in ("floor", "mask"):
-        tried = [row for row in here if f"missing={rule}" in row["algorithm"] and row["test"] is not None]
-        if not tried:
-            continue
-        best = max(tried, key=lambda row: row["validation"])
-        above = [_tau(row) for row in tried if row["test"] - plain["test"] > NEAR]
-        lines.append(
-            f"{setting}, {plain['rounds']} rounds, rule {rule}: the margin that does best on held-out examples is tau "
-            f"{_tau(best)}, {best['test']:.2f} % on the test set against FedAvg's {plain['test']:.2f} % "
-            f"({best['test'] - plain['test']:+.2f}); more than {NEAR:g} point above FedAvg: "
-            f"{'tau ' + ', '.join(above) if above else 'no tau'}."
-        )
+        tried = [row for row in here if f"missing={rule}" in row["algorithm"]]
+        if tried:
+            best = max(tried, key=lambda row: row["validation"])
+            lines.append(
+                _against(f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)", best, plain)
+            )
+            above = [_tau(row) for row in tried if row["last_ten"] and row["last_ten"] - plain["last_ten"] > NEAR]
+            lines[-1] += f" Above FedAvg with {'tau ' + ', '.join(above) if above else 'no tau'}."
     return lines
 
 
@@ -47,17 +50,20 @@ def _tau(row: Row) -> str:
     return str(row["algorithm"]).partition("tau=")[2].partition(",")[0]
 
 
+def _against(what: str, row: Row, plain: Row) -> str:
+    if row["last_ten"] is None:
+        return f"{what} diverged in round {row['diverged']}."
+    gain = row["last_ten"] - plain["last_ten"]
+    return f"{what}, {row['last_ten']:.2f} %, is {verdict(gain)} FedAvg, {plain['last_ten']:.2f} % ({gain:+.2f})."
+
+
 def _around(setting: str, rows: Sequence[Row]) -> str:
+    """FedLC against the FedAvg of the same setting; the denominator is FedLC's own, so there the unchanged FedAvg."""
     here = {row["method"]: row for row in rows if row["setting"] == setting}
-    calibrated, plain = here.get("fedlc"), here.get("fedavg") or _unchanged(rows)
-    if calibrated is None or plain is None or plain["test"] is None:
+    others = [row for row in rows if row["setting"] == "nothing changed" and row["method"] == "fedavg"]
+    plain = here.get("fedavg") or (others[0] if setting == "denominator as printed" and others else None)
+    if plain is None or "fedlc" not in here:
         return f"{setting}: not complete."
-    if calibrated["test"] is None:
-        return f"{setting}: FedLC diverged in round {calibrated['diverged']}."
-    gain = calibrated["test"] - plain["test"]
-    verdict = "equal to" if abs(gain) <= NEAR else "above" if gain > 0 else "below"
-    return f"{setting}: FedLC {calibrated['test']:.2f} % is {verdict} FedAvg's {plain['test']:.2f} % ({gain:+.2f})."
-
-
-def _unchanged(rows: Sequence[Row]) -> Row | None:
-    return next((row for row in rows if row["setting"] == "nothing changed" and row["method"] == "fedavg"), None)
+    if plain["last_ten"] is None:
+        return f"{setting}: FedAvg diverged in round {plain['diverged']}."
+    return _against(f"{setting}: FedLC", here["fedlc"], plain)

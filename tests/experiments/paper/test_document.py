@@ -8,7 +8,7 @@ import pytest
 
 from fedskew.experiments.paper import TABLES
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.document import BEGIN, END, between, readme_table, reproduction
+from fedskew.experiments.paper.document import BEGIN, END, between, readme_part, reproduction
 from fedskew.experiments.results import Results, read_lines
 from fedskew.experiments.run import RESULT_VERSION, Run
 from tests.experiments.paper.test_tables import Known, result
@@ -47,8 +47,8 @@ def test_figures_on_the_page_change_with_the_results() -> None:
     assert "FedLC is above FedAvg (+21.00; the paper +17.84)" in page
     assert "Nothing of this has been run yet." in page
     assert (
-        "| table1: cifar10/dirichlet:0.1 | stated | 400 | 1 | 40.00 | - | 61.00 | - | 48.07, 65.91 |"
-        in readme_table(results)
+        "| table1: cifar10/dirichlet:0.1 | stated | 400 | 1 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | 48.07, 65.91 |"
+        in readme_part(results)
     )
 
 
@@ -57,6 +57,14 @@ def test_a_worse_fedlc_is_said_to_be_below() -> None:
     plain, calibrated = TABLES["table1"].runs(choice)
     page = reproduction(Known([result(plain, 0.6), result(calibrated, 0.4)]), Path("nowhere"))
     assert "FedLC is below FedAvg (-20.00" in page
+
+
+def test_runs_of_different_length_are_not_held_against_each_other() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
+    plain, calibrated = TABLES["table1"].runs(choice)
+    results = Known([result(plain.model_copy(update={"rounds": 2}), 0.1), result(calibrated, 0.6)])
+    assert "FedAvg and FedLC are of different length or seeds" in reproduction(results, Path("nowhere"))
+    assert "| stated | 400 | 1 | - | - | 60.00 · 60.00 |" in readme_part(results)
 
 
 def test_only_the_marked_part_is_replaced() -> None:

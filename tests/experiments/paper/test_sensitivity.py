@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from fedskew import Run
-from fedskew.experiments.paper import table_of_cell
+from fedskew.experiments.paper import mapped
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.sensitivity import BASES, RIVALS, Map
+from fedskew.experiments.paper.sensitivity import BASES, RIVALS, Map, margins
 from fedskew.report.sensitivity import sentences
 from tests.experiments.paper.test_tables import Known, result
 
@@ -16,14 +16,14 @@ CHOICE = Choice(seeds=1)
 
 
 def full_map(**more: object) -> Map:
-    return Map(table_of_cell(CELL), CELL, (1.0, 5.0), **more)  # type: ignore[arg-type]
+    return Map(mapped(CELL), CELL, (1.0, 5.0), **more)  # type: ignore[arg-type]
 
 
 def known(asked: Map, scores: dict[str, float]) -> Known:
     """Results of the margin part; a spec's score, else a half."""
     found = []
     for base in BASES:
-        for text in (*RIVALS, *asked.margins()):
+        for text in (*RIVALS, *margins(asked.taus)):
             run = asked.run(base, text, CHOICE)
             found.append(result(run, scores.get(f"{base.name}/{text}", 0.5)))
     return Known(found)
@@ -64,8 +64,8 @@ def test_rows_sentences_and_the_picture(tmp_path: Path) -> None:
     results = known(asked, {f"{BASES[1].name}/fedlc:tau=5,missing=floor": 0.7, f"{BASES[0].name}/fedavg": 0.6})
     rows = asked.rows(results, CHOICE)
     said = "\n".join(sentences(rows))
-    assert "tau 5, 70.00 % on the test set against FedAvg's 50.00 % (+20.00)" in said
-    assert "nothing changed: FedLC 50.00 % is below FedAvg's 60.00 % (-10.00)." in said
+    assert "rule floor, tau 5 (best on held-out examples), 70.00 %, is above FedAvg, 50.00 % (+20.00)." in said
+    assert "nothing changed: FedLC, 50.00 %, is below FedAvg, 60.00 % (-10.00)." in said
     made = asked.draw(rows, tmp_path / "map")
     assert [path.suffix for path in made] == [".png", ".svg"]
     assert all(path.stat().st_size > 1000 for path in made)
@@ -73,14 +73,50 @@ def test_rows_sentences_and_the_picture(tmp_path: Path) -> None:
 
 def test_a_diverged_run_is_said_and_never_chosen() -> None:
     asked = full_map()
+    best = "fedlc:tau=5,missing=floor"
+    results = known(asked, {f"{base.name}/{best}": 0.9 for base in BASES})
+    assert asked.best(CHOICE, results) == best
+    for base in BASES:
+        (found,) = results.answering(asked.run(base, best, CHOICE).model_dump())
+        found.summary.update(diverged=True, rounds=3)
+    assert asked.best(CHOICE, results) != best
+    rows = asked.rows(results, CHOICE)
+    assert [row["diverged"] for row in rows if row["algorithm"] == best] == [3, 3]
+    only = [row for row in rows if row["method"] == "fedavg" or row["algorithm"] == best]
+    assert any("tau 5 (best on held-out examples) diverged in round 3" in line for line in sentences(only))
+
+
+def test_a_setting_is_never_held_against_the_fedavg_of_another() -> None:
+    asked = full_map()
     results = known(asked, {})
-    worst = asked.run(BASES[0], "fedlc:tau=5,missing=floor", CHOICE)
-    (found,) = results.answering(worst.model_dump())
-    found.summary.update(diverged=True, rounds=3)
-    assert asked.best(CHOICE, results) != "fedlc:tau=5,missing=floor"
-    row = next(r for r in asked.rows(results, CHOICE) if r["hash"] == worst.hash)
-    assert row["test"] is None
-    assert row["diverged"] == 3
+    best = asked.best(CHOICE, results)
+    assert best is not None
+    fast = next(setting for setting in asked.settings(CHOICE) if setting.name == "lr 0.1")
+    more = Known([*results, result(asked.run(fast, best, CHOICE), 0.9)])
+    assert "lr 0.1: not complete." in sentences(asked.rows(more, CHOICE))
+
+
+def test_the_map_is_of_one_arithmetic() -> None:
+    asked = full_map()
+    half = [asked.run(base, text, CHOICE) for base in BASES for text in (*RIVALS, *margins(asked.taus))]
+    half = [run.model_copy(update={"precision": "bf16"}) for run in half]
+    one = asked.run(BASES[0], "fedavg", CHOICE)
+    rows = asked.rows(Known([result(one, 0.9), *(result(run, 0.4) for run in half)]), CHOICE)
+    assert {row["precision"] for row in rows} == {"bf16"}
+
+
+def test_values_of_tau_that_were_not_run_do_not_hide_the_others() -> None:
+    results = known(full_map(), {})
+    usual = Map(mapped(CELL), CELL)
+    assert usual.known_taus(CHOICE, results) == (1.0, 5.0)
+    assert usual.best(CHOICE, results) is not None
+
+
+def test_stand_in_data_are_named_in_the_picture(tmp_path: Path) -> None:
+    asked, choice = full_map(), Choice(seeds=1, stand_in=True, rounds=5)
+    runs = [asked.run(base, text, choice) for base in BASES for text in (*RIVALS, *margins(asked.taus))]
+    asked.draw(asked.rows(Known([result(run) for run in runs]), choice), tmp_path / "map")
+    assert "STAND-IN DATA: digits" in (tmp_path / "map.svg").read_text()
 
 
 def test_nothing_run_yet() -> None:
@@ -90,5 +126,5 @@ def test_nothing_run_yet() -> None:
 
 @pytest.mark.parametrize("cell", ["cifar10/shards:2", "cifar10/dirichlet:0.5"])
 def test_any_cell_has_a_map(cell: str) -> None:
-    asked = Map(table_of_cell(cell), cell, (1.0,))
+    asked = Map(mapped(cell), cell, (1.0,))
     assert {run.partition.partition(":")[0] for run in asked.runs(CHOICE, Known([]))} == {cell[8:].partition(":")[0]}

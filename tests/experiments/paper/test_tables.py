@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fedskew import Run
-from fedskew.experiments.paper import FIGURES, ITEMS, TABLES, table_of_cell
+from fedskew.experiments.paper import FIGURES, ITEMS, TABLES, mapped
 from fedskew.experiments.paper.choice import Choice, chosen
 from fedskew.experiments.paper.execute import Problem, execute, missing, share, together
 from fedskew.experiments.paper.profiles import PROFILES, VALIDATION, find_profile
@@ -34,10 +34,8 @@ class Known(Results):
 
     def __init__(self, found: list[Result]) -> None:
         super().__init__(RESULT_VERSION)
-        from fedskew.experiments.results import question
-
-        for one in found:
-            self._by_question.setdefault(question(one.run), []).append(one)
+        self._all = found
+        self._index()
 
 
 def test_seven_tables_and_seven_figures() -> None:
@@ -88,22 +86,36 @@ def test_cells_are_chosen_by_name_by_data_set_and_with_commas() -> None:
         chosen("cell", ("cifar",), known)
 
 
-def test_runs_of_other_length_or_arithmetic_are_never_averaged() -> None:
+def test_runs_of_other_length_are_never_averaged() -> None:
     run = TABLES["table1"].run("cifar10/dirichlet:0.1", "fedavg", Choice())
     short = [result(run.model_copy(update={"rounds": 60, "seed": s}), 0.4) for s in range(3)]
     full = [result(run.model_copy(update={"seed": s}), 0.5 + s / 100) for s in range(2)]
-    other = [result(run.model_copy(update={"precision": "bf16"}), 0.9)]
-    ours = answer([*short, *full, *other], 400)
+    ours = answer([*short, *full], 400)
     assert ours is not None
     assert ours["mean"] == pytest.approx(50.5)
     assert ours["std"] == pytest.approx(0.7071, abs=1e-4)
     assert ours["seeds"] == [0, 1]
     assert not ours["shortened"]
-    shortened = answer([*short, *other], 400, rounds=60)
+    shortened = answer([*short, *full], 400, rounds=60)
     assert shortened is not None
     assert shortened["shortened"]
     assert shortened["seeds"] == [0, 1, 2]
     assert answer(full, 300) is None  # longer than asked for is another question
+
+
+def test_a_cell_is_of_one_arithmetic() -> None:
+    table, choice = TABLES["table1"], Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
+    plain, calibrated = table.runs(choice)
+    half = [run.model_copy(update={"precision": "bf16"}) for run in (plain, calibrated)]
+    results = Known([result(plain, 0.9), result(half[0], 0.4), result(half[1], 0.5)])
+    assert [row["ours"]["mean"] for row in table.rows(results, choice)] == [40.0, 50.0]
+    asked = replace(choice, fields={"precision": "fp32"})
+    assert [row["ours"] and row["ours"]["mean"] for row in table.rows(results, asked)] == [90.0, None]
+
+
+def test_more_rounds_than_the_paper_are_refused() -> None:
+    with pytest.raises(ValueError, match="at most the paper's, 400"):
+        TABLES["table1"].runs(Choice(rounds=500))
 
 
 def test_a_diverged_seed_is_counted_apart() -> None:
@@ -148,6 +160,12 @@ def test_tuned_tries_come_first_on_held_out_examples_and_settle_the_method() -> 
     settled = table.runs(choice, Known(scores))
     assert {run.algorithm for run in settled} == {tries[1].algorithm}  # the first of equals
     assert {run.validation for run in settled} == {0.0}
+    other = [result(run.model_copy(update={"precision": "bf16"}), 1.0) for run in tries]
+    assert {run.algorithm for run in table.runs(choice, Known([*other, *scores]))} == {tries[1].algorithm}
+    final = [result(run, 0.7) for run in settled]
+    (row,) = table.rows(Known([*scores, *final]), replace(choice, rounds=None))
+    assert row["ours"]["mean"] == 70.0
+    assert row["ours"]["rounds"] == 2
     assert [run.seed for run in settled] == [0, 1]
 
 
@@ -166,7 +184,7 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
     assert run.lr == 0.05
     assert run.algorithm.startswith("fedlc:tau=2")
     path.write_text("[runs]\nlr = 1\n")
-    with pytest.raises(ValueError, match=r"\[runs\]"):
+    with pytest.raises(ValueError, match="'runs'"):
         find_profile(str(path))
     with pytest.raises(ValueError, match="unknown profile 'staged': did you mean stated"):
         find_profile("staged")
@@ -175,6 +193,7 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
 def test_shares_are_disjoint_and_together_everything() -> None:
     groups = together(TABLES["table1"].runs(Choice(seeds=2)))
     shares = [share(groups, f"{k}/5") for k in range(1, 6)]
+    assert all(group in share(groups[7:], "2/5") for group in shares[1] if group in groups[7:])
     assert sorted(run.hash for part in shares for group in part for run in group) == sorted(
         run.hash for group in groups for run in group
     )
@@ -203,10 +222,20 @@ def test_a_group_that_fails_is_reported_and_the_rest_goes_on(tmp_path: Path) -> 
     assert event[0] == good
 
 
-def test_the_table_of_a_cell() -> None:
-    assert table_of_cell("cifar10/shards:2").name == "table2"
-    with pytest.raises(ValueError, match="unknown cell 'x'"):
-        table_of_cell("x")
+def test_what_another_process_does_is_left_to_it(tmp_path: Path) -> None:
+    store, run = Store(tmp_path), Run(dataset="digits", rounds=1, clients=2, partition="iid")
+    list(simulate(run, store=store))
+    with store.folder(run.hash).lock():
+        (problem,) = execute([[run.model_copy(update={"rounds": 2})]], store)
+    assert isinstance(problem, Problem)
+    assert problem.busy
+
+
+def test_cells_that_a_map_can_be_drawn_around() -> None:
+    assert mapped("cifar10/shards:2").name == "table2"
+    for cell in ("x", "femnist", "E=5/svhn/shards:5"):
+        with pytest.raises(ValueError, match="unknown cell"):
+            mapped(cell)
 
 
 def test_the_printed_figures_are_plain_data() -> None:

@@ -9,16 +9,17 @@ from typing import Protocol
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.results import Results
 from fedskew.experiments.run import RESULT_VERSION, Run
-from fedskew.experiments.store import Store
+from fedskew.experiments.store import Store, StoreBusy, StoreError
 from fedskew.simulation import RoundRecord, finished_records, simulate_many
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A group of runs that could not be done, and why."""
+    """A group of runs that was not done, and why; `busy` if another process is doing it."""
 
     runs: tuple[Run, ...]
     reason: str
+    busy: bool = False
 
 
 def together(runs: Sequence[Run]) -> list[list[Run]]:
@@ -28,11 +29,12 @@ def together(runs: Sequence[Run]) -> list[list[Run]]:
 
 
 def share(groups: Sequence[list[Run]], shard: str) -> list[list[Run]]:
-    """Every n-th group, beginning with the k-th, for `k/n`: shares are disjoint and together everything."""
+    """The groups of share k for `k/n`. Which share a group is in hangs on nothing but its own run, so shares are
+    disjoint and together everything, whatever else is known."""
     k, slash, n = shard.partition("/")
     if not (slash and k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
         raise ValueError(f"shard is {shard!r}; allowed: k/n with k from 1 to n, for example 3/8")
-    return list(groups[int(k) - 1 :: int(n)])
+    return [group for group in groups if int(group[0].model_copy(update={"seed": 0}).hash, 16) % int(n) == int(k) - 1]
 
 
 class Item(Protocol):
@@ -55,7 +57,7 @@ def missing(
 
 def _finished(run: Run, store: Store) -> bool:
     folder = store.folder(run.hash)
-    return folder.exists() and bool(finished_records(run, folder))
+    return folder.exists() and run.rounds in folder.lengths() and bool(finished_records(run, folder))
 
 
 def execute(groups: Sequence[list[Run]], store: Store) -> Iterator[tuple[Run, RoundRecord] | Problem]:
@@ -64,5 +66,7 @@ def execute(groups: Sequence[list[Run]], store: Store) -> Iterator[tuple[Run, Ro
         try:
             for position, record in simulate_many(group, store=store):
                 yield group[position], record
-        except Exception as error:
+        except StoreBusy as error:
+            yield Problem(tuple(group), str(error), busy=True)
+        except (ValueError, OSError, StoreError, RuntimeError) as error:
             yield Problem(tuple(group), str(error) or type(error).__name__)

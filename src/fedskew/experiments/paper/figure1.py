@@ -1,6 +1,7 @@
 """Figure 1: FedAvg's accuracy against the degree of skew, and without any."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ from fedskew.experiments.paper.table import EVERYTHING, NOTHING, Table, printed
 from fedskew.experiments.results import Results
 from fedskew.experiments.run import Run
 from fedskew.report.paper_figures import figure1
+from fedskew.report.summary import percent
 
 _SPLITS = {
     "iid": ("iid",),
@@ -32,26 +34,23 @@ class Figure1:
         return self.table.runs(choice, results)
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
-        """Accuracy as a share of one, and the drop that the paper prints, where it does. Lengths are never mixed."""
-        cells = {row["cell"]: row["ours"] for row in self.table.rows(results, choice)}
-        rounds = {ours["rounds"] for ours in cells.values() if ours}
-        if choice.rounds is None and len(rounds) > 1:
-            lengths = {n: sum(1 for _ in self._known(results, choice, n)) for n in rounds}
-            return self.rows(results, Choice(**{**vars(choice), "rounds": max(lengths, key=lambda n: (lengths[n], n))}))
-        return [self._row(cell, ours, choice) for cell, ours in cells.items() if ours and ours["mean"] is not None]
-
-    def _known(self, results: Results, choice: Choice, rounds: int) -> list[dict[str, Any]]:
-        rows = self.table.rows(results, Choice(**{**vars(choice), "rounds": rounds}))
-        return [row for row in rows if row["ours"]]
+        """Accuracy as a share of one, and the drop that the paper prints, where it does; all of one length, the one
+        that most cells have."""
+        rows = [row for row in self.table.rows(results, choice) if row["ours"]]
+        lengths = [row["ours"]["rounds"] for row in rows]
+        if len(set(lengths)) > 1:
+            known = {n: self.table.rows(results, replace(choice, rounds=n)) for n in set(lengths)}
+            rows = max(known.values(), key=lambda found: sum(row["ours"] is not None for row in found))
+        return [self._row(row["cell"], row["ours"], choice) for row in rows if row["ours"] and row["ours"]["seeds"]]
 
     def _row(self, cell: str, ours: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
         split = cell.partition("/")[2]
         drop, _ = (None, None) if choice.stand_in else printed("figure1").get(split, (None, None))
-        std = None if ours["std"] is None else ours["std"] / 100
+        mean, std = (None if ours[name] is None else ours[name] / 100 for name in ("mean", "std"))
         return {
             "group": _GROUPS[split],
             "label": split,
-            "accuracy": {"mean": ours["mean"] / 100, "std": std},
+            "accuracy": {"mean": mean, "std": std},
             "printed_drop": drop,
             **{name: ours[name] for name in ("rounds", "shortened", "seeds", "precision", "hashes")},
         }
@@ -59,12 +58,16 @@ class Figure1:
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
         if not rows:
             raise ValueError("figure1 has no runs yet; `fedskew paper run figure1` does them")
+        if not any(row["group"] == "iid" for row in rows):
+            raise ValueError(
+                "figure1 has no run without skew yet; `fedskew paper run figure1 --cells cifar10/iid` does it"
+            )
         note = f"shortened: {rows[0]['rounds']} of 400 rounds" if rows[0]["shortened"] else None
         return figure1(path, rows, title, note)
 
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
-            f"{row['label']:15} {100 * row['accuracy']['mean']:.2f} %"
+            f"{row['label']:15} {percent(row['accuracy']['mean'])} %"
             + (f"   the paper prints a drop of {row['printed_drop']} points" if row["printed_drop"] else "")
             for row in rows
         ]

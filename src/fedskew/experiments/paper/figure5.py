@@ -1,11 +1,12 @@
 """Figure 5: accuracy curves of FedLC and FedRS on the ImageNet subset, 40 clients."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.table import EVERYTHING, NOTHING, Table, by_length
+from fedskew.experiments.paper.table import EVERYTHING, NOTHING, Table, by_length, in_one_arithmetic
 from fedskew.experiments.results import Results
 from fedskew.experiments.run import Run
 from fedskew.report.paper_figures import figure5
@@ -28,14 +29,18 @@ class Figure5:
         return self.table.runs(choice, results)
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
-        """The curves of every seed, of the longest runs there are."""
+        """The curves of every seed, of the longest runs there are, in one arithmetic."""
+        return in_one_arithmetic(results, choice, partial(self._rows, choice))
+
+    def _rows(self, choice: Choice, results: Results) -> list[dict[str, Any]]:
         found = []
         for cell, method in self.table.pairs(choice):
             groups = by_length(results.answering(self.table.run(cell, method, choice).model_dump()))
-            for (rounds, precision), group in list(groups.items())[-1:]:
-                curves = [result.curve for result in group]
-                about = {"cell": cell, "method": method, "rounds": rounds, "precision": precision}
-                found.append({**about, "curves": curves, "hashes": [result.hash for result in group]})
+            lengths = [n for n in groups if n <= self.table.full_rounds(cell) and choice.rounds in (None, n)]
+            for rounds in sorted(lengths)[-1:]:
+                about = {"cell": cell, "method": method, "rounds": rounds, "precision": groups[rounds][0].precision}
+                curves, hashes = [r.curve for r in groups[rounds]], [r.hash for r in groups[rounds]]
+                found.append({**about, "curves": curves, "hashes": hashes})
         return found
 
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:

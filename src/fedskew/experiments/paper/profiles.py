@@ -25,6 +25,7 @@ VALIDATION = 0.1
 """The share of the training examples that choices are made on."""
 
 _SERVER_STEPS = (0.5, 1, 1.5, 2)
+_TAUS = (1, 2, 5, 10)
 
 
 def _steps(method: str) -> tuple[str, ...]:
@@ -50,10 +51,10 @@ PROFILES = {
             "fednova": _steps("fednova"),
             "fedopt": tuple(f"fedopt:eta={eta}" for eta in (0.001, 0.003, 0.01, 0.03)),
             "fedrs": tuple(f"fedrs:alpha={alpha}" for alpha in (0.1, 0.5, 0.7, 0.9)),
-            "fedlc": tuple(f"fedlc:tau={tau}" for tau in (0.5, 1, 2, 5)),
+            "fedlc": tuple(f"fedlc:tau={tau}" for tau in _TAUS),
             "fedla": tuple(f"fedla:tau={tau}" for tau in (0.25, 0.5, 1, 2)),
-            "fedlc+scaffold": tuple(f"fedlc:tau={tau}+scaffold" for tau in (0.5, 1, 2, 5)),
-            "fedlc+fedprox": tuple(f"fedlc:tau={tau}+fedprox" for tau in (0.5, 1, 2, 5)),
+            "fedlc+scaffold": tuple(f"fedlc:tau={tau}+scaffold" for tau in _TAUS),
+            "fedlc+fedprox": tuple(f"fedlc:tau={tau}+fedprox" for tau in _TAUS),
         },
     ),
 }
@@ -67,8 +68,14 @@ def find_profile(name: str) -> Profile:
         return PROFILES[name]
     try:
         content = tomllib.loads(Path(name).read_text())
-    except tomllib.TOMLDecodeError as error:
-        raise ValueError(f"{name}: {error}") from error
-    if other := set(content) - {"run", "methods"}:
-        raise ValueError(f"{name} has a table [{sorted(other)[0]}]; allowed: [run] and [methods]")
+    except FileNotFoundError:
+        raise ValueError(f"there is no profile {name}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(f"{name} is not TOML: {error}") from error
+    for key, value in content.items():
+        if key not in ("run", "methods") or not isinstance(value, dict):
+            raise ValueError(f"{name} has {key!r}; allowed: tables [run] and [methods]")
+    for method in content.get("methods", {}):
+        if method not in PROFILES["tuned"].tries:
+            raise ValueError(f"{name}: " + spec.unknown("method", method, PROFILES["tuned"].tries))
     return Profile(Path(name).stem, f"as {name} says", content.get("run", {}), content.get("methods", {}))

@@ -2,9 +2,9 @@
 
 import json
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib import resources
 from itertools import groupby
 from typing import Any
@@ -19,6 +19,7 @@ EIGHT = (*SEVEN, "fedla")
 """The paper's methods, and logit adjustment, which it does not have."""
 
 Fields = Mapping[str, Any]
+_SHOWN = ("dataset", "model", "local_epochs", "momentum", "lr", "batch_size", "clients")
 EVERYTHING, NOTHING = Choice(), Results(RESULT_VERSION)
 
 
@@ -46,8 +47,12 @@ class Table:
         return [run for cell, method in self.pairs(choice) for run in self._wanted(cell, method, choice, results)]
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
-        """A row for each cell and method: the printed figure, ours, and what ours rests on."""
-        return [self._row(cell, method, choice, results) for cell, method in self.pairs(choice)]
+        """A row for each cell and method: the printed figure, ours, and what ours rests on. All rows of a cell are of
+        one arithmetic: the one asked for, else the one with most of them."""
+        found = []
+        for cell, pairs in groupby(self.pairs(choice), lambda pair: pair[0]):
+            found += in_one_arithmetic(results, choice, partial(self._cell, cell, [m for _, m in pairs], choice))
+        return found
 
     def pairs(self, choice: Choice) -> Iterator[tuple[str, str]]:
         methods = chosen("method", choice.methods, self.methods)
@@ -69,89 +74,105 @@ class Table:
 
     def _wanted(self, cell: str, method: str, choice: Choice, results: Results) -> list[Run]:
         """The tries of a method as long as one of them is missing, else its run for each seed."""
+        if choice.rounds is not None and choice.rounds > self.full_rounds(cell):
+            raise ValueError(
+                f"rounds is {choice.rounds}; allowed: at most the paper's, {self.full_rounds(cell)} for {cell}"
+            )
+        run = self.run(cell, method, choice)
         tries = self._tries(cell, method, choice)
-        if any(_measured(results, run) is None for run in tries):
+        settled = best_try(tries, results.only(run.precision))
+        if tries and settled is None:
             return tries
-        settled = best_try(tries, results)
-        run = self.run(cell, method, choice, **({"algorithm": settled} if settled else {}))
+        run = self.run(cell, method, choice, algorithm=settled) if settled else run
         return [run.model_copy(update={"seed": run.seed + s}) for s in range(choice.seeds)]
 
     def _tries(self, cell: str, method: str, choice: Choice) -> list[Run]:
         variants = choice.profile.tries.get(method, ())
         return [self.run(cell, method, choice, algorithm=text, validation=VALIDATION) for text in variants]
 
+    def _cell(self, cell: str, methods: Sequence[str], choice: Choice, results: Results) -> list[dict[str, Any]]:
+        return [self._row(cell, method, choice, results) for method in methods]
+
     def _row(self, cell: str, method: str, choice: Choice, results: Results) -> dict[str, Any]:
-        mean, std = [None, None] if choice.stand_in else printed(self.name).get(method, {}).get(cell, [None, None])
-        tries = self._tries(cell, method, choice)
-        settled = best_try(tries, results)
+        mean, std = (None, None) if choice.stand_in else printed(self.name).get(method, {}).get(cell, (None, None))
         row: dict[str, Any] = {"cell": cell, "method": method, "printed": {"mean": mean, "std": std}}
-        if tries and settled is None:
+        row["stand_in"] = choice.stand_in
+        settled = self._settled(cell, method, choice, results)
+        if method in choice.profile.tries and settled is None:
             return {**row, "ours": None, "difference": None, "other_versions": 0}
-        run = self.run(cell, method, choice, **({"algorithm": settled} if settled else {}))
-        asked = run.model_dump()
+        asked = self.run(cell, method, choice, **({"algorithm": settled} if settled else {})).model_dump()
         ours = answer(results.answering(asked), self.full_rounds(cell), choice.rounds)
         difference = None if ours is None or ours["mean"] is None or mean is None else round(ours["mean"] - mean, 4)
         return {**row, "ours": ours, "difference": difference, "other_versions": results.of_other_versions(asked)}
 
+    def _settled(self, cell: str, method: str, choice: Choice, results: Results) -> str | None:
+        """What a method's tries settled, from the longest ones that are all there."""
+        tries = self._tries(cell, method, choice)
+        lengths = {result.rounds for run in tries[:1] for result in results.answering(run.model_dump())}
+        for rounds in sorted(lengths, reverse=True) if choice.rounds is None else [choice.rounds]:
+            if settled := best_try([run.model_copy(update={"rounds": rounds}) for run in tries], results):
+                return settled
+        return None
+
+    def settled(self, choice: Choice, results: Results) -> bool:
+        """Whether nothing that this hangs on is missing."""
+        return all(best_try(t, results) for c, m in self.pairs(choice) if (t := self._tries(c, m, choice)))
+
+
+def in_one_arithmetic(
+    results: Results, choice: Choice, rows: Callable[[Results], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Rows made from results of one arithmetic: the one asked for, else the one that gives most of them."""
+    asked = choice.fields.get("precision")
+    precisions: list[str | None] = [asked] if asked else [*results.precisions] or [None]
+    views = [rows(results.only(precision)) for precision in precisions]
+    return max(views, key=lambda found: sum(row.get("ours", row) is not None for row in found))
+
 
 def best_try(tries: Sequence[Run], results: Results) -> str | None:
     """The variant with the highest accuracy on held-out examples, the first of equals; None while one is missing."""
-    scores = [_measured(results, run) for run in tries]
-    if not tries or any(score is None for score in scores):
+    found = [results.exactly(run.model_dump()) for run in tries]
+    if not tries or not all(found):
         return None
-    return tries[max(range(len(tries)), key=lambda i: (scores[i] or 0.0, -i))].algorithm
-
-
-def _measured(results: Results, run: Run) -> float | None:
-    """Accuracy on held-out examples of a finished run of at least this length; a diverged one has 0."""
-    found = [r for r in results.answering(run.model_dump()) if r.rounds == run.rounds and r.run["seed"] == run.seed]
-    return max((0.0 if r.summary["diverged"] else r.summary["validation_accuracy"] for r in found), default=None)
+    scores = [0.0 if one[0].diverged else one[0].summary["validation_accuracy"] for one in found]
+    return tries[max(range(len(tries)), key=lambda i: (scores[i], -i))].algorithm
 
 
 def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dict[str, Any] | None:
-    """Our figure in percent over seeds. Runs of different length or arithmetic are never averaged: the longest group
-    counts (no longer than the paper's), then the one with most seeds."""
-    groups = by_length(found)
-    allowed = [group for (length, _), group in groups.items() if length <= full and rounds in (None, length)]
-    if not allowed:
+    """Our figure in percent over seeds. Runs of different length are never averaged: the longest group counts (no
+    longer than the paper's). A seed that diverged is counted apart."""
+    groups = {
+        length: group for length, group in by_length(found).items() if length <= full and rounds in (None, length)
+    }
+    if not groups:
         return None
-    group = max(allowed, key=lambda results: (results[0].rounds, len(results)))
-    fine = [100 * r.summary["accuracy"] for r in group if not r.summary["diverged"]]
-    balanced = [100 * r.summary["balanced_accuracy"] for r in group if not r.summary["diverged"]]
-    last_ten = [100 * r.summary["accuracy_last10"] for r in group if not r.summary["diverged"]]
-    run = group[0].run
+    group = groups[max(groups)]
+    first, fine = group[0], [result.summary for result in group if not result.diverged]
+    values = [100 * summary["accuracy"] for summary in fine]
     return {
-        "mean": _mean(fine),
-        "std": round(statistics.stdev(fine), 4) if len(fine) > 1 else None,
-        "balanced": _mean(balanced),
-        "last_ten": _mean(last_ten),
-        "seeds": [r.run["seed"] for r in group],
-        "diverged": {r.run["seed"]: r.summary["rounds"] for r in group if r.summary["diverged"]},
-        "rounds": group[0].rounds,
-        "shortened": group[0].rounds < full,
-        "precision": run["precision"],
-        "device": group[0].where,
-        "algorithm": group[0].short["algorithm"],
-        "resolved": run["algorithm"],
-        "model": group[0].short["model"],
-        "local_epochs": run["local_epochs"],
-        "momentum": run["momentum"],
-        "lr": run["lr"],
-        "batch_size": run["batch_size"],
-        "clients": run["clients"],
-        "partitions": [str(r.summary["partition_hash"])[:16] for r in group],
-        "hashes": [r.hash for r in group],
-        "seconds": round(sum(r.summary["seconds"] for r in group), 1),
+        "mean": _mean(values),
+        "std": round(statistics.stdev(values), 4) if len(values) > 1 else None,
+        "last_ten": _mean([100 * summary["accuracy_last10"] for summary in fine]),
+        "balanced": _mean([100 * summary["balanced_accuracy"] for summary in fine]),
+        "seeds": [result.seed for result in group],
+        "diverged": {result.seed: result.summary["rounds"] for result in group if result.diverged},
+        "rounds": first.rounds,
+        "shortened": first.rounds < full,
+        "precision": first.precision,
+        "device": ", ".join(dict.fromkeys(result.where for result in group)),
+        "algorithm": first.short["algorithm"],
+        "resolved": first.run["algorithm"],
+        **{name: first.run[name] for name in _SHOWN},
+        "partitions": [str(result.summary["partition_hash"])[:16] for result in group],
+        "hashes": [result.hash for result in group],
+        "seconds": round(sum(result.summary["seconds"] for result in group), 1),
     }
 
 
-def by_length(found: Sequence[Result]) -> dict[tuple[int, str], list[Result]]:
-    """Results that may be averaged: same number of rounds, same arithmetic."""
-
-    def key(result: Result) -> tuple[int, str]:
-        return result.rounds, result.run["precision"]
-
-    return {k: sorted(group, key=lambda r: r.run["seed"]) for k, group in groupby(sorted(found, key=key), key)}
+def by_length(found: Sequence[Result]) -> dict[int, list[Result]]:
+    """Results that may be averaged, if they are of one arithmetic: those of the same number of rounds."""
+    ordered = sorted(found, key=lambda result: (result.rounds, result.seed))
+    return {length: list(group) for length, group in groupby(ordered, lambda result: result.rounds)}
 
 
 def _mean(values: Sequence[float]) -> float | None:

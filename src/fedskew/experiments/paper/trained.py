@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.choice import Choice, chosen
 from fedskew.experiments.paper.local_effect import from_folder
 from fedskew.experiments.paper.table import EVERYTHING, NOTHING
 from fedskew.experiments.paper.table1 import TABLE
 from fedskew.experiments.results import Results
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Store
-from fedskew.simulation import Simulation
+from fedskew.simulation import Simulation, finished_records
 
 CELL = "cifar10/dirichlet:0.1"
 METHODS = ("fedavg", "fedlc")
@@ -33,23 +33,31 @@ class TrainedFigure:
 
     def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
         """One run, whatever the number of seeds."""
-        return [TABLE.run((choice.cells or (CELL,))[0], "fedavg", choice)]
+        return [TABLE.run(_cell(choice), "fedavg", choice)]
 
     def measure(self, store: Store, choice: Choice) -> None:
-        """Measure what has not been measured yet, and keep it with the run."""
+        """Measure the model of the run's last round, unless that has been done, and keep it with the run."""
         for run in self.runs(choice):
             folder = store.folder(run.hash)
-            if folder.exists() and folder.checkpoint.exists() and self.key not in folder.measured():
-                folder.write_measured(self.key, self.look(from_folder(folder, run.device)))
+            ready = folder.exists() and folder.checkpoint.exists() and bool(finished_records(run, folder))
+            if not ready or self.key in folder.measured(run.rounds):
+                continue
+            simulation = from_folder(folder, run.device)
+            if simulation.round != run.rounds:
+                raise ValueError(
+                    f"the model of round {run.rounds} is gone: run {run.hash} went on to {simulation.round}"
+                )
+            folder.write_measured(self.key, run.rounds, self.look(simulation))
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
         """The measurement on the longest run that has one."""
-        found = [r for run in self.runs(choice) for r in results.answering(run.model_dump()) if self.key in r.measured]
+        full = TABLE.full_rounds(_cell(choice))
+        asked = [run.model_dump() for run in self.runs(choice)]
+        found = [r for run in asked for r in results.answering(run) if self.key in r.measured and r.rounds <= full]
         best = max(found, key=lambda result: result.rounds, default=None)
         if best is None:
             return []
-        about = {"hash": best.hash, "rounds": best.rounds, "precision": best.run["precision"]}
-        full = TABLE.full_rounds((choice.cells or (CELL,))[0])
+        about = {"hash": best.hash, "rounds": best.rounds, "precision": best.precision}
         return [{**about, "shortened": best.rounds < full, "measured": best.measured[self.key]}]
 
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
@@ -61,3 +69,8 @@ class TrainedFigure:
 
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return [line for row in rows for line in self.words(row["measured"])]
+
+
+def _cell(choice: Choice) -> str:
+    """The first cell asked for."""
+    return chosen("cell", choice.cells or (CELL,), TABLE.cells)[0]
