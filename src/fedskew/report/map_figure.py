@@ -8,6 +8,9 @@ from typing import Any
 from fedskew.report.figures import canvas, frame, legend, save
 from fedskew.report.style import looks
 
+_LIMIT = 20.0
+"""Points beyond which a dot stands at the edge with its number beside it."""
+
 
 def map_figure(
     path: Path,
@@ -68,12 +71,16 @@ def _dots(figure: Any, varied: Sequence[Mapping[str, Any]]) -> None:
         found = [(row["differences"].get(name), place) for place, row in enumerate(varied)]
         points = [(value, place) for value, place in found if value is not None]
         axes.plot(
-            [value for value, _ in points],
+            [max(-_LIMIT, min(_LIMIT, value)) for value, _ in points],
             [place for _, place in points],
             **{**style, "linestyle": "none"},
             markersize=5,
             label=f"{name} − fedavg",
         )
+        for value, place in points:
+            if abs(value) > _LIMIT:
+                edge = _LIMIT if value > 0 else -_LIMIT
+                axes.annotate(signed(value), (edge, place), (8, 0), textcoords="offset points", va="center", fontsize=7)
     axes.axvline(0, color="#333333", linewidth=1)
     axes.set_yticks(range(len(varied)), _row_labels(varied), fontsize=7)
     axes.set_ylim(len(varied) - 0.4, -0.6)
