@@ -15,7 +15,7 @@ from typing import Any
 
 FORMAT = 1
 _RUN, _RECORDS, _CARD, _SESSIONS = "run.json", "records.jsonl", "partition.json", "sessions.jsonl"
-_MEASURED = "measured.json"
+_MEASURED, _DIAGNOSIS = "measured.json", "diagnosis.json"
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -134,6 +134,13 @@ class Folder:
 
     def write_measured(self, name: str, content: Any) -> None:
         write_whole(self.path / _MEASURED, json.dumps({**self.measured(), name: content}, allow_nan=False).encode())
+
+    def diagnosis(self) -> dict[str, Any] | None:
+        """The last diagnosis of the run's model, None where there is none; too long to be condensed with the run."""
+        return self._json(_DIAGNOSIS) if (self.path / _DIAGNOSIS).exists() else None
+
+    def write_diagnosis(self, content: dict[str, Any]) -> None:
+        write_whole(self.path / _DIAGNOSIS, json.dumps(content, allow_nan=False).encode())
 
     def append_session(self, session: dict[str, Any]) -> None:
         _append(self.path / _SESSIONS, session)
