@@ -47,10 +47,12 @@ def confusion(logits: Tensor, labels: Tensor) -> list[list[int]]:
     return found
 
 
-def calibration_of(seen: Observation, server: Server) -> dict[str, Any]:
-    """A global model on the test set; `overconfidence` is mean confidence less accuracy."""
+def calibration_of(seen: Observation, server: Server) -> dict[str, Any] | None:
+    """A global model on the test set; `overconfidence` is mean confidence less accuracy. None if it is not finite."""
     data = data_of(seen)
     logits = predict(seen.model, server.params, server.buffers, data, data.x_test, dtype_of(seen.run.precision))
+    if not bool(logits.isfinite().all()):
+        return None
     curve = reliability(logits, data.y_test)
     right, sure = (logits.argmax(-1) == data.y_test).double(), logits.double().softmax(-1).amax(-1)
     return {

@@ -4,14 +4,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from fedskew.diagnostics.kinds import KINDS, kinds, mean
-from fedskew.diagnostics.views import about, client_counts, evaluated, global_model, local_model
+from fedskew.diagnostics.views import about, client_counts, evaluated, finite_update, global_model, local_model
 from fedskew.round import Update
 from fedskew.simulation import Observation
 
 
 def class_accuracy(seen: Observation, client_limit: int | None = None) -> dict[str, Any]:
-    """The probe: `local_effect` of the round, None where nobody answered."""
-    return {"class_accuracy": None if seen.update is None else local_effect(seen, seen.update, client_limit)}
+    """The probe: `local_effect` of the round, None where there is no finite update."""
+    update = finite_update(seen)
+    return {"class_accuracy": None if update is None else local_effect(seen, update, client_limit)}
 
 
 def local_effect(seen: Observation, update: Update, client_limit: int | None = None) -> dict[str, Any]:

@@ -21,7 +21,7 @@ from fedskew.diagnostics.margins import offsets, pairwise_margins
 from fedskew.diagnostics.outputs import Outputs, classifier, outputs
 from fedskew.diagnostics.signs import summary
 from fedskew.diagnostics.values import plain
-from fedskew.diagnostics.views import client_counts, client_examples, data_of, global_model
+from fedskew.diagnostics.views import client_counts, client_examples, data_of, finite_update, global_model
 from fedskew.losses import Loss, calibrated
 from fedskew.simulation import Observation
 
@@ -46,7 +46,8 @@ def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, A
     Means h and p are those of the global model before the update, over the client's training examples; for a class
     that the client misses over the test set, with n_j / n_r infinite (None). p is the softmax of the run's own loss.
     """
-    if seen.update is None:
+    update = finite_update(seen)
+    if update is None:
         return {"deviation": None}
     loss, data, before = seen.run.build_algorithm().loss, data_of(seen), global_model(seen.before)
     test = outputs(seen.model, before, data, data.x_test)
@@ -55,7 +56,7 @@ def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, A
     for k, counts in enumerate(client_counts(seen, client_limit)):
         x, y = client_examples(seen, k)
         own = outputs(seen.model, before, data, x)
-        moves = seen.update.delta[weight][k].double()
+        moves = update.delta[weight][k].double()
         found = measure(loss, torch.tensor(counts, device=y.device), (own, y), (test, data.y_test), moves)
         if found is None:
             return {"deviation": {"loss": _name(loss), "softmax": False, "summary": None, "pairs": []}}
@@ -113,7 +114,9 @@ def _pair(counts: Sequence[int], found: Measured, j: int, r: int) -> dict[str, A
         "step_own": found.step[r, r].item(),
         "step_other": found.step[j, r].item(),
     }
-    return {name: plain(value) for name, value in values.items()}
+    shown = {name: plain(value) for name, value in values.items()}
+    known = all(shown[name] is not None for name in ("own", "other", "step_own", "step_other"))
+    return {**shown, "bound": shown["bound"] if known else None}
 
 
 def _name(loss: Loss) -> str:

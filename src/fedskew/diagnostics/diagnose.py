@@ -13,7 +13,7 @@ from fedskew.diagnostics.margins import margins
 from fedskew.diagnostics.observing import from_folder, observe
 from fedskew.diagnostics.views import about
 from fedskew.experiments.run import Run
-from fedskew.experiments.store import Folder
+from fedskew.experiments.store import Folder, StoreError
 from fedskew.losses import calibrated, cross_entropy
 from fedskew.simulation import Observation
 
@@ -32,11 +32,14 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
     simulation = from_folder(folder, "cpu" if absent else None, data_dir)
     views = {name: observe(simulation, algorithm=name) for name in methods(simulation.run)}
     first = next(iter(views.values()))
+    calibration = calibration_of(first, first.before)
+    if calibration is None:
+        raise StoreError(f"run {folder.path.name} has diverged: its model's answers are not finite")
     return {
         "run_hash": folder.path.name,
         **about(first),
         "methods": {name: _looked(seen, client_limit) for name, seen in views.items()},
-        "calibration": calibration_of(first, first.before),
+        "calibration": calibration,
         "forgetting": forgetting([record["per_class_accuracy"] for record in folder.records()]),
     }
 

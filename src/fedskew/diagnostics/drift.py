@@ -9,7 +9,7 @@ from torch import Tensor
 from fedskew.diagnostics.kinds import KINDS, kinds, mean
 from fedskew.diagnostics.outputs import classifier
 from fedskew.diagnostics.values import plain
-from fedskew.diagnostics.views import client_counts, data_of, evaluated, global_model
+from fedskew.diagnostics.views import client_counts, data_of, evaluated, finite_update, global_model
 from fedskew.round import Update
 from fedskew.simulation import Observation
 from fedskew.tree import Params
@@ -48,18 +48,19 @@ def spread(products: Tensor, weights: Tensor) -> dict[str, Any]:
 
 def drift(seen: Observation) -> dict[str, Any]:
     """The probe: spread of the client deltas, the classifier's rows, and what the round forgot per class."""
-    if seen.update is None:
+    update = finite_update(seen)
+    if update is None:
         return {"drift": None}
     clients = seen.cohort.clients
     sizes = torch.from_numpy(seen.cohort.federation.sizes(clients).astype(float))
     weights = sizes if seen.run.weighting == "samples" else torch.ones_like(sizes)
-    products = gram(seen.update.delta)
+    products = gram(update.delta)
     before, after = (evaluated(seen, global_model(s)).per_class_accuracy for s in (seen.before, seen.after))
     return {
         "drift": {
             "clients": clients.tolist(),
             **spread(products, (weights / weights.sum()).to(products)),
-            "classifier": classifier_rows(seen, seen.update),
+            "classifier": classifier_rows(seen, update),
             "forgetting": forgetting([before, after]),
         }
     }

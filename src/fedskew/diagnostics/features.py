@@ -11,20 +11,24 @@ from torch import Tensor
 from fedskew.data.dataset import Dataset
 from fedskew.diagnostics.kinds import kinds
 from fedskew.diagnostics.outputs import outputs
-from fedskew.diagnostics.views import about, client_counts, data_of, local_model
+from fedskew.diagnostics.views import about, client_counts, data_of, finite_update, local_model
 from fedskew.round import Update
 from fedskew.simulation import Observation
 
-_SEED, _PERPLEXITY, _NEIGHBOURS, _LEAST = 0, 30.0, 10, 2
+_SEED, _PERPLEXITY, _NEIGHBOURS, _LEAST, _LARGEST = 0, 30.0, 10, 2, 1e15
 Floats = NDArray[np.float64]
 
 
 def features(seen: Observation, per_class: int = 200) -> dict[str, Any]:
     """The probe: `feature_map` of the client and classes of `choose`, None where there is nothing to draw."""
-    chosen = None if seen.update is None else choose(client_counts(seen), examples_per_class(data_of(seen)))
-    if seen.update is None or chosen is None:
+    update = finite_update(seen)
+    chosen = None if update is None else choose(client_counts(seen), examples_per_class(data_of(seen)))
+    if update is None or chosen is None:
         return {"features": None}
-    return {"features": feature_map(seen, seen.update, *chosen, per_class=per_class)}
+    try:
+        return {"features": feature_map(seen, update, *chosen, per_class=per_class)}
+    except OverflowError:
+        return {"features": None}
 
 
 def choose(counts: Sequence[Sequence[int]], drawable: Sequence[int]) -> tuple[int, dict[str, int]] | None:
@@ -60,6 +64,8 @@ def feature_map(
     chosen = _test_examples(data, classes, per_class)
     made = outputs(seen.model, local_model(seen, update, k), data, data.x_test[torch.cat(list(chosen.values()))])
     values = made.features.cpu().numpy()
+    if not (np.abs(values) < _LARGEST).all():
+        raise OverflowError("features are too large for their distances to be known")
     labels = np.repeat(np.arange(len(chosen)), [len(index) for index in chosen.values()])
     plane, share = embedded(values), own_neighbours(values, labels)
     groups = []
@@ -76,10 +82,14 @@ def feature_map(
 
 
 def embedded(features: Floats) -> Floats:
-    """t-SNE into the plane; a map of fewer than 91 points has a smaller perplexity."""
+    """t-SNE into the plane; a map of fewer than 91 points has a smaller perplexity. Equal points all go to 0."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
+    if (features == features[0]).all():
+        return np.zeros((len(features), 2))
+    if features.shape[1] == 1:
+        features = np.pad(features, ((0, 0), (0, 1)))  # it starts from two principal components
     perplexity = min(_PERPLEXITY, max(1.0, (len(features) - 1) / 3))
     with threadpool_limits(1):  # its small parallel loops wait for one another, and for torch's threads
         made = TSNE(2, perplexity=perplexity, init="pca", random_state=_SEED).fit_transform(features)

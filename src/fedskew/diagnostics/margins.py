@@ -10,7 +10,7 @@ from torch import Tensor
 from fedskew.diagnostics.kinds import KINDS, kinds, mean
 from fedskew.diagnostics.outputs import outputs
 from fedskew.diagnostics.values import plain
-from fedskew.diagnostics.views import client_counts, client_examples, data_of, local_model
+from fedskew.diagnostics.views import client_counts, client_examples, data_of, finite_update, local_model
 from fedskew.losses import calibrated
 from fedskew.losses.counts import filled
 from fedskew.round import Update
@@ -68,12 +68,13 @@ def optimal_split(total: float, n_y: float, n_i: float) -> tuple[float, float]:
 
 def margins(seen: Observation, client_limit: int | None = None) -> dict[str, Any]:
     """The probe: theorem 2 for each client's model after its update, on its own training examples."""
-    if seen.update is None:
+    update = finite_update(seen)
+    if update is None:
         return {"margins": None}
     loss = seen.run.build_algorithm().loss
     loss = loss if isinstance(loss, calibrated) else calibrated()
     counts = client_counts(seen, client_limit)
-    rows = [_client(seen, seen.update, k, counts[k], loss) for k in range(len(counts))]
+    rows = [_client(seen, update, k, counts[k], loss) for k in range(len(counts))]
     return {"margins": {"tau": loss.tau, "groups": _over_clients(rows), "clients": rows}}
 
 

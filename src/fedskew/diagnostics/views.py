@@ -18,6 +18,11 @@ def data_of(seen: Observation) -> Dataset:
     return seen.cohort.federation.dataset
 
 
+def finite_update(seen: Observation) -> Update | None:
+    """The round's updates, None where nobody answered or the model is no longer finite: a probe never stops a run."""
+    return seen.update if seen.update is not None and tree.finite(seen.after.params) else None
+
+
 def local_model(seen: Observation, update: Update, k: int) -> tuple[Params, Params]:
     """Parameters and buffers of the cohort's k-th client after its local update."""
     return tree.add(seen.before.params, tree.rows(update.delta, k)), tree.rows(update.buffers, k)

@@ -44,10 +44,10 @@ def bound_figure(path: Path, document: Document) -> list[Path]:
     with drawing(1.0 + 3.2 * len(found), 4.1, 1, len(found), sharex=True, sharey=True) as (figure, [panels]):
         for axes, (name, rows) in zip(panels, pairs.items(), strict=True):
             _pairs(axes, rows, high)
-            ends = [min(left, low), max(right, high)]
-            axes.plot(ends, ends, color=_DARK, linewidth=1, label="$n_j / n_r = D_{jr}$")
+            axes.plot([low, high], [low, high], color=_DARK, linewidth=1, label="$n_j / n_r = D_{jr}$")
             axes.axhspan(high, 4 * high, color="#f2f2f2", zorder=0, label=r"$r$ is missing, $n_j / n_r = \infty$")
             axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, 4 * high))
+            axes.tick_params(which="minor", left=False)  # the band on top has no values
             axes.set_xlabel("deviation bound $D_{jr}$")
             axes.set_title(_share_above(name, found[name]), fontsize=8)
         panels[0].set_ylabel("$n_j / n_r$")
