@@ -79,7 +79,7 @@ def _bounds(methods: dict[str, Any]) -> Any:
     for name, found in methods.items():
         summary = found["deviation"]["summary"]
         if summary is None:
-            grid.add_row(name, "its loss is not that of a softmax")
+            grid.add_row(name, "no softmax")
             continue
         signs = summary["signs"]
         shares = [summary["above"], summary["kinds"]["minority"]["above"], signs["above"]["update"]["own"]]

@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedskew.diagnostics.outputs import dtype_of
 from fedskew.diagnostics.values import plain
 from fedskew.diagnostics.views import data_of
-from fedskew.engine.settings import dtype_of
 from fedskew.evaluate import predict
 from fedskew.round import Server
 from fedskew.simulation import Observation
@@ -50,7 +50,7 @@ def confusion(logits: Tensor, labels: Tensor) -> list[list[int]]:
 def calibration_of(seen: Observation, server: Server) -> dict[str, Any] | None:
     """A global model on the test set; `overconfidence` is mean confidence less accuracy. None if it is not finite."""
     data = data_of(seen)
-    logits = predict(seen.model, server.params, server.buffers, data, data.x_test, dtype_of(seen.run.precision))
+    logits = predict(seen.model, server.params, server.buffers, data, data.x_test, dtype_of(server.params))
     if not bool(logits.isfinite().all()):
         return None
     curve = reliability(logits, data.y_test)

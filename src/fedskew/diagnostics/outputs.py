@@ -22,17 +22,21 @@ class Outputs:
 
 def outputs(model: Model, state: tuple[Params, Params], data: Dataset, x: Tensor) -> Outputs:
     """Stored examples through a model in evaluation mode, in pieces that stay small in memory."""
-    dtype = next(iter(state[0].values())).dtype
+    dtype = dtype_of(state[0])
     rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
     pieces = [_one_pass(model, state, data.prepare(piece, dtype)) for piece in x.split(rows)]
     features = torch.cat([given.double() for _, given, _ in pieces]).flatten(1)
     return Outputs(features, torch.cat([logits.double() for *_, logits in pieces]))
 
 
+def dtype_of(params: Params) -> torch.dtype:
+    """The type that a model's parameters are kept in, and its inputs come in."""
+    return next(iter(params.values())).dtype
+
+
 def classifier(model: Model, state: tuple[Params, Params], data: Dataset) -> tuple[str, str]:
     """What the rows w_y and the biases b_y of the linear layer that runs last are called among the parameters."""
-    dtype = next(iter(state[0].values())).dtype
-    name, _, logits = _one_pass(model, state, data.prepare(data.x_test[:1], dtype))
+    name, _, logits = _one_pass(model, state, data.prepare(data.x_test[:1], dtype_of(state[0])))
     start = f"{name}." if name else ""
     rows = state[0].get(f"{start}weight")
     if rows is None or len(rows) != logits.shape[-1]:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedskew import tree
 from fedskew.data.dataset import Dataset
-from fedskew.engine.settings import dtype_of
+from fedskew.diagnostics.outputs import dtype_of
 from fedskew.evaluate import Evaluation, evaluate_model
 from fedskew.round import Server, Update
 from fedskew.simulation import Observation
@@ -34,7 +34,7 @@ def global_model(server: Server) -> tuple[Params, Params]:
 
 def evaluated(seen: Observation, model: tuple[Params, Params]) -> Evaluation:
     """A model on the whole test set."""
-    return evaluate_model(seen.model, *model, data_of(seen), dtype_of(seen.run.precision))
+    return evaluate_model(seen.model, *model, data_of(seen), dtype_of(model[0]))
 
 
 def client_counts(seen: Observation, client_limit: int | None = None) -> list[list[int]]:
