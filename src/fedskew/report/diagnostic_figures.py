@@ -104,12 +104,10 @@ def classifier_figure(path: Path, document: Document) -> list[Path]:
         for axes, (name, found) in zip(panels, methods.items(), strict=True):
             rows = found["drift"]["classifier"]
             before = rows["before"]["norm"]
-            spread = [norm for client in rows["client_norm"] for norm in client]
             _norms(axes, found["class_accuracy"]["clients"], rows["client_norm"])
             for c, norm in enumerate(before):
                 label = "_" if c else "the global model before"
                 axes.plot([c - 0.45, c + 0.45], [norm] * 2, color="black", linewidth=1.3, label=label)
-            axes.set_ylim(0.97 * min(spread + before), 1.03 * max(spread + before))
             axes.set_xticks(range(0, len(before), max(1, len(before) // 10)))
             axes.grid(visible=False, axis="x")
             axes.set_title(name, fontsize=8)
@@ -161,6 +159,7 @@ def _pairs(axes: Any, rows: Sequence[Mapping[str, Any]], top: float) -> None:
 
 
 def _share_above(name: str, found: Mapping[str, Any]) -> str:
+    name = name.replace("$", r"\$")  # no mathematics of the user's own
     if not found["softmax"]:
         return f"{name}: its loss is not that of a softmax"
     summary = found["summary"]
