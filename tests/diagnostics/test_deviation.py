@@ -1,3 +1,5 @@
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -116,7 +118,17 @@ def test_a_missing_class_is_always_above_and_far_above_the_sign_holds(simulation
 
 def test_a_loss_without_a_softmax(simulation):
     found = deviation(observe(simulation, algorithm="fedlc:denominator=others"))["deviation"]
-    assert found == {"loss": "calibrated", "softmax": False, "summary": None, "pairs": []}
+    assert found == {"loss": "calibrated", "softmax": False, "summary": None, "left_out": 0, "pairs": []}
+
+
+def test_many_pairs_are_thinned_out(simulation, monkeypatch):
+    whole = deviation(observe(simulation))["deviation"]
+    monkeypatch.setattr(sys.modules["fedskew.diagnostics.deviation"], "MOST", 10)
+    found = deviation(observe(simulation))["deviation"]
+    assert whole["left_out"] == 0
+    assert 5 <= len(found["pairs"]) <= 10
+    assert len(found["pairs"]) + found["left_out"] == len(whole["pairs"])
+    assert found["summary"] == whole["summary"]
 
 
 def test_the_limit(simulation):

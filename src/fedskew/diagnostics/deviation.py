@@ -25,6 +25,8 @@ from fedskew.diagnostics.views import client_counts, client_examples, data_of, f
 from fedskew.losses import Loss, calibrated
 from fedskew.simulation import Observation
 
+MOST = 5000
+
 
 @dataclass(frozen=True)
 class Measured:
@@ -43,6 +45,8 @@ class Measured:
 def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, Any]:
     """The probe: one row for each client, majority class j and minority or missing class r, and their summary.
 
+    The summary is over all rows; of more than `MOST` rows, every second, third, ... is kept.
+
     Means h and p are those of the global model before the update, over the client's training examples; for a class
     that the client misses over the test set, with n_j / n_r infinite (None). p is the softmax of the run's own loss.
     """
@@ -59,9 +63,12 @@ def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, A
         moves = update.delta[weight][k].double()
         found = measure(loss, torch.tensor(counts, device=y.device), (own, y), (test, data.y_test), moves)
         if found is None:
-            return {"deviation": {"loss": _name(loss), "softmax": False, "summary": None, "pairs": []}}
+            return {"deviation": {"loss": _name(loss), "softmax": False, "summary": None, "left_out": 0, "pairs": []}}
         rows += pairs(int(seen.cohort.clients[k]), counts, found)
-    return {"deviation": {"loss": _name(loss), "softmax": True, "summary": summary(rows), "pairs": rows}}
+    kept = rows[:: -(-len(rows) // MOST) or 1]
+    left_out = len(rows) - len(kept)
+    about = {"loss": _name(loss), "softmax": True, "summary": summary(rows), "left_out": left_out}
+    return {"deviation": {**about, "pairs": kept}}
 
 
 def measure(
