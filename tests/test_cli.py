@@ -53,7 +53,9 @@ def test_help_needs_no_torch():
     assert "compare" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "inspect", "export", "runs list", "runs show", "runs remove"])
+@pytest.mark.parametrize(
+    "command", ["run", "compare", "inspect", "diagnose", "export", "runs list", "runs show", "runs remove"]
+)
 def test_every_help_shows_an_example(capsys, command):
     code, out, _ = call(capsys, *command.split(), "--help")
     assert code == 0

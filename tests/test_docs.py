@@ -39,6 +39,12 @@ def test_the_run_file_of_the_docs_runs(tmp_path, monkeypatch, capsys):
     assert json.loads(capsys.readouterr().out)["run"]["lr"] == 0.1
 
 
+def test_the_python_of_the_diagnostics_runs(capsys):
+    (code,) = blocks("docs/diagnostics.md", "python")
+    exec(compile(code, "docs/diagnostics.md", "exec"), {})
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2", "4"]
+
+
 def test_gpu_figures_are_those_of_the_results():
     result = json.loads((ROOT / "results/benchmark_gpu.json").read_text())
     text = " ".join((ROOT / "docs/performance.md").read_text().split())

@@ -206,3 +206,35 @@ def test_there_is_exactly_one_training_gradient() -> None:
 def test_diagnostics_have_no_gradient() -> None:
     for path in below("diagnostics"):
         assert not gradients(path.read_text()), path
+
+
+def test_diagnostics_never_change_training() -> None:
+    """What trains does not know the probes; of them, only what makes a round on a copy calls what trains."""
+    users = {module_of(path) for path in FILES if any(within(name, "fedskew.diagnostics") for name in own(path))}
+    allowed = ("fedskew.diagnostics", "fedskew.cli", "fedskew.experiments.paper")
+    assert {name for name in users if not within(name, *allowed)} == set()
+    makers = {"fedskew.diagnostics.observing"}
+    trainers = ("fedskew.engine", "fedskew.optimizers", "fedskew.corrections", "fedskew.aggregators")
+    training = {"train", "absorb", "advance", "local_update", "local_step", "server_update"}
+    for path in below("diagnostics"):
+        if module_of(path) not in makers:
+            assert not {name for name in own(path) if within(name, *trainers)}, path
+            assert not calls(path.read_text()) & training, path
+
+
+def test_probes_know_neither_the_store_nor_who_draws() -> None:
+    stored = {"fedskew.diagnostics.observing", "fedskew.diagnostics.diagnose"}
+    for path in below("diagnostics"):
+        above = ("fedskew.report", "fedskew.cli", "fedskew.experiments.paper")
+        more = () if module_of(path) in stored else ("fedskew.experiments",)
+        assert not {name for name in own(path) if within(name, *above, *more)}, path
+
+
+def calls(source: str) -> set[str]:
+    """The names of everything that is called."""
+    called = [node.func for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
+    return {f.attr if isinstance(f, ast.Attribute) else f.id for f in called if isinstance(f, ast.Attribute | ast.Name)}
+
+
+def test_a_call_is_seen() -> None:
+    assert calls("engine.train(a)\nabsorb(b)\ntraining = c.train") == {"train", "absorb"}

@@ -15,7 +15,7 @@ from typing import Any
 
 FORMAT = 1
 _RUN, _RECORDS, _CARD, _SESSIONS = "run.json", "records.jsonl", "partition.json", "sessions.jsonl"
-_MEASURED = "measured.json"
+_MEASURED, _DIAGNOSIS = "measured.json", "diagnosis.json"
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -147,6 +147,13 @@ class Folder:
         known = self._json(_MEASURED) if (self.path / _MEASURED).exists() else {}
         known[name] = {**known.get(name, {}), str(round): content}
         write_whole(self.path / _MEASURED, json.dumps(known, allow_nan=False).encode())
+
+    def diagnosis(self) -> dict[str, Any] | None:
+        """The last diagnosis of the run's model, None where there is none; too long to be condensed with the run."""
+        return self._json(_DIAGNOSIS) if (self.path / _DIAGNOSIS).exists() else None
+
+    def write_diagnosis(self, content: dict[str, Any]) -> None:
+        write_whole(self.path / _DIAGNOSIS, json.dumps(content, allow_nan=False).encode())
 
     def append_session(self, session: dict[str, Any]) -> None:
         _append(self.path / _SESSIONS, session)

@@ -8,14 +8,9 @@ from typing import Any
 
 from fedskew.report.figures import canvas, count_bar, draw_curves, draw_rectangles, drawing, frame, legend, save
 from fedskew.report.map_figure import signed
-from fedskew.report.style import looks
+from fedskew.report.style import KIND_LOOKS, looks
 
 _BAR, _DARK = "#c6d0dc", "#333333"
-_KINDS = {
-    "majority": {"marker": "o", "color": "#2171b5"},
-    "minority": {"marker": "^", "color": "#e6ab02"},
-    "missing": {"marker": "x", "color": "#7f0000"},
-}
 
 
 def figure1(path: Path, rows: Sequence[Mapping[str, Any]], title: str, note: str | None = None) -> list[Path]:
@@ -179,7 +174,7 @@ def figure7(
             for group in made["groups"]:
                 label = f"{group['kind']}: class {_class_name(made, group['class'])}, {group['count']} examples"
                 axes.scatter(
-                    *zip(*group["points"], strict=True), s=9, linewidths=0.7, label=label, **_KINDS[group["kind"]]
+                    *zip(*group["points"], strict=True), s=9, linewidths=0.7, label=label, **KIND_LOOKS[group["kind"]]
                 )
             own = ", ".join(f"{group['kind']} {group['neighbours']:.2f}" for group in made["groups"])
             axes.set_title(f"{name}: nearest neighbours of the same class\n{own}", fontsize=7)

@@ -19,6 +19,11 @@ _LOOKS: dict[str, tuple[str, str]] = {
 }
 _SPARE = ("#1f78b4", "#33a02c", "#6a3d9a", "#b15928", "#01665e", "#c51b7d")
 _MARKERS = "osD^vP*Xdph<>"
+KIND_LOOKS: dict[str, dict[str, str]] = {
+    "majority": {"marker": "o", "color": "#2171b5"},
+    "minority": {"marker": "^", "color": "#e6ab02"},
+    "missing": {"marker": "x", "color": "#7f0000"},
+}
 
 
 def look(name: str, position: int = 0) -> dict[str, Any]:

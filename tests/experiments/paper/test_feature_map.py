@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from fedskew import Run
-from fedskew.experiments.paper.feature_map import choose_client_and_classes, features_after, own_neighbours
+from fedskew.diagnostics.features import own_neighbours
+from fedskew.experiments.paper.feature_map import choose_client_and_classes, features_after
 from fedskew.simulation import Simulation, advance
 
 

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from fedskew.experiments.paper.local_effect import KINDS, before_after
+from fedskew.diagnostics.kinds import KINDS
+from fedskew.experiments.paper.local_effect import before_after
 from fedskew.experiments.paper.trained import METHODS, TrainedFigure
 from fedskew.report.paper_figures import figure2
 from fedskew.simulation import Simulation

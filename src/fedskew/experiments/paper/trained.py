@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedskew.diagnostics.observing import from_folder
 from fedskew.experiments.paper.choice import Choice, chosen
-from fedskew.experiments.paper.local_effect import from_folder
 from fedskew.experiments.paper.table import EVERYTHING, NOTHING
 from fedskew.experiments.paper.table1 import TABLE
 from fedskew.experiments.results import Results

@@ -5,7 +5,9 @@ import numpy as np
 import pytest
 
 from fedskew import Run, Store, simulate, tree
-from fedskew.experiments.paper.local_effect import before_after, from_folder, kinds, local_round
+from fedskew.diagnostics.kinds import kinds
+from fedskew.diagnostics.observing import from_folder, observe
+from fedskew.experiments.paper.local_effect import before_after
 from fedskew.experiments.store import StoreError
 from fedskew.simulation import Simulation, advance
 from tests.helpers import assert_trees_close, assert_trees_equal, clones
@@ -80,14 +82,14 @@ def test_an_engine_that_keeps_its_step_takes_the_other_algorithm_too():
     deltas = []
     for engine in ("serial", "graphed"):
         simulation = after(1, engine=engine, precision="fp64")
-        deltas.append(local_round(simulation, algorithm="fedlc:tau=3").update.delta)
+        deltas.append(observe(simulation, algorithm="fedlc:tau=3").update.delta)
     assert_trees_close(*deltas, rtol=0, atol=1e-9)
 
 
 def test_a_correction_starts_afresh_under_another_algorithm():
     simulation = after(2, algorithm="fedavg")
-    local = local_round(simulation, algorithm="scaffold")
-    assert_trees_equal(local.simulation.server.params, simulation.server.params)
+    local = observe(simulation, algorithm="scaffold")
+    assert_trees_equal(local.before.params, simulation.server.params)
     assert all(not leaf.any() for leaf in local.cohort.states.values())
     assert local.cohort.states
 
@@ -112,7 +114,7 @@ def test_the_limit_cuts_what_is_reported_and_not_what_is_aggregated():
 
 def test_a_given_clients_update_is_that_of_its_cohort():
     simulation = after(2, engine="serial")
-    every, one = local_round(simulation), local_round(simulation, clients=np.array([3]))
+    every, one = observe(simulation), observe(simulation, clients=np.array([3]))
     assert_trees_equal(tree.rows(one.update.delta, 0), tree.rows(every.update.delta, 3))
 
 
@@ -130,7 +132,7 @@ def test_kinds():
 def test_one_client_has_no_average_to_speak_of():
     effect = before_after(after(1, clients=1, partition="iid"))
     assert effect["mean_after"] == effect["clients"][0]["after"] == effect["aggregated"]
-    assert effect["groups"]["missing"] == {"pairs": 0, "before": None, "after": None}
+    assert effect["groups"]["missing"] == {"pairs": 0, "before": None, "after": None, "aggregated": None}
 
 
 def test_a_round_without_answers_is_refused():

@@ -1,0 +1,102 @@
+"""`fedskew diagnose`: what label skew does to a stored run's model."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
+from fedskew.terminal import console, percent_of, print_json, table
+
+
+def diagnose_command(
+    run: Annotated[str, typer.Argument(help="The run's hash or the beginning of it.")],
+    out: Annotated[Path | None, typer.Option(help="Folder for the JSON and figures.  [default: diagnosis/RUN]")] = None,
+    clients: Annotated[int, typer.Option(help="How many of the cohort's clients are reported.")] = 20,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+    data_dir: DataDir = None,
+) -> None:
+    """What label skew does to a run's model: accuracy by kind of class, deviation bound, drift, calibration.
+
+    One local round is made from the run's checkpoint, on a copy; the run itself stays as it is.
+
+    Example: fedskew diagnose 3fa9 --out diagnosis
+    """
+    from fedskew.diagnostics import diagnose
+    from fedskew.experiments.store import write_whole
+    from fedskew.report.diagnostic_figures import diagnostic_figures
+
+    folder = open_store(runs).find(run)
+    document = diagnose(folder, client_limit=clients, data_dir=data_dir)
+    folder.write_diagnosis(document)
+    target = out or Path("diagnosis") / folder.path.name[:8]
+    target.mkdir(parents=True, exist_ok=True)
+    file = target / "diagnosis.json"
+    write_whole(file, json.dumps(document, allow_nan=False).encode())
+    made = [file, *diagnostic_figures(target, document)]
+    if json_:
+        print_json({**document, "files": [str(path) for path in made]})
+    elif quiet:
+        typer.echo(str(file))
+    else:
+        _print(document)
+        typer.echo("written: " + ", ".join(str(path) for path in made))
+
+
+def _print(document: dict[str, Any]) -> None:
+    typer.echo(
+        f"{document['title']}, {document['algorithm']}: global model of round {document['round']}, "
+        f"run {document['run_hash']}"
+    )
+    console().print(_kinds(document["methods"]))
+    console().print(_drift(document["methods"]))
+    console().print(_bounds(document["methods"]))
+    typer.echo("sign held, both signs: dw_r.h_r < 0, and dw_j.h_r > 0, where n_j/n_r > D_jr; sign below: elsewhere\n")
+    calibration = document["calibration"]
+    typer.echo(
+        f"expected calibration error {percent_of(calibration['ece'])} %, "
+        f"mean confidence less accuracy {percent_of(calibration['overconfidence'])} %"
+    )
+
+
+def _kinds(methods: dict[str, Any]) -> Any:
+    grid = table("local update", "classes", "client-class pairs", "before %", "after %", "aggregated %")
+    for name, found in methods.items():
+        effect = found["class_accuracy"]
+        groups = {**effect["groups"], "all": {"pairs": "", **effect["accuracy"]}}
+        for kind, group in groups.items():
+            cells = (percent_of(group[when]) for when in ("before", "after", "aggregated"))
+            grid.add_row(name, kind, str(group["pairs"]), *cells)
+    return grid
+
+
+def _bounds(methods: dict[str, Any]) -> Any:
+    shown = ("n_j/n_r > D_jr %", "minority only %", "sign held %", "both signs %", "sign below %")
+    grid = table("local update", "class pairs", *shown)
+    for name, found in methods.items():
+        summary = found["deviation"]["summary"]
+        if summary is None:
+            grid.add_row(name, "no softmax")
+            continue
+        signs = summary["signs"]
+        shares = [summary["above"], summary["kinds"]["minority"]["above"], signs["above"]["update"]["own"]]
+        shares += [signs["above"]["update"]["both"], signs["below"]["update"]["own"]]
+        grid.add_row(name, str(summary["stated"]), *(percent_of(share) for share in shares))
+    return grid
+
+
+def _drift(methods: dict[str, Any]) -> Any:
+    grid = table("local update", "norm of deltas", "of their mean", "cosine to mean", "between clients", "diversity")
+    for name, found in methods.items():
+        drift = found["drift"]
+        means = [_mean(drift["norm"]), drift["mean_norm"], _mean(drift["cosine_to_mean"]), drift["cosine"]["mean"]]
+        grid.add_row(name, *("-" if value is None else f"{value:.3f}" for value in (*means, drift["diversity"])))
+    return grid
+
+
+def _mean(values: list[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None

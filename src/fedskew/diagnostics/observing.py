@@ -1,0 +1,77 @@
+"""A stored or running simulation as a probe sees a round: its next local updates, made on a copy of it."""
+
+import copy
+
+from fedskew import tree
+from fedskew.client_states import ClientStates
+from fedskew.data.augment import AUGMENTS
+from fedskew.engine import ENGINES
+from fedskew.engine.settings import Settings
+from fedskew.experiments.checkpoint import load_checkpoint
+from fedskew.experiments.run import Run
+from fedskew.experiments.store import Folder, StoreError
+from fedskew.federation import Cohort, Ints
+from fedskew.round import start_server
+from fedskew.simulation import Observation, Simulation
+
+
+def from_folder(folder: Folder, device: str | None = None, data_dir: str | None = None) -> Simulation:
+    """The simulation as its last checkpoint left it, on its own or another device.
+
+    Unlike `attach`, nothing is written to the folder.
+    """
+    if not folder.checkpoint.exists():
+        raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
+    stored = folder.run()
+    changes = {"device": device or stored["device"], "data_dir": data_dir or stored["data_dir"]}
+    simulation = Simulation(Run(**{**stored, **changes}))
+    checkpoint = load_checkpoint(folder.checkpoint, simulation.device)
+    if not tree.finite(checkpoint.server.params):
+        raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite and cannot be measured")
+    simulation.round, simulation.server = checkpoint.round, checkpoint.server
+    simulation.states.put(checkpoint.clients.numpy(), checkpoint.states)
+    return simulation
+
+
+def observe(
+    simulation: Simulation,
+    *,
+    algorithm: str | None = None,
+    local_epochs: int | None = None,
+    clients: Ints | None = None,
+) -> Observation:
+    """The next round's cohort, or given clients, trained and aggregated under the run's or another algorithm.
+
+    The simulation stays where it is: what happens here happens to a copy.
+    """
+    twin = _copy(simulation, algorithm, local_epochs)
+    round, before = twin.round + 1, twin.server
+    cohort = twin.cohort(round)
+    if clients is not None:
+        cohort = Cohort(twin.federation, clients, twin.states.gather(clients), twin.run.seed)
+    if not len(cohort.clients):
+        raise ValueError(f"nobody answers in round {round}; allowed: a round with a client")
+    (update,) = twin.engine.train(twin.recipe(round), [before], [cohort], round)
+    twin.absorb(cohort, update)
+    return Observation(round, twin.run, twin.model, cohort, before, update, twin.server)
+
+
+def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | None) -> Simulation:
+    """The simulation at the same round with an engine of its own, apart from the store.
+
+    Under another algorithm the server keeps the global model and nothing else: states of corrections and of the
+    server's optimiser belong to the method that made them.
+    """
+    given = {"algorithm": algorithm, "local_epochs": local_epochs}
+    changes = {name: value for name, value in given.items() if value is not None}
+    twin = copy.copy(simulation)
+    twin.folder, twin.run = None, Run(**{**simulation.run.model_dump(), **changes})
+    if twin.run.algorithm != simulation.run.algorithm:
+        twin.algorithm = twin.run.build_algorithm()
+        twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
+        twin.states = ClientStates(twin.algorithm.correction.init(twin.server.params))
+    run = twin.run
+    # An engine may keep a compiled step, which belongs to one algorithm.
+    settings = Settings(run.local_epochs, run.batch_size, run.precision, AUGMENTS[run.augment])
+    twin.engine = ENGINES[twin.engine_name](settings)
+    return twin
