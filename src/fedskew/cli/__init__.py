@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
+from fedskew.cli.advise import advise_command
 from fedskew.cli.options import (
     RUN_OPTIONS,
     Algorithms,
@@ -57,6 +58,7 @@ data_app = typer.Typer(help="Data files.", rich_markup_mode=None, no_args_is_hel
 app.add_typer(runs_app, name="runs")
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
+app.command("advise")(advise_command)
 
 _INTERRUPTED = 130
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
