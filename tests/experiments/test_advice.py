@@ -150,7 +150,7 @@ def test_the_papers_four_settings_get_distinct_advice_with_evidence():
         said[beta] = "\n".join([*verdicts(advice), *evidence(advice)])
     assert len(set(said.values())) == 4
     for beta in (0.1, 0.5):
-        assert f"[1] cifar10/dirichlet:{beta}, 20 clients" in said[beta]
+        assert f"cifar10/dirichlet:{beta}, 20 clients" in said[beta]
 
 
 def test_the_command_names_the_data_the_counts_came_from(tmp_path):

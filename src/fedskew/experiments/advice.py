@@ -10,7 +10,7 @@ from fedskew.partition.card import skew_indices
 from fedskew.partition.owners import Ints
 
 NEAR = 0.1
-"""Evidence up to this distance is near. Seeds of one Dirichlet setting are up to 0.05 apart."""
+"""Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
 FAR = 0.25
 """Beyond this distance nothing is concluded."""
 POINT = 1.0

@@ -15,6 +15,8 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from fedskew.experiments.results import Result, Results, question
 
 FILE = Path(__file__).with_name("evidence.json")
@@ -115,7 +117,8 @@ def _measure(result: Result) -> dict[str, Any]:
             f"run {result.hash} had partition {result.summary['partition_hash']}, here it is {card['hash']}"
         )
     skew = {name: round(value, 6) for name, value in card["skew"].items()}
-    return {"clients": card["clients"], "classes": card["classes"], "samples": card["samples"], "skew": skew}
+    classes = int((np.array(card["counts"]).sum(0) > 0).sum())
+    return {"clients": card["clients"], "classes": classes, "samples": card["samples"], "skew": skew}
 
 
 def main(folder: Path) -> None:
