@@ -53,7 +53,9 @@ def test_help_needs_no_torch():
     assert "compare" in done.stdout
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "inspect", "export", "runs list", "runs show", "runs remove"])
+@pytest.mark.parametrize(
+    "command", ["run", "compare", "inspect", "advise", "export", "runs list", "runs show", "runs remove"]
+)
 def test_every_help_shows_an_example(capsys, command):
     code, out, _ = call(capsys, *command.split(), "--help")
     assert code == 0
@@ -270,8 +272,8 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     from fedskew import cli
     from fedskew.simulation import simulate
 
-    def swallowing(run, store):
-        for record in simulate(run, store=store):
+    def swallowing(run, probes, store):
+        for record in simulate(run, probes, store=store):
             if record.round == 3:
                 with contextlib.suppress(KeyboardInterrupt):
                     signal.raise_signal(signal.SIGINT)

@@ -8,7 +8,7 @@ from fedskew import partition, rng
 from fedskew.experiments.advice import FAR, NEAR, advise, distance, scaled
 from fedskew.experiments.evidence import build, load
 from fedskew.experiments.run import Run
-from fedskew.experiments.try_command import methods, source, try_command
+from fedskew.experiments.try_command import methods, try_command
 from fedskew.report.advice import evidence, lines, verdicts
 from tests.experiments.paper.test_tables import result
 
@@ -151,12 +151,3 @@ def test_the_papers_four_settings_get_distinct_advice_with_evidence():
     assert len(set(said.values())) == 4
     for beta in (0.1, 0.5):
         assert f"cifar10/dirichlet:{beta}, 20 clients" in said[beta]
-
-
-def test_the_command_names_the_data_the_counts_came_from(tmp_path):
-    advice = advise(dirichlet(0.1), load())
-    words = try_command(advice, {"dataset": "digits", "partition": "dirichlet:0.1", "seed": 7}, None)
-    assert words[:8] == ["fedskew", "compare", "--dataset", "digits", "--partition", "dirichlet:0.1", "--seed", "7"]
-    assert "npz:mine.npz" in try_command(advice, {}, "npz:mine.npz")
-    (tmp_path / "run.json").write_text("damaged")
-    assert source(tmp_path / "partition.json", {"dataset": "digits"}) == {"dataset": "digits"}

@@ -2,6 +2,7 @@
 
 import struct
 import sys
+import time
 
 import pytest
 
@@ -87,9 +88,12 @@ def test_wandb_keeps_an_offline_run(tmp_path):
     check([text])
     records = tracked(text, tmp_path)
     (path,) = (tmp_path / "wb").glob("wandb/offline-run-*/*.wandb")
+    deadline, found = time.monotonic() + 30, []
+    while not any(entry.HasField("exit") for entry in found):  # a process of its own completes the file
+        assert time.monotonic() < deadline
+        found = [Record.FromString(data) for data in leveldb_log(path.read_bytes())]
     steps = []
-    for data in leveldb_log(path.read_bytes()):
-        entry = Record.FromString(data)
+    for entry in found:
         if entry.HasField("history"):
             items = {item.key or "/".join(item.nested_key): item.value_json for item in entry.history.item}
             steps.append((int(items["_step"]), float(items["accuracy"]), float(items["drift/norm"])))
@@ -104,6 +108,8 @@ def leveldb_log(content):
             at += 32768 - at % 32768  # a record never begins in the last six bytes of a block
             continue
         length, kind = struct.unpack_from("<HB", content, at + 4)
+        if at + 7 + length > len(content):
+            return  # still being written
         whole += content[at + 7 : at + 7 + length]
         at += 7 + length
         if kind in (1, 4):  # a whole record, or its last part

@@ -125,7 +125,10 @@ def main(folder: Path) -> None:
     from fedskew.experiments.run import RESULT_VERSION
 
     known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
-    table = build(Results(RESULT_VERSION, None, folder), known)
+    try:
+        table = build(Results(RESULT_VERSION, None, folder), known)
+    except FileNotFoundError as error:
+        sys.exit(f"evidence.json is left as it was, a new partition needs its data: {error}")
     FILE.write_text(text(table))
     print(f"written: {FILE.name}, {len(table['settings'])} settings on {len(table['partitions'])} partitions")
 
