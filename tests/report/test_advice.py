@@ -1,13 +1,17 @@
+import numpy as np
+
 from fedskew.experiments.advice import advise
 from fedskew.report.advice import evidence, indices, lines
 from tests.experiments.test_advice import dirichlet, near, table
 
 
 def test_indices_are_said_in_words():
-    text = "\n".join(indices(advise(dirichlet(0.1), table({"fedavg": 60, "fedlc": 64}))))
-    assert "73 % of a client's examples would need another label" in text
-    assert "as 2.3 equally frequent classes would, of 10 that occur" in text
-    assert "no example of 5.0 of 10 classes" in text
+    """Two clients, p = (1, 0) and (1/2, 1/2), together (3/4, 1/4): a quarter apart, 1 and 2 effective classes."""
+    text = "\n".join(indices(advise(np.array([[4, 0], [2, 2]]), table({"fedavg": 60, "fedlc": 64}))))
+    assert "25 % of a client's examples would need another label" in text
+    assert "as 1.5 equally frequent classes would, of 2 that occur" in text
+    assert "no example of 0.5 of 2 classes" in text
+    assert "client sizes go from 4 to 4" in text
 
 
 def test_a_setting_says_what_is_unusual_about_it():
