@@ -7,7 +7,7 @@ PEERS := .benchmarks
 METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedprox,fedlc+scaffold
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-slow lint bench bench-peers reproduction figures clean
+.PHONY: setup demo test test-slow lint bench bench-peers reproduction evidence figures clean
 
 setup: $(READY)
 
@@ -53,6 +53,10 @@ $(PEERS)/pfl/ready:
 
 reproduction: $(READY)
 	$(BIN)/python docs/generate.py
+	$(BIN)/python -m fedskew.experiments.evidence results/paper
+
+evidence: $(READY)
+	$(BIN)/python -m fedskew.experiments.evidence results/paper
 
 figures: $(READY)
 	$(BIN)/python docs/generate.py --figures

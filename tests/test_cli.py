@@ -54,7 +54,23 @@ def test_help_needs_no_torch():
 
 
 @pytest.mark.parametrize(
-    "command", ["run", "compare", "inspect", "diagnose", "export", "runs list", "runs show", "runs remove"]
+    "command",
+    [
+        "run",
+        "compare",
+        "inspect",
+        "diagnose",
+        "advise",
+        "export",
+        "runs list",
+        "runs show",
+        "runs remove",
+        "runs condense",
+        "paper list",
+        "paper run",
+        "paper show",
+        "paper map",
+    ],
 )
 def test_every_help_shows_an_example(capsys, command):
     code, out, _ = call(capsys, *command.split(), "--help")
@@ -272,8 +288,8 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     from fedskew import cli
     from fedskew.simulation import simulate
 
-    def swallowing(run, store):
-        for record in simulate(run, store=store):
+    def swallowing(run, probes, store):
+        for record in simulate(run, probes, store=store):
             if record.round == 3:
                 with contextlib.suppress(KeyboardInterrupt):
                     signal.raise_signal(signal.SIGINT)

@@ -6,12 +6,14 @@ import sys
 import threading
 import warnings
 from collections.abc import Sequence
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
 
+from fedskew.cli.advise import advise_command
 from fedskew.cli.diagnose import diagnose_command
 from fedskew.cli.options import (
     RUN_OPTIONS,
@@ -21,6 +23,8 @@ from fedskew.cli.options import (
     Json,
     Quiet,
     Runs,
+    Track,
+    Watch,
     algorithm_names,
     build_run,
     interruption,
@@ -58,6 +62,7 @@ data_app = typer.Typer(help="Data files.", rich_markup_mode=None, no_args_is_hel
 app.add_typer(runs_app, name="runs")
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
+app.command("advise")(advise_command)
 app.command("diagnose")(diagnose_command)
 
 _INTERRUPTED = 130
@@ -70,6 +75,8 @@ def run_command(
     fields: dict[str, Any],
     file: File = None,
     algorithm: Algorithms = None,
+    watch: Watch = False,
+    track: Track = None,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -78,24 +85,30 @@ def run_command(
 
     Example: fedskew run --dataset synthetic:1,1 --clients 100 --algorithm fedlc+scaffold --rounds 50
     """
+    from fedskew.drift import drift
     from fedskew.simulation import simulate
+    from fedskew.terminal_watch import watching
+    from fedskew.tracking import check, tracking
 
     names = algorithm_names(algorithm)
+    check(track or ())
     if len(names) > 1:
         raise ValueError(f"run takes one algorithm, not {len(names)}; fedskew compare takes several")
     run = build_run(fields, file, {"algorithm": names[0]} if names else {})
     store = open_store(runs)
     show = not (json_ or quiet)
     _decode(run, enabled=show)
-    coming = simulate(run, store=store)
-    records = [next(coming)]  # a wrong request shows before anything is printed
+    coming = simulate(run, [drift] if watch or track else [], store=store)
+    first, records = next(coming), []  # a wrong request shows before anything is printed
+    title = f"{run.short_algorithm} on {run.title}, run {run.hash}"
     if show:
-        typer.echo(f"{run.short_algorithm} on {run.title}, run {run.hash}")
-    with round_progress(run.rounds, enabled=show) as step:
-        step(run.short_algorithm, records[0])
-        for record in coming:
+        typer.echo(title)
+    progress = watching(title, run.rounds, enabled=show) if watch else round_progress(run.rounds, enabled=show)
+    with progress as step, tracking(track or (), run) as log:
+        for record in chain([first], coming):
             records.append(record)
             step(run.short_algorithm, record)
+            log(record)
             interruption.check()
     folder = store.folder(run.hash)
     result = {**_result(folder, [record.as_dict() for record in records]), "run": run.model_dump()}

@@ -60,6 +60,11 @@ Algorithms = Annotated[
         "--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [default: fedavg]"
     ),
 ]
+Watch = Annotated[bool, typer.Option("--watch", help="Draw accuracy, classes, drift and time left while it runs.")]
+Track = Annotated[
+    list[str] | None,
+    typer.Option("--track", help="tensorboard:DIR | wandb:DIR (offline) | mlflow:DIR; repeats, needs the extra."),
+]
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDSKEW_DATA or data/]")]
 
 

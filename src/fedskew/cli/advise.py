@@ -1,0 +1,47 @@
+"""`fedskew advise`: from label counts to methods worth trying."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedskew.cli.options import Json, Quiet
+from fedskew.terminal import print_json
+
+Counts = Annotated[
+    Path, typer.Argument(help="A CSV of clients x classes, or a partition card (`fedskew inspect --json`).")
+]
+
+
+def advise_command(
+    counts: Counts,
+    local_epochs: Annotated[int | None, typer.Option(help="Only evidence with so many local epochs.")] = None,
+    momentum: Annotated[float | None, typer.Option(help="Only evidence with this client momentum.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Your data set, for the command: npz:PATH, folder:PATH.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """How skewed label counts are, what that means, and which methods did well under similar skew.
+
+    Example: fedskew advise counts.csv
+    """
+    from fedskew.experiments.advice import advise
+    from fedskew.experiments.evidence import load
+    from fedskew.experiments.try_command import PLACE, shown, source, try_command, untried
+    from fedskew.partition.count_file import read_counts
+    from fedskew.report.advice import lines
+
+    table, card = read_counts(counts)
+    advice = advise(table, load(), local_epochs=local_epochs, momentum=momentum)
+    advice["untried"] = untried(advice)
+    words = try_command(advice, source(counts, card), dataset)
+    advice["command"] = None if words is None else shown(words)
+    if json_:
+        print_json(advice)
+        return
+    if not quiet:
+        typer.echo("\n".join(lines(advice)))
+    if words is not None:
+        typer.echo(advice["command"] if quiet else f"\nTry it:\n  {advice['command']}")
+    if words is not None and not quiet and PLACE in words:
+        typer.echo("  where DATA.npz holds x_train, y_train, x_test, y_test and client, the owner of each example")

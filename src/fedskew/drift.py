@@ -1,0 +1,46 @@
+"""How far clients pull apart in a round: a probe that is cheap enough for every round."""
+
+from math import isfinite
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.tree import Params
+
+if TYPE_CHECKING:
+    from fedskew.simulation import Observation
+
+
+def drift(seen: "Observation") -> dict[str, float | None]:
+    """drift_norm = |sum_k a_k d_k| of the client deltas d_k with the server's weights a_k; drift_cosine = the mean
+    cosine between the deltas of two clients, 1 where all pull in one direction, None for fewer than two that moved."""
+    if seen.update is None:
+        return {"drift_norm": None, "drift_cosine": None}
+    sizes = torch.from_numpy(seen.cohort.federation.sizes(seen.cohort.clients).astype(float))
+    weights = sizes if seen.run.weighting == "samples" else torch.ones_like(sizes)
+    with torch.no_grad():
+        return {
+            "drift_norm": _plain(_length(seen.update.delta, weights / weights.sum())),
+            "drift_cosine": _plain(mean_cosine(seen.update.delta)),
+        }
+
+
+def mean_cosine(deltas: Params) -> Tensor:
+    """Over pairs j != k, from unit vectors u_k: (|sum_k u_k|^2 - K) / (K (K - 1)); NaN for K < 2."""
+    norms = tree.norm(deltas, 1)
+    moved = (norms > 0).double().sum()
+    units = torch.where(norms > 0, 1 / norms, 0.0)
+    return (_length(deltas, units).square() - moved) / (moved * (moved - 1))
+
+
+def _length(deltas: Params, coefficients: Tensor) -> Tensor:
+    """|sum_k coefficients[k] * deltas[k]|"""
+    coefficients = coefficients.to(next(iter(deltas.values())).device)
+    return tree.norm(tree.weighted_sum(deltas, coefficients), 0).double()
+
+
+def _plain(value: Tensor) -> float | None:
+    number = float(value)
+    return number if isfinite(number) else None

@@ -1,0 +1,205 @@
+"""Which methods are worth trying on a federation, from its label counts and from published runs under similar skew."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from fedskew.experiments.evidence import BASE
+from fedskew.partition.card import skew_indices
+from fedskew.partition.owners import Ints
+
+NEAR = 0.1
+"""Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
+FAR = 0.25
+"""Beyond this distance nothing is concluded."""
+POINT = 1.0
+"""A method is above or below FedAvg when it differs by more than this many points of accuracy."""
+
+
+@dataclass(frozen=True)
+class Gain:
+    """A method against FedAvg in one setting, in points of accuracy, over the seeds that both have.
+
+    `variants` is how many there were of the method, of which this one did best on held-out examples.
+    """
+
+    method: str
+    algorithm: str
+    mean: float | None
+    std: float | None
+    accuracy: float | None
+    seeds: list[int]
+    diverged: list[int]
+    runs: list[str]
+    variants: int = 1
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """A setting with FedAvg's accuracy in percent and the methods that were compared to it, best first."""
+
+    number: int
+    cell: str
+    distance: float
+    setting: dict[str, Any]
+    shortened: bool
+    partitions: list[str]
+    skew: dict[str, float]
+    base: Gain
+    gains: list[Gain]
+
+
+def scaled(skew: Mapping[str, float], classes: int) -> dict[str, float]:
+    """The indices, each between 0 and 1: effective classes as a share of the classes there are."""
+    return {**skew, "effective_classes": skew["effective_classes"] / classes}
+
+
+def distance(a: Mapping[str, float], b: Mapping[str, float]) -> float:
+    """Mean absolute difference of the four scaled indices."""
+    return statistics.fmean(abs(a[name] - b[name]) for name in a)
+
+
+def advise(counts: Ints, table: Mapping[str, Any], **wanted: float | None) -> dict[str, Any]:
+    """All there is to say, ready for JSON. `wanted` keeps settings with these values (local_epochs, momentum)."""
+    held = counts[:, counts.sum(0) > 0]
+    classes = held.shape[1]
+    skew = skew_indices(counts)
+    found = collect(scaled(skew, classes), table, {k: v for k, v in wanted.items() if v is not None})
+    near = [item for item in found if item.distance <= NEAR]
+    used = near or _nearest(found)
+    judged = judge(used) if min(counts.shape[0], classes) > 1 else []
+    return {
+        "clients": len(counts),
+        "classes": counts.shape[1],
+        "classes_held": classes,
+        "samples": int(counts.sum()),
+        "sizes": [int(counts.sum(1).min()), int(counts.sum(1).max())],
+        "skew": skew,
+        "near": bool(near),
+        "nearest": found[0].distance if found else None,
+        "evidence": [asdict(item) for item in used],
+        "methods": judged,
+    }
+
+
+def collect(skew: Mapping[str, float], table: Mapping[str, Any], wanted: Mapping[str, float]) -> list[Evidence]:
+    """Every setting of the table as evidence, the nearest first; numbered in that order."""
+    chosen = [s for s in table["settings"] if all(s[name] == value for name, value in wanted.items())]
+    at = [(_distance(skew, setting, table["partitions"]), setting) for setting in chosen]
+    ordered = sorted(at, key=lambda pair: (round(pair[0], 2), _short(pair[1]), -pair[1]["rounds"], pair[0]))
+    return [_evidence(i, d, setting, table["partitions"]) for i, (d, setting) in enumerate(ordered, 1)]
+
+
+def judge(found: Sequence[Evidence]) -> list[dict[str, Any]]:
+    """Each method over all settings: where it was above and below FedAvg; the one most often above first.
+
+    `best` is the setting in which it reached the highest accuracy, of those where it was above if there are any.
+    """
+    names = dict.fromkeys(gain.method for item in found for gain in item.gains)
+    judged = [_judged(name, found) for name in names]
+    order = {"worth trying": 0, "depends": 1, "no gain": 2}
+    return sorted(judged, key=lambda row: (order[row["verdict"]], -len(row["above"]), -(row["mean"] or 0.0)))
+
+
+def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
+    at = [(item, gain) for item in found for gain in item.gains if gain.method == name]
+    above = [item.number for item, gain in at if gain.mean is not None and gain.mean > POINT]
+    below = [item.number for item, gain in at if gain.diverged or (gain.mean is not None and gain.mean < -POINT)]
+    means = [gain.mean for _, gain in at if gain.mean is not None]
+    verdict = "no gain" if not above else "depends" if below else "worth trying"
+    best = max(at, key=lambda pair: (pair[0].number in above, pair[1].accuracy or 0.0))
+    return {
+        "method": name,
+        "algorithm": best[1].algorithm,
+        "verdict": verdict,
+        "mean": statistics.fmean(means) if means else None,
+        "lowest": min(means, default=None),
+        "highest": max(means, default=None),
+        "settings": len(at),
+        "above": above,
+        "below": below,
+        "best": best[0].number,
+        "most_seeds": max(len(gain.seeds) for _, gain in at),
+    }
+
+
+def _nearest(found: Sequence[Evidence]) -> list[Evidence]:
+    """What is no farther than the nearest, if that is close enough to say something."""
+    return [item for item in found if item.distance <= FAR and item.distance <= found[0].distance + NEAR / 2]
+
+
+def _short(setting: Mapping[str, Any]) -> bool:
+    return setting["full_rounds"] is not None and setting["rounds"] < setting["full_rounds"]
+
+
+def _mean_skew(setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> dict[str, float]:
+    cards = [partitions[hash] for hash in setting["methods"][BASE]["partitions"]]
+    rows = [scaled(card["skew"], card["classes"]) for card in cards]
+    return {name: statistics.fmean(row[name] for row in rows) for name in rows[0]}
+
+
+def _distance(skew: Mapping[str, float], setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> float:
+    return distance(skew, _mean_skew(setting, partitions))
+
+
+def _evidence(number: int, far: float, setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> Evidence:
+    methods = setting["methods"]
+    gains = [
+        replace(_gain(family, name, methods[name], methods[BASE]), variants=variants)
+        for family, name, variants in _chosen(methods)
+    ]
+    split = "" if setting["partition"] == "natural" else f"/{setting['partition']}"
+    return Evidence(
+        number=number,
+        cell=f"{setting['dataset']}{split}",
+        distance=far,
+        setting={name: value for name, value in setting.items() if name != "methods"},
+        shortened=_short(setting),
+        partitions=methods[BASE]["partitions"],
+        skew=_mean_skew(setting, partitions),
+        base=_gain(BASE, BASE, methods[BASE], methods[BASE]),
+        gains=sorted(
+            [gain for gain in gains if gain.seeds or gain.diverged],
+            key=lambda gain: float("inf") if gain.mean is None else -gain.mean,
+        ),
+    )
+
+
+def _chosen(methods: Mapping[str, Any]) -> Iterable[tuple[str, str, int]]:
+    """One variant per method and of how many: the best on held-out examples, else the one with our defaults."""
+    families: dict[str, list[str]] = {}
+    for name in methods:
+        family = "+".join(part.partition(":")[0] for part in name.split("+"))
+        families.setdefault(family, []).append(name)
+    for family, names in families.items():
+        if family != BASE:
+            best = max(names, key=lambda name: (_held_out(methods[name]), name == family))
+            yield family, best, len(names)
+
+
+def _held_out(method: Mapping[str, Any]) -> float:
+    values = [value for value in method["held_out"] if value is not None]
+    return statistics.fmean(values) if values and None not in method["accuracy"] else 0.0
+
+
+def _gain(family: str, name: str, method: Mapping[str, Any], base: Mapping[str, Any]) -> Gain:
+    """Paired by seed: both runs had the same data, split, first model and cohorts."""
+    other = dict(zip(base["seeds"], zip(base["accuracy"], base["partitions"], strict=True), strict=True))
+    rows = list(zip(method["seeds"], method["accuracy"], method["partitions"], strict=True))
+    both = [
+        (seed, 100 * mine, 100 * other[seed][0])
+        for seed, mine, split in rows
+        if mine is not None and seed in other and other[seed][0] is not None and other[seed][1] == split
+    ]
+    gaps = [round(mine - theirs, 4) for _, mine, theirs in both]
+    return Gain(
+        method=family,
+        algorithm=name,
+        mean=statistics.fmean(gaps) if gaps else None,
+        std=statistics.stdev(gaps) if len(gaps) > 1 else None,
+        accuracy=statistics.fmean(mine for _, mine, _ in both) if both else None,
+        seeds=[seed for seed, _, _ in both],
+        diverged=[seed for seed, mine, _ in rows if mine is None],
+        runs=list(method["runs"]),
+    )

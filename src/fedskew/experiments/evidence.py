@@ -1,0 +1,137 @@
+"""What published runs say about methods, by how skewed the labels were: the table that `fedskew advise` reads.
+
+    python -m fedskew.experiments.evidence [FOLDER]      writes evidence.json from FOLDER/*.jsonl (results/paper)
+
+A setting is everything about a run but its method and its seed; it is evidence when FedAvg and another method ran in
+it. How skewed a partition is comes from its label counts; the skew of partitions that the table knows already is kept,
+others are split again, which needs the data set's labels ($FEDSKEW_DATA).
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from importlib import resources
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedskew.experiments.results import Result, Results, question
+
+FILE = Path(__file__).with_name("evidence.json")
+BASE = "fedavg"
+_SHOWN = ("dataset", "partition", "model")
+_PLAIN = (
+    "clients", "clients_per_round", "rounds", "local_epochs", "batch_size", "optimizer", "lr", "momentum",
+    "weight_decay", "augment", "weighting", "lr_schedule", "grad_clip", "dropout_rate", "validation", "precision",
+)  # fmt: skip
+
+
+def load() -> dict[str, Any]:
+    """The table that comes with the package."""
+    text = resources.files("fedskew.experiments").joinpath("evidence.json").read_text()
+    content: dict[str, Any] = json.loads(text)
+    return content
+
+
+def build(results: Iterable[Result], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The table: settings with what each method reached in them, and the skew of every partition they used."""
+    groups = [list(group) for _, group in groupby(sorted(results, key=_key), _setting)]
+    settings = [_described(group) for group in groups]
+    kept = [setting for setting in settings if len(setting["methods"]) > 1 and BASE in setting["methods"]]
+    hashes = {hash for setting in kept for method in setting["methods"].values() for hash in method["partitions"]}
+    example = {result.summary["partition_hash"][:16]: result for group in groups for result in group}
+    partitions = {hash: known.get(hash) or _measure(example[hash]) for hash in sorted(hashes)}
+    return {"partitions": partitions, "settings": kept}
+
+
+def text(table: Mapping[str, Any]) -> str:
+    """The table as it is stored: a partition or a setting a line."""
+    partitions = ",\n".join(f" {json.dumps(name)}: {json.dumps(p)}" for name, p in table["partitions"].items())
+    settings = ",\n".join(f" {json.dumps(setting)}" for setting in table["settings"])
+    return f'{{"partitions": {{\n{partitions}\n}},\n"settings": [\n{settings}\n]}}\n'
+
+
+def _setting(result: Result) -> tuple[str, int, str]:
+    asked = question({**result.run, "algorithm": ""})
+    return asked, result.rounds, str(result.run["precision"])
+
+
+def _key(result: Result) -> tuple[tuple[str, int, str], str, int]:
+    return _setting(result), str(result.run["algorithm"]), int(result.run["seed"])
+
+
+def _described(group: list[Result]) -> dict[str, Any]:
+    run, short = group[0].run, _short(group[0])
+    methods = {_short(result)["algorithm"]: _method(result, group) for result in group}
+    shown = {name: short[name] for name in _SHOWN}
+    plain = {name: run.get(name, 0.0) for name in _PLAIN}
+    return {**shown, **plain, "full_rounds": _full_rounds(run), "device": group[0].where, "methods": methods}
+
+
+def _short(result: Result) -> dict[str, str]:
+    """Specs as people write them with the defaults of today, which a line's own may not be."""
+    from fedskew.experiments.run import Run
+
+    return Run(**result.run).short
+
+
+def _method(one: Result, group: list[Result]) -> dict[str, Any]:
+    """A method over its seeds, in their order. An accuracy is null where the run diverged."""
+    same = [result for result in group if result.run["algorithm"] == one.run["algorithm"]]
+    accuracies = [None if r.summary["diverged"] else r.summary["accuracy"] for r in same]
+    return {
+        "seeds": [r.run["seed"] for r in same],
+        "accuracy": [None if a is None else round(a, 6) for a in accuracies],
+        "held_out": [r.summary["validation_accuracy"] for r in same],
+        "runs": [r.hash for r in same],
+        "partitions": [r.summary["partition_hash"][:16] for r in same],
+    }
+
+
+def _full_rounds(run: Mapping[str, Any]) -> int | None:
+    """How many rounds the paper gives this federation, if one of its tables has it."""
+    from fedskew.experiments.paper import TABLES
+    from fedskew.experiments.paper.choice import Choice
+
+    where = ("dataset", "partition", "clients")
+    found = [
+        table.full_rounds(cell)
+        for table in TABLES.values()
+        for cell in table.cells
+        if all(getattr(table.run(cell, BASE, Choice()), name) == run[name] for name in where)
+    ]
+    return max(found, default=None)
+
+
+def _measure(result: Result) -> dict[str, Any]:
+    """The skew of a run's partition, split again from the data."""
+    from fedskew.experiments.run import Run
+    from fedskew.simulation import build_federation, describe_partition
+
+    run = Run(**{**result.run, "device": "cpu", "data_dir": None})
+    card = describe_partition(run, build_federation(run))
+    if card["hash"] != result.summary["partition_hash"]:
+        raise ValueError(
+            f"run {result.hash} had partition {result.summary['partition_hash']}, here it is {card['hash']}"
+        )
+    skew = {name: round(value, 6) for name, value in card["skew"].items()}
+    classes = int((np.array(card["counts"]).sum(0) > 0).sum())
+    return {"clients": card["clients"], "classes": classes, "samples": card["samples"], "skew": skew}
+
+
+def main(folder: Path) -> None:
+    from fedskew.experiments.run import RESULT_VERSION
+
+    known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
+    try:
+        table = build(Results(RESULT_VERSION, None, folder), known)
+    except FileNotFoundError as error:
+        sys.exit(f"evidence.json is left as it was, a new partition needs its data: {error}")
+    FILE.write_text(text(table))
+    print(f"written: {FILE.name}, {len(table['settings'])} settings on {len(table['partitions'])} partitions")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results/paper"))

@@ -1,0 +1,208 @@
+"""Advice in words. Every figure names the setting it comes from, and every setting its runs."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fedskew import spec
+
+_INDICES = {
+    "mean_total_variation": "mean total variation to the global labels",
+    "effective_classes": "effective number of classes per client",
+    "missing_share": "share of classes a client misses",
+    "size_gini": "Gini coefficient of client sizes",
+}
+_VERDICTS = {
+    "worth trying": "worth trying",
+    "depends": "depends on how you train",
+    "no gain": "no gain in this evidence",
+}
+
+
+def lines(advice: Mapping[str, Any]) -> Iterator[str]:
+    """The whole text, but for the command at its end."""
+    yield f"{advice['clients']} clients, {advice['classes']} classes, {advice['samples']} examples"
+    yield ""
+    yield from indices(advice)
+    yield ""
+    if advice["clients"] == 1:
+        yield "There is one client: nothing is averaged and no labels are skewed between clients. Train on it directly."
+    elif advice["classes_held"] == 1:
+        yield "There is one class: a model that always answers it is right, and there is nothing to learn."
+    else:
+        yield from verdicts(advice)
+        yield from evidence(advice)
+
+
+def indices(advice: Mapping[str, Any]) -> Iterator[str]:
+    """The four indices, and what each one means here."""
+    skew, held = advice["skew"], advice["classes_held"]
+    smallest, largest = advice["sizes"]
+    missing = skew["missing_share"]
+    meaning = {
+        "mean_total_variation": f"on average {100 * skew['mean_total_variation']:.0f} % of a client's examples would "
+        "need another label for it to look like all clients together",
+        "effective_classes": f"a client's labels vary as much as {skew['effective_classes']:.1f} equally frequent "
+        f"classes would, of {held} that occur",
+        "missing_share": f"a client has no example of {missing * held:.1f} of {held} classes on average; what it knows "
+        "of them comes from others",
+        "size_gini": f"client sizes go from {smallest} to {largest}; 0 is all the same, near 1 is one with nearly all",
+    }
+    for name, title in _INDICES.items():
+        yield f"{title:42} {skew[name]:.3f}"
+        yield f"    {meaning[name]}"
+
+
+def verdicts(advice: Mapping[str, Any]) -> Iterator[str]:
+    """How near the evidence is, and what it says about each method."""
+    found, rows = advice["evidence"], advice["methods"]
+    if not found:
+        yield from _nothing(advice)
+        return
+    if advice["near"]:
+        yield f"{_settings(len(found)).capitalize()} with similar skew, up to distance {found[-1]['distance']:.2f}."
+    else:
+        yield f"No evidence is near. The nearest is {found[0]['cell']} at distance {found[0]['distance']:.2f}."
+        yield "What follows is about that, and may not hold here."
+    yield from _differences(advice)
+    gained = [row for row in rows if row["verdict"] != "no gain"]
+    if not gained:
+        yield "No method was more than a point above FedAvg in this evidence: FedAvg is the one to try first."
+    for row in rows:
+        yield f"  {row['method']:16} {_VERDICTS[row['verdict']]}: {_range(row)}"
+    if untried := advice.get("untried"):
+        yield f"  nothing is known here about {', '.join(untried)}"
+    yield from _highest(found)
+    yield from _doubts(found)
+
+
+def evidence(advice: Mapping[str, Any]) -> Iterator[str]:
+    """Each setting with FedAvg's accuracy, gains over it in points, and the runs they rest on."""
+    found: Sequence[Mapping[str, Any]] = advice["evidence"]
+    if found:
+        yield ""
+        yield "Evidence, the nearest first; gains are points of accuracy over FedAvg:"
+    for item in found:
+        setting = item["setting"]
+        full = f" of the paper's {setting['full_rounds']}" if item["shortened"] else ""
+        yield (
+            f"  [{item['number']}] {item['cell']}, {setting['clients']} clients, distance {item['distance']:.2f}, "
+            f"partition {_some(item['partitions'])}"
+        )
+        yield (
+            f"      {setting['rounds']} rounds{full}, E {setting['local_epochs']}, momentum {setting['momentum']:g}, "
+            f"lr {setting['lr']:g}, {setting['model']}, {setting['precision']}{_unusual(setting)}; "
+            f"{_seeds(item['base']['seeds'])}"
+        )
+        yield f"      fedavg {_percent(item['base'])} (run {_some(item['base']['runs'])})"
+        for gain in item["gains"]:
+            yield f"      {gain['algorithm']} {_gain(gain)} (run {_some(gain['runs'])})"
+
+
+def _nothing(advice: Mapping[str, Any]) -> Iterator[str]:
+    if advice["nearest"] is None:
+        yield "There is no evidence for this way of training."
+    else:
+        yield f"There is no evidence near: the nearest published setting is at distance {advice['nearest']:.2f}."
+    yield "No method can be recommended from results; the command below compares all of them."
+
+
+def _differences(advice: Mapping[str, Any]) -> Iterator[str]:
+    """In which index these counts differ most from the nearest evidence."""
+    nearest = advice["evidence"][0]
+    mine = {**advice["skew"], "effective_classes": advice["skew"]["effective_classes"] / advice["classes_held"]}
+    name = max(mine, key=lambda name: abs(mine[name] - nearest["skew"][name]))
+    gap = mine[name] - nearest["skew"][name]
+    if abs(gap) >= 0.05:
+        scale = advice["classes_held"] if name == "effective_classes" else 1
+        here, there = scale * mine[name], scale * nearest["skew"][name]
+        word = "higher" if gap > 0 else "lower"
+        yield f"The largest difference to [1]: the {_INDICES[name]} is {word} here, {here:.2f} against {there:.2f}."
+
+
+def _highest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The highest accuracy on the nearest cell, whatever the training: a gain over a weak FedAvg may not be one."""
+    cell = found[0]["cell"]
+    reached = [
+        (gain["accuracy"], gain["algorithm"], item)
+        for item in found
+        for gain in [item["base"], *item["gains"]]
+        if item["cell"] == cell and gain["accuracy"] is not None
+    ]
+    accuracy, name, item = max(reached, key=lambda one: one[0])
+    there = "" if name == "fedavg" else f"; FedAvg has {_percent(item['base'])} there"
+    yield f"The highest accuracy on {cell} is {name}'s {accuracy:.2f} % in [{item['number']}]{there}."
+
+
+def _range(row: Mapping[str, Any]) -> str:
+    if row["mean"] is None:
+        return f"diverged in {_cited(row['below'])}"
+    gains = f"{row['lowest']:+.2f} to {row['highest']:+.2f}" if row["settings"] > 1 else f"{row['mean']:+.2f}"
+    parts = [f"{gains} points over FedAvg in {_settings(row['settings'])}"]
+    parts += [f"above in {_cited(row['above'])}"] if row["above"] else []
+    parts += [f"below or diverged in {_cited(row['below'])}"] if row["below"] else []
+    return "; ".join(parts)
+
+
+def _doubts(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What the evidence cannot carry."""
+    single = [item["number"] for item in found if len(item["base"]["seeds"]) < 2]
+    short = [item["number"] for item in found if item["shortened"]]
+    if single:
+        yield f"One seed only: {_all(single, found)}. A difference of a point or two can be chance."
+    if short:
+        yield f"Shorter than the paper's runs: {_all(short, found)}. Methods that start slowly look worse there."
+    sets = sorted({item["setting"]["dataset"] for item in found})
+    yield f"Measured on {', '.join(sets)}; on other data the order of methods can differ."
+
+
+def _unusual(setting: Mapping[str, Any]) -> str:
+    """What is not as in most runs."""
+    usual = {
+        "augment": "none", "optimizer": "sgd", "weighting": "samples", "weight_decay": 0, "lr_schedule": "constant",
+        "grad_clip": None, "dropout_rate": 0,
+    }  # fmt: skip
+    odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
+    part = setting["clients_per_round"]
+    odd += [f", {part} clients a round"] if part != setting["clients"] else []
+    odd += [f", {100 * setting['validation']:g} % of the training examples held out"] if setting["validation"] else []
+    return "".join(odd)
+
+
+def _percent(gain: Mapping[str, Any]) -> str:
+    return "diverged" if gain["accuracy"] is None else f"{gain['accuracy']:.2f} %"
+
+
+def _gain(gain: Mapping[str, Any]) -> str:
+    if gain["mean"] is None:
+        return "diverged"
+    spread = "" if gain["std"] is None else f" ± {gain['std']:.2f}"
+    lost = f", seeds {', '.join(map(str, gain['diverged']))} diverged" if gain["diverged"] else ""
+    best = f", of {gain['variants']} variants the best on held-out examples" if gain["variants"] > 1 else ""
+    return f"{gain['mean']:+.2f}{spread}{lost}{best}"
+
+
+def _cited(numbers: Sequence[int]) -> str:
+    """`[1] [3]-[5]`"""
+    spans: list[list[int]] = []
+    for number in numbers:
+        if spans and number == spans[-1][-1] + 1:
+            spans[-1].append(number)
+        else:
+            spans.append([number])
+    return " ".join(f"[{span[0]}]" if len(span) == 1 else f"[{span[0]}]-[{span[-1]}]" for span in spans)
+
+
+def _all(numbers: Sequence[int], found: Sequence[Mapping[str, Any]]) -> str:
+    return "all of this" if len(numbers) == len(found) else _cited(numbers)
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+
+
+def _settings(count: int) -> str:
+    return "one published setting" if count == 1 else f"{count} published settings"
+
+
+def _some(hashes: Sequence[str]) -> str:
+    return " ".join(dict.fromkeys(hash[:16] for hash in hashes))

@@ -1,0 +1,55 @@
+"""MLflow's file store: `MLFLOW_ALLOW_FILE_STORE=true mlflow ui --backend-store-uri DIR`."""
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedskew.experiments.run import Run
+    from fedskew.tracking import Log
+
+EXPERIMENT = "fedskew"
+_TAG = "fedskew.run_hash"
+_SETTINGS = {
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # newer versions want a database unless told that files are meant
+    "MLFLOW_DISABLE_TELEMETRY": "true",
+}
+
+
+def check() -> None:
+    """Import it, with settings that it reads from the environment and that the user has not made."""
+    for name, value in _SETTINGS.items():
+        os.environ.setdefault(name, value)
+    import mlflow  # noqa: F401
+
+
+@contextmanager
+def opened(folder: Path, run: "Run") -> Iterator["Log"]:
+    """A run tells all its rounds, also when it goes on, so what was there of it before is deleted."""
+    check()
+    from mlflow.entities import Metric
+    from mlflow.tracking import MlflowClient
+
+    client = MlflowClient(tracking_uri=folder.resolve().as_uri())
+    found = client.get_experiment_by_name(EXPERIMENT)
+    experiment = found.experiment_id if found is not None else client.create_experiment(EXPERIMENT)
+    for old in client.search_runs([experiment], f"tags.`{_TAG}` = '{run.hash}'"):
+        client.delete_run(old.info.run_id)
+    name = f"{run.short_algorithm} {run.title}, seed {run.seed}"
+    number = client.create_run(experiment, tags={_TAG: run.hash}, run_name=name).info.run_id
+    for field, value in run.model_dump().items():
+        client.log_param(number, field, value)
+
+    def log(round: int, values: dict[str, float]) -> None:
+        now = int(1000 * time.time())
+        client.log_batch(number, [Metric(name, value, now, round) for name, value in values.items()])
+
+    try:
+        yield log
+    except BaseException:
+        client.set_terminated(number, "FAILED")
+        raise
+    client.set_terminated(number)

@@ -1,0 +1,153 @@
+"""Advice from evidence that a test made up, and from the published one."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedskew import partition, rng
+from fedskew.experiments.advice import FAR, NEAR, advise, distance, scaled
+from fedskew.experiments.evidence import build, load
+from fedskew.experiments.run import Run
+from fedskew.experiments.try_command import methods, try_command
+from fedskew.report.advice import evidence, lines, verdicts
+from tests.experiments.paper.test_tables import result
+
+BALANCED = torch.arange(10).repeat_interleave(500)
+SKEW = {"mean_total_variation": 0.7, "effective_classes": 2.0, "missing_share": 0.5, "size_gini": 0.3}
+
+
+def dirichlet(beta, seed=7):
+    """Label counts of the paper's federations: 20 clients, 10 classes of the same size."""
+    parts = partition.dirichlet(beta)(BALANCED, 20, rng.stream(seed, "partition"))
+    return partition.counts(parts, BALANCED, 10)
+
+
+def table(reached, seeds=1, skew=SKEW, **more):
+    """Evidence from accuracies in percent by method, the same for every seed."""
+    fields = {"dataset": "cifar10", "partition": "dirichlet:0.1", "rounds": 400, **more}
+    runs = [Run(algorithm=name, seed=s, **fields) for name in reached for s in range(seeds)]
+    found = [result(run, reached[next(n for n in reached if run.algorithm.startswith(n))] / 100) for run in runs]
+    return build(found, {"p" * 16: {"clients": 20, "classes": 10, "samples": 5000, "skew": skew}})
+
+
+def near(counts):
+    """The skew of counts themselves: evidence at distance zero."""
+    return partition.skew_indices(counts)
+
+
+def test_the_distance_is_the_mean_difference_of_indices_between_0_and_1():
+    one = scaled(SKEW, 10)
+    assert one["effective_classes"] == 0.2
+    other = {**one, "effective_classes": 0.4, "size_gini": 0.1}
+    assert distance(one, other) == pytest.approx(0.1)
+    assert distance(one, one) == 0
+
+
+def test_what_it_says_about_methods():
+    counts = dirichlet(0.1)
+    known = table({"fedavg": 60, "fedlc": 64, "fedrs": 50, "fedprox": 60.5}, seeds=2, skew=near(counts))
+    other = table({"fedavg": 50, "fedlc": 50.5, "fedrs": 58}, skew=near(counts), local_epochs=10, rounds=20)
+    known["settings"] += other["settings"]
+    advice = advise(counts, known)
+    assert {row["method"]: row["verdict"] for row in advice["methods"]} == {
+        "fedlc": "worth trying",
+        "fedrs": "depends",
+        "fedprox": "no gain",
+    }
+    assert advice["near"]
+    assert [item["shortened"] for item in advice["evidence"]] == [False, True]
+    fedlc = advice["methods"][0]
+    assert (fedlc["above"], fedlc["below"], fedlc["best"], fedlc["most_seeds"]) == ([1], [], 1, 2)
+    assert (fedlc["lowest"], fedlc["highest"]) == (pytest.approx(0.5), pytest.approx(4))
+    text = "\n".join(lines(advice))
+    assert "One seed only: [2]." in text
+    assert "Shorter than the paper's runs: [2]." in text
+    assert "20 rounds of the paper's 400, E 10" in text
+    for item in known["settings"]:
+        for method in item["methods"].values():
+            assert all(run in text for run in method["runs"])
+
+
+def test_only_evidence_for_the_same_training():
+    counts = dirichlet(0.1)
+    known = table({"fedavg": 60, "fedlc": 64}, skew=near(counts), momentum=0.9)
+    assert advise(counts, known, momentum=0.9, local_epochs=None)["evidence"]
+    without = advise(counts, known, momentum=0.0)
+    assert without["evidence"] == []
+    assert "no evidence for this way of training" in "\n".join(lines(without))
+
+
+def test_it_says_when_no_method_beat_fedavg():
+    counts = dirichlet(0.1)
+    advice = advise(counts, table({"fedavg": 60, "fedlc": 60.9, "fedrs": 50}, skew=near(counts)))
+    assert "No method was more than a point above FedAvg" in "\n".join(verdicts(advice))
+    assert methods(advice) == ["fedavg", "fedlc"]
+
+
+def test_it_says_when_there_is_no_evidence_near():
+    counts = np.full((20, 10), 50)
+    some = {"mean_total_variation": 0.2, "effective_classes": 8.0, "missing_share": 0.3, "size_gini": 0.0}
+    off = advise(counts, table({"fedavg": 60, "fedlc": 64}, skew=some))
+    assert not off["near"]
+    assert NEAR < off["nearest"] < FAR
+    assert "No evidence is near. The nearest is cifar10/dirichlet:0.1 at distance 0.17." in "\n".join(verdicts(off))
+    far = advise(counts, table({"fedavg": 60, "fedlc": 64}))
+    assert far["nearest"] > FAR
+    assert (far["evidence"], far["methods"]) == ([], [])
+    assert "There is no evidence near" in "\n".join(lines(far))
+    assert set(methods(far)) > {"fedavg", "fedlc", "scaffold", "fedla"}
+
+
+def test_a_variant_is_chosen_on_held_out_examples_never_on_the_test_set():
+    counts = dirichlet(0.1)
+    fields = {"dataset": "cifar10", "partition": "dirichlet:0.1", "validation": 0.1}
+    found = [
+        result(Run(algorithm="fedavg", **fields), 0.5),
+        result(Run(algorithm="fedlc:tau=1", **fields), 0.9, validation_accuracy=0.6),
+        result(Run(algorithm="fedlc:tau=2", **fields), 0.7, validation_accuracy=0.8),
+    ]
+    card = {"clients": 20, "classes": 10, "samples": 5000, "skew": near(counts)}
+    advice = advise(counts, build(found, {"p" * 16: card}))
+    (gain,) = advice["evidence"][0]["gains"]
+    assert (gain["algorithm"], gain["variants"]) == ("fedlc:tau=2", 2)
+    assert gain["mean"] == pytest.approx(20)
+    assert try_command(advice, {}, None)[-4:] == ["--algorithm", "fedavg", "--algorithm", "fedlc:tau=2"]
+
+
+def test_gains_are_paired_by_seed_and_a_diverged_one_counts_against_a_method():
+    counts = dirichlet(0.1)
+    runs = [Run(algorithm=name, seed=seed) for name in ("fedavg", "fedlc") for seed in (0, 1, 2)]
+    found = [
+        result(run, accuracy, diverged=accuracy == 0)
+        for run, accuracy in zip(runs, [0.5, 0.6, 0.4, 0.6, 0.75, 0], strict=True)
+    ]
+    card = {"clients": 20, "classes": 10, "samples": 5000, "skew": near(counts)}
+    advice = advise(counts, build(found, {"p" * 16: card}))
+    (gain,) = advice["evidence"][0]["gains"]
+    assert (gain["mean"], gain["std"]) == (pytest.approx(12.5), pytest.approx(3.5355, abs=1e-3))
+    assert (gain["seeds"], gain["diverged"]) == ([0, 1], [2])
+    assert advice["methods"][0]["verdict"] == "depends"
+    assert "seeds 2 diverged" in "\n".join(evidence(advice))
+
+
+@pytest.mark.parametrize(
+    ("counts", "word"), [(np.array([[3, 4, 5]]), "one client"), (np.array([[3, 0], [4, 0]]), "one class")]
+)
+def test_one_client_and_one_class_leave_nothing_to_compare(counts, word):
+    advice = advise(counts, load())
+    assert word in "\n".join(lines(advice))
+    assert advice["methods"] == []
+    assert try_command(advice, {}, None) is None
+
+
+def test_the_papers_four_settings_get_distinct_advice_with_evidence():
+    said = {}
+    for beta in (0.05, 0.1, 0.3, 0.5):
+        advice = advise(dirichlet(beta), load())
+        assert advice["evidence"], beta
+        assert advice["evidence"][0]["distance"] <= FAR
+        assert all(gain["runs"] for item in advice["evidence"] for gain in [item["base"], *item["gains"]])
+        said[beta] = "\n".join([*verdicts(advice), *evidence(advice)])
+    assert len(set(said.values())) == 4
+    for beta in (0.1, 0.5):
+        assert f"cifar10/dirichlet:{beta}, 20 clients" in said[beta]

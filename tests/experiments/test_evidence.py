@@ -1,0 +1,60 @@
+"""The table of evidence is what the published results say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fedskew.experiments import evidence
+from fedskew.experiments.results import Results, read_lines
+from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.simulation import build_federation, describe_partition
+from tests.experiments.paper.test_tables import result
+
+PUBLISHED = Path(__file__).parents[2] / "results" / "paper"
+
+
+def test_the_table_is_regenerated_to_the_byte():
+    known = evidence.load()["partitions"]
+    lines = [line for path in sorted(PUBLISHED.glob("*.jsonl")) for line in read_lines(path)]
+    hashes = {line.summary["partition_hash"][:16] for line in lines}
+    assert set(known) <= hashes
+    new = {line.summary["partition_hash"][:16] for line in Results(RESULT_VERSION, None, PUBLISHED)} - set(known)
+    stale = "evidence.json is not what `make evidence` writes"
+    try:
+        table = evidence.build(Results(RESULT_VERSION, None, PUBLISHED), known)
+    except (FileNotFoundError, ValueError) as error:
+        pytest.fail(f"{stale}: nothing is known of partitions {new} ({error})")
+    assert evidence.FILE.read_text() == evidence.text(table), stale
+
+
+def test_every_figure_is_that_of_a_published_run():
+    lines = {line.hash: line for line in Results(RESULT_VERSION, None, PUBLISHED)}
+    for setting in evidence.load()["settings"]:
+        for name, method in setting["methods"].items():
+            for hash, accuracy, seed in zip(method["runs"], method["accuracy"], method["seeds"], strict=True):
+                run = Run(**lines[hash].run)
+                assert (run.short_algorithm, run.seed, run.rounds) == (name, seed, setting["rounds"])
+                assert accuracy == pytest.approx(lines[hash].summary["accuracy"], abs=1e-6)
+
+
+def test_settings_without_fedavg_or_a_rival_are_not_evidence():
+    runs = [Run(dataset="synthetic:1,1", clients=3, algorithm=name, rounds=2) for name in ("fedlc", "fedavg")]
+    assert evidence.build([result(runs[0], 0.5)], {"p" * 16: {}})["settings"] == []
+    assert evidence.build([result(runs[1], 0.5)], {"p" * 16: {}})["settings"] == []
+
+
+def test_a_new_partition_is_split_again():
+    run = Run(dataset="synthetic:1,1,max_size=100", clients=5, rounds=2)
+    card = describe_partition(run, build_federation(run))
+    both = [result(run.model_copy(update={"algorithm": name}), 0.5) for name in ("fedavg", "fedlc:tau=5")]
+    for one in both:
+        one.summary["partition_hash"] = card["hash"]
+    table = evidence.build(both, {})
+    (kept,) = table["partitions"].values()
+    assert kept["skew"] == pytest.approx(card["skew"], abs=1e-6)
+    assert json.loads(evidence.text(table)) == table
+    for one in both:
+        one.summary["partition_hash"] = "f" * 64
+    with pytest.raises(ValueError, match="here it is"):
+        evidence.build(both, {})

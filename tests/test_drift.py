@@ -1,0 +1,52 @@
+import pytest
+import torch
+
+from fedskew import Run, Store, simulate
+from fedskew.drift import drift, mean_cosine
+
+RUN = Run(dataset="synthetic:1,1,max_size=60", clients=5, rounds=4, algorithm="fedlc+scaffold", batch_size=16)
+
+
+def test_the_mean_cosine_is_that_of_all_pairs(generator):
+    deltas = {
+        "w": torch.randn(4, 3, 2, generator=generator, dtype=torch.float64),
+        "b": torch.randn(4, generator=generator, dtype=torch.float64),
+    }
+    rows = torch.cat([deltas["w"].flatten(1), deltas["b"][:, None]], 1)
+    units = rows / rows.norm(dim=1, keepdim=True)
+    pairs = [float(units[j] @ units[k]) for j in range(4) for k in range(4) if j != k]
+    assert float(mean_cosine(deltas)) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
+
+
+def test_clients_that_did_not_move_have_no_direction():
+    deltas = {"w": torch.tensor([[1.0, 0.0], [0.0, 0.0], [2.0, 0.0]])}
+    assert float(mean_cosine(deltas)) == pytest.approx(1)
+    assert torch.isnan(mean_cosine({"w": torch.zeros(3, 2)}))
+    assert torch.isnan(mean_cosine({"w": torch.ones(1, 2)}))
+
+
+def test_fedavgs_step_is_the_mean_delta():
+    run = RUN.model_copy(update={"algorithm": "fedavg"})
+    before = None
+    for record in simulate(run, [drift]):
+        after = torch.cat([leaf.flatten() for leaf in record.server.params.values()])
+        if before is not None:
+            assert record.probes["drift_norm"] == pytest.approx(float((after - before).norm()), rel=1e-3)
+        assert -1 <= record.probes["drift_cosine"] <= 1
+        before = after
+
+
+def test_training_is_the_same_to_the_bit_with_the_probe():
+    plain, probed = list(simulate(RUN)), list(simulate(RUN, [drift]))
+    for one, other in zip(plain, probed, strict=True):
+        assert (one.accuracy, one.loss, one.train_loss) == (other.accuracy, other.loss, other.train_loss)
+        assert all(torch.equal(leaf, other.server.params[name]) for name, leaf in one.server.params.items())
+        assert all(torch.equal(leaf, other.server.correction[name]) for name, leaf in one.server.correction.items())
+
+
+def test_a_round_without_answers_has_no_drift(tmp_path):
+    run = RUN.model_copy(update={"dropout_rate": 0.95, "rounds": 8})
+    records = list(simulate(run, [drift], store=Store(tmp_path)))
+    silent = [record for record in records if not record.clients]
+    assert silent
+    assert all(record.probes == {"drift_norm": None, "drift_cosine": None} for record in silent)
