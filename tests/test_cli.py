@@ -70,7 +70,7 @@ def test_help_needs_no_torch():
         "paper run",
         "paper show",
         "paper map",
-    ],
+    ],  # fmt: skip
 )
 def test_every_help_shows_an_example(capsys, command):
     code, out, _ = call(capsys, *command.split(), "--help")
