@@ -55,22 +55,9 @@ def test_help_needs_no_torch():
 
 @pytest.mark.parametrize(
     "command",
-    [
-        "run",
-        "compare",
-        "inspect",
-        "diagnose",
-        "advise",
-        "export",
-        "runs list",
-        "runs show",
-        "runs remove",
-        "runs condense",
-        "paper list",
-        "paper run",
-        "paper show",
-        "paper map",
-    ],  # fmt: skip
+    ["run", "compare", "inspect", "diagnose", "advise", "export"]
+    + [f"runs {name}" for name in ("list", "show", "remove", "condense")]
+    + [f"paper {name}" for name in ("list", "run", "show", "map")],
 )
 def test_every_help_shows_an_example(capsys, command):
     code, out, _ = call(capsys, *command.split(), "--help")

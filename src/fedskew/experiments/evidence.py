@@ -78,9 +78,10 @@ def _short(result: Result) -> dict[str, str]:
 
 
 def _method(one: Result, group: list[Result]) -> dict[str, Any]:
-    """A method over its seeds, in their order. An accuracy is null where the run diverged."""
+    """A method over its seeds, in their order. An accuracy is the mean of the last ten rounds,
+    null where the run diverged."""
     same = [result for result in group if result.run["algorithm"] == one.run["algorithm"]]
-    accuracies = [None if r.summary["diverged"] else r.summary["accuracy"] for r in same]
+    accuracies = [None if r.summary["diverged"] else r.summary["accuracy_last10"] for r in same]
     return {
         "seeds": [r.run["seed"] for r in same],
         "accuracy": [None if a is None else round(a, 6) for a in accuracies],

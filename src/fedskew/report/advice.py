@@ -80,7 +80,7 @@ def evidence(advice: Mapping[str, Any]) -> Iterator[str]:
     found: Sequence[Mapping[str, Any]] = advice["evidence"]
     if found:
         yield ""
-        yield "Evidence, the nearest first; gains are points of accuracy over FedAvg:"
+        yield "Evidence, the nearest first; gains are points of accuracy over FedAvg, means of the last ten rounds:"
     for item in found:
         setting = item["setting"]
         full = f" of the paper's {setting['full_rounds']}" if item["shortened"] else ""
