@@ -27,6 +27,7 @@ from fedskew.cli.options import (
     run_options,
 )
 from fedskew.cli.paper import paper_app
+from fedskew.cli.report import report_command
 from fedskew.terminal import (
     byte_progress,
     console,
@@ -57,6 +58,7 @@ data_app = typer.Typer(help="Data files.", rich_markup_mode=None, no_args_is_hel
 app.add_typer(runs_app, name="runs")
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
+app.command("report")(report_command)
 
 _INTERRUPTED = 130
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
