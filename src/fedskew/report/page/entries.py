@@ -62,12 +62,12 @@ def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]
 def read_entry(folder: Folder) -> Entry:
     """A run whose every number has been looked at: what is not a number shows here and not in the page."""
     about, records = folder.about(), folder.records()
-    run, short = about["run"], {name: str(value) for name, value in about["short"].items()}
+    run = {**about["run"], **{name: int(about["run"][name]) for name in ("seed", "rounds")}}
+    short = {name: str(about["short"].get(name) or run["algorithm"]) for name in ("algorithm", "title")}
     evaluated = [record for record in records if record["accuracy"] is not None]
-    rounds = max(int(run["rounds"]), len(records))
+    rounds = max(run["rounds"], len(records))
     with_classes = [record for record in evaluated if record.get("per_class_accuracy")]
     card = folder.card()
-    int(run["seed"]), str(run["algorithm"]), short["algorithm"], short["title"]
     return Entry(
         hash=folder.path.name,
         result_version=int(about["result_version"]),

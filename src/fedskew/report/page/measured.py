@@ -6,6 +6,7 @@ An effect has `before`, `mean_after`, `aggregated` (accuracies per class), `grou
 (n_j / n_r, None for infinite), `bound` (D_jr), `kind` and `own` (Delta w_r . h^(r)).
 """
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,6 @@ from fedskew.report.page.entries import Entry
 
 KINDS = ("majority", "minority", "missing")
 WHEN = ("before", "after", "aggregated")
-MOST_PAIRS = 300
 
 
 @dataclass(frozen=True)
@@ -35,20 +35,19 @@ class Pair:
     falls: bool
 
 
-def effects(entry: Entry) -> list[Effect]:
-    """One panel per method, a diagnosis before the paper's figure."""
-    found = {name: effect for name, effect in _effects(entry.measured) if effect is not None}
-    return list(found.values())
+def effects(entry: Entry) -> dict[str, Effect]:
+    """By method; a diagnosis goes before the paper's figure."""
+    return {name: effect for name, effect in _effects(entry.measured) if effect is not None}
 
 
 def pairs(entry: Entry) -> dict[str, list[Pair]]:
-    """Pairs of each method with a positive bound, an even choice of them where there are many."""
+    """Pairs of each method with a positive bound."""
     found = {}
     for name, content in _dict(_dict(entry.measured.get("diagnosis")).get("methods")).items():
         listed = _dict(_dict(content).get("deviation")).get("pairs")
         known = [pair for row in listed or () if (pair := _pair(row)) is not None] if isinstance(listed, list) else []
         if known:
-            found[str(name)] = some(known, MOST_PAIRS)
+            found[str(name)] = known
     return found
 
 
@@ -82,7 +81,8 @@ def _pair(row: Any) -> Pair | None:
         found = Pair(ratio, float(row["bound"]), float(row["own"]) < 0)
     except (KeyError, TypeError, ValueError):
         return None
-    return found if found.bound > 0 and (ratio is None or ratio > 0) else None
+    sound = all(math.isfinite(value) and value > 0 for value in (found.bound, 1.0 if ratio is None else ratio))
+    return found if sound else None
 
 
 def _share(value: Any) -> float | None:

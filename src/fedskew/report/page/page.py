@@ -9,8 +9,8 @@ from typing import Any
 import fedskew
 from fedskew.experiments.store import write_whole
 from fedskew.report.page import tables
-from fedskew.report.page.entries import Entry, LeftOut
-from fedskew.report.page.federations import Federation
+from fedskew.report.page.entries import LeftOut
+from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.html import Html, join, tag
 from fedskew.report.page.panels import measured_panels
 from fedskew.report.page.provenance import provenance
@@ -31,6 +31,7 @@ def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) ->
     runs = sum(len(federation.entries) for federation in federations)
     parts = {
         "CSS": _asset("page.css"),
+        "THEME": _asset("theme.js"),
         "JS": "\n".join(_asset(name) for name in _SCRIPTS),
         "DATA": as_script([drawn(federation) for federation in federations]),
         "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {_version()}"),
@@ -57,7 +58,7 @@ def _section(number: int, federation: Federation) -> Html:
         "section",
         title,
         tag("p", _setting(federation), class_="setting"),
-        _states(federation.entries),
+        _states(federation.methods),
         [tag("p", line) for line in tables.words(federation)],
         tables.results(federation),
         _drawing(number, "curves", "Learning curves"),
@@ -77,12 +78,10 @@ def _setting(federation: Federation) -> str:
     return ", ".join(f"{name.replace('_', ' ')} {fields[name]}" for name in names if name in fields)
 
 
-def _states(entries: Sequence[Entry]) -> Html:
+def _states(methods: Sequence[Method]) -> Html:
     """What is not whole, in a line."""
-    counts = {state: sum(entry.state == state for entry in entries) for state in ("unfinished", "diverged")}
-    parts = [_count(number, f"{state} run") for state, number in counts.items() if number]
-    text = f"{' and '.join(parts)}: shown as such and in no mean." if parts else ""
-    return tag("p", text, class_="notice") if parts else Html("")
+    parts = [f"{method.name}: {found}" for method in methods if (found := tables.states(method))]
+    return tag("p", f"{'; '.join(parts)}. Such runs are in no mean.", class_="notice") if parts else Html("")
 
 
 def _drawing(number: int, kind: str, title: str) -> Html:
@@ -109,7 +108,7 @@ def _contents(federations: Sequence[Federation]) -> Html:
         tag(
             "li",
             tag("a", f"{f.title}, {f.fields['rounds']} rounds", href=f"#federation-{i}"),
-            f" {len(f.entries)} runs",
+            f": {_count(len(f.entries), 'run')}",
         )
         for i, f in enumerate(federations)
     ]

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from fedskew.report.page.entries import Entry
 from fedskew.report.page.federations import Federation
 from fedskew.report.page.html import Html, cell, head, join, table, tag
-from fedskew.report.page.measured import WHEN, Effect, Pair, effects, pairs
+from fedskew.report.page.measured import WHEN, Effect, Pair, effects, pairs, some
 
-MOST_RUNS = 6
-_WORDS = {"before": "before", "after": "after local update", "aggregated": "aggregated"}
+MOST_RUNS, MOST_PAIRS = 6, 300
+_WORDS = {"before": "before", "after": "after", "aggregated": "aggregated"}
 _WIDE, _HIGH, _PAD = 300, 190, 34
 
 
@@ -25,16 +25,24 @@ def measured_panels(federation: Federation) -> Html:
 
 def _of_run(entry: Entry) -> Html:
     title = f"Model of {entry.method}, seed {entry.run['seed']}, run {entry.hash[:8]}"
-    shown = [_effect(effect) for effect in effects(entry)]
-    plots = [deviation_plot(name, found) for name, found in pairs(entry).items()]
-    return tag("div", tag("h4", title), tag("div", shown, plots, class_="panels"))
+    shown, plots = effects(entry), pairs(entry)
+    panels = [
+        tag(
+            "div",
+            _effect(shown[name]) if name in shown else None,
+            deviation_plot(name, plots[name]) if name in plots else None,
+            class_="panel",
+        )
+        for name in dict.fromkeys([*shown, *plots])
+    ]
+    return tag("div", tag("h4", title), tag("div", panels, class_="panels"))
 
 
 def _effect(effect: Effect) -> Html:
-    caption = f"Accuracy %, one local update under {effect.method}"
+    caption = f"Accuracy % before and after a local update under {effect.method}"
     rows = [[head(kind), *(_bar(group[when]) for when in WHEN)] for kind, group in effect.groups.items()]
     grid = table(caption, ["classes", *(_WORDS[when] for when in WHEN)], rows, "bars")
-    return tag("div", grid, class_plot(effect), class_="panel")
+    return join([grid, class_plot(effect)])
 
 
 def _bar(share: float | None) -> Html:
@@ -76,7 +84,7 @@ def deviation_plot(method: str, found: Sequence[Pair]) -> Html:
     dots = [
         tag("circle", cx=f"{_PAD + at(pair.bound, across):.1f}", r=2.5, class_="falls" if pair.falls else "rises",
             cy="8" if pair.ratio is None else f"{_HIGH - 30 - at(pair.ratio, up):.1f}")
-        for pair in found
+        for pair in some(found, MOST_PAIRS)
     ]  # fmt: skip
     line = tag("line", x1=_PAD, y1=_HIGH - 30, x2=_PAD + across, y2=_HIGH - 30 - up, class_="equal")
     names = [
@@ -89,7 +97,7 @@ def deviation_plot(method: str, found: Sequence[Pair]) -> Html:
         f"{method}: n_j / n_r (up) against D_jr for {len(found)} pairs of classes, {above} of them above the line of "
         "equality. Red: Δw_r · h_r is negative, as theorem 1 says above the line."
     )
-    return tag("div", _figure([line, *dots, *names], key), class_="panel")
+    return _figure([line, *dots, *names], key)
 
 
 def _figure(content: Sequence[Html], key: str) -> Html:

@@ -23,7 +23,7 @@ def drawn(federation: Federation) -> dict[str, Any]:
 
 def partition_of(federation: Federation) -> dict[str, Any] | None:
     """The card of the lowest seed that has one."""
-    known = [entry for entry in federation.entries if entry.card is not None]
+    known = [entry for entry in federation.entries if entry.card is not None and entry.card["counts"]]
     if not known:
         return None
     first = min(known, key=lambda entry: entry.run["seed"])

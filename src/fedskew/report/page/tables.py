@@ -26,8 +26,8 @@ def results(federation: Federation) -> Html:
     for method in methods:
         shown = [_value(method, measure, marked=best[measure] == method.name) for measure in _COLUMNS]
         apart = _difference(federation, method, intervals[method.name], reach)
-        rows.append([head(method.name), *shown, apart, cell(states(method))])
-    heads = ["method", *_COLUMNS.values(), f"accuracy − {BASELINE}, points", "seeds"]
+        rows.append([head(method.name), *shown, apart, cell(f"{len(method.finished)} of {len(method.entries)}")])
+    heads = ["method", *_COLUMNS.values(), f"accuracy − {BASELINE}, points", "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
 
 
@@ -39,8 +39,8 @@ def best_of(methods: Sequence[Method], measure: str) -> str | None:
 
 
 def states(method: Method) -> str:
-    """`5`; `4, 1 diverged in round 12`; `0, 1 unfinished at round 3 of 60`."""
-    parts = [str(len(method.finished))]
+    """`1 diverged in round 12, 1 unfinished at round 3 of 60`; nothing where all runs are done."""
+    parts = []
     for state, word in (("diverged", "in round"), ("unfinished", "at round")):
         found = [entry for entry in method.entries if entry.state == state]
         if found:
@@ -115,7 +115,8 @@ def _difference(federation: Federation, method: Method, interval: Interval | Non
     if interval.half is None:
         return cell(mean, tag("span", " one seed, no interval", class_="quiet"))
     low, high = (signed(100 * (interval.mean + sign * interval.half)) for sign in (-1, 1))
-    text = [mean, tag("span", f" [{low}, {high}], {interval.n} seeds", class_="quiet")]
+    fewer = f", {interval.n} seeds" if interval.n < len(method.finished) else ""
+    text = [mean, tag("span", f" [{low}, {high}]{fewer}", class_="quiet")]
     return cell(_whisker(interval, reach), join(text), class_="apart" if interval.apart else None)
 
 

@@ -1,7 +1,7 @@
 /* A grid of shaded cells that can be read by pointer and by arrow keys. */
 class Grid {
-  constructor({ name, values, top, say, output, across }) {
-    Object.assign(this, { values, top, say, output });
+  constructor({ name, values, top, counts = false, say, output, across }) {
+    Object.assign(this, { values, top, counts, say, output });
     this.rows = values.length;
     this.columns = values[0].length;
     this.canvas = make("canvas", { tabindex: 0, role: "img", "aria-label": `${name}. Arrow keys read single cells.` });
@@ -39,12 +39,12 @@ class Grid {
     this.canvas.height = Math.round(high * dense);
     const paint = this.canvas.getContext("2d"), shade = shades();
     const w = this.canvas.width / this.columns, h = this.canvas.height / this.rows;
-    const numbers = this.top !== 100 && w > 24 * dense && h > 13 * dense, gap = w > 8 * dense && h > 8 * dense ? dense : 0;
+    const numbers = this.counts && w > 24 * dense && h > 13 * dense, gap = w > 8 * dense && h > 8 * dense ? dense : 0;
     paint.font = `${10 * dense}px system-ui, sans-serif`;
     paint.textAlign = "center";
     paint.textBaseline = "middle";
     this.values.forEach((row, r) => row.forEach((value, c) => {
-      const share = value === null ? null : this.top === 100 ? value / 100 : Math.sqrt(value / this.top);
+      const share = value === null ? null : this.counts ? Math.sqrt(value / this.top) : value / this.top;
       paint.fillStyle = shade(share);
       const x = Math.round(c * w), y = Math.round(r * h);
       paint.fillRect(x, y, Math.round((c + 1) * w) - x - gap, Math.round((r + 1) * h) - y - gap);
@@ -89,7 +89,7 @@ function drawPartition(host, { partition }) {
   const output = make("output", { class: "hint", "aria-live": "polite" }, "Point at a cell, or focus the map and use the arrow keys.");
   const cut = counts.length < clients ? ` (first ${counts.length} of ${clients})` : "";
   const grid = new Grid({
-    name: `Examples of each class held by each client${cut}`, values, top, output,
+    name: `Examples of each class held by each client${cut}`, values, top, counts: true, output,
     across: ["client 0", `classes 0 to ${values.length - 1}, from the top`, `client ${counts.length - 1}`],
     say: (row, column, value) => `client ${column}, class ${row}: ${value} examples`,
   });
