@@ -11,6 +11,7 @@ from fedskew.experiments.store import Store
 from fedskew.report.page.entries import read_entries
 from fedskew.report.page.federations import federations
 from fedskew.report.page.page import write_page
+from fedskew.report.style import ORDER, look
 from tests.report.page_store import effect, example_store, write_run
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
@@ -21,6 +22,12 @@ from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
 
 BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
 DRIVER = shutil.which("chromedriver")
+PIXEL = """
+const paint = document.createElement("canvas").getContext("2d");
+paint.fillStyle = getComputedStyle(arguments[0]).stroke;
+paint.fillRect(0, 0, 1, 1);
+return "#" + [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v.toString(16).padStart(2, "0")).join("");
+"""
 pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium and chromedriver are not installed")
 
 
@@ -251,3 +258,17 @@ def test_two_hundred_runs_open_and_answer(browser, tmp_path):
     assert curve_of(browser, "method39") == []
     assert len(browser.find_elements(By.CSS_SELECTOR, "canvas")) == 41
     assert browser.get_log("browser") == []
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_lines_stand_out_from_the_paper(page, theme):
+    """WCAG AA: 3 to 1 for the colours of curves."""
+    page.execute_script("document.documentElement.dataset.theme = arguments[0]", theme)
+    paper = luminance(
+        page.execute_script("return getComputedStyle(document.documentElement).getPropertyValue('--paper')")
+    )
+    swatch = one(page, "[data-method]")
+    for colour in sorted({look(name)["color"] for name in ORDER} | {look("x", k)["color"] for k in range(6)}):
+        page.execute_script("arguments[0].style.setProperty('--base', arguments[1])", swatch, colour)
+        drawn = luminance(page.execute_script(PIXEL, one(page, "[data-method] line")))
+        assert (max(paper, drawn) + 0.05) / (min(paper, drawn) + 0.05) >= 3, colour

@@ -40,7 +40,7 @@ def table(caption: str, heads: Iterable[Content], rows: Iterable[Iterable[Html]]
     """A captioned table in a frame that scrolls by itself and can be reached by keyboard."""
     top = tag("tr", [tag("th", head, scope="col") for head in heads])
     body = tag("tbody", [tag("tr", list(row)) for row in rows])
-    inner = tag("table", tag("caption", caption), tag("thead", top), body, class_=class_ or None)
+    inner = tag("table", tag("caption", tag("span", caption)), tag("thead", top), body, class_=class_ or None)
     return tag("div", inner, class_="scroll", role="region", tabindex=0, aria_label=caption)
 
 

@@ -6,7 +6,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import fedskew
+from fedskew import __version__
 from fedskew.experiments.store import write_whole
 from fedskew.report.page import tables
 from fedskew.report.page.entries import LeftOut
@@ -34,7 +34,7 @@ def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) ->
         "THEME": _asset("theme.js"),
         "JS": "\n".join(_asset(name) for name in _SCRIPTS),
         "DATA": as_script([drawn(federation) for federation in federations]),
-        "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {_version()}"),
+        "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {__version__}"),
         "LEFT_OUT": _left_out(left_out),
         "CONTENTS": _contents(federations),
         "MAIN": join([_section(number, federation) for number, federation in enumerate(federations)]),
@@ -125,10 +125,6 @@ def _left_out(left_out: Sequence[LeftOut]) -> Html:
 
 def _count(number: int, word: str) -> str:
     return f"{number} {word}" + ("" if number == 1 else "s")
-
-
-def _version() -> str:
-    return fedskew.__version__
 
 
 def _asset(name: str) -> str:

@@ -105,7 +105,7 @@ class Curves {
     if (std && this.shown.length <= MOST_BANDS) {
       const known = curve.round.map((_, i) => i).filter((i) => curve[measure][i] !== null && std[i] !== null);
       const edge = (list, sign) => linePath(list.map((i) => curve.round[i]), list.map((i) => curve[measure][i] + sign * std[i]), at);
-      if (known.length) g.append(make("path", { class: "band", d: edge(known, 1) + edge(known.toReversed(), -1).replace("M", "L") + "Z" }));
+      if (known.length) g.append(make("path", { class: "band", d: edge(known, 1) + edge([...known].reverse(), -1).replace("M", "L") + "Z" }));
     }
     g.append(make("path", { class: "line", d: linePath(curve.round, curve[measure], at), "stroke-dasharray": method.dash }));
     return g;
