@@ -107,7 +107,8 @@ def drag(page):
 
 
 def axis(page):
-    return [text.text for text in page.find_elements(By.CSS_SELECTOR, "svg.curves text")]
+    """What is written in plots, read at once: a redraw replaces its elements."""
+    return page.execute_script("return [...document.querySelectorAll('.curves text')].map((each) => each.textContent)")
 
 
 def scroll_through(page):

@@ -56,11 +56,13 @@ class Curves {
   /* The smallest and largest value in view, with bands where they are drawn, and some air. */
   extent() {
     const { measure, range } = this.state;
+    const bands = this.shown.length <= MOST_BANDS;
     let low = Infinity, high = -Infinity;
     for (const { curve } of this.shown) curve.round.forEach((r, i) => {
       const value = curve[measure][i];
       if (value === null || r < range[0] || r > range[1]) return;
-      low = Math.min(low, value); high = Math.max(high, value);
+      const spread = (bands && curve[`${measure}_std`]?.[i]) || 0;
+      low = Math.min(low, value - spread); high = Math.max(high, value + spread);
     });
     if (low > high) return [0, measure === "loss" ? 1 : 100];
     const air = (high - low) * 0.06 || 1;
