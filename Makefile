@@ -22,6 +22,7 @@ demo: $(READY)
 	    --algorithm $(METHODS) --runs demo/runs --out demo/synthetic
 	$(BIN)/fedskew compare --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --seeds 5 \
 	    --lr 0.1 --batch-size 16 --algorithm $(METHODS) --runs demo/runs --out demo/digits
+	$(BIN)/fedskew report --runs demo/runs --out demo/report.html
 
 test: $(READY) lint
 	$(BIN)/python -m pytest -n 2 --durations 5

@@ -32,6 +32,7 @@ from fedskew.cli.options import (
     run_options,
 )
 from fedskew.cli.paper import paper_app
+from fedskew.cli.report import report_command
 from fedskew.terminal import (
     byte_progress,
     console,
@@ -64,6 +65,7 @@ app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
 app.command("advise")(advise_command)
 app.command("diagnose")(diagnose_command)
+app.command("report")(report_command)
 
 _INTERRUPTED = 130
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")

@@ -1,4 +1,4 @@
-"""Figures as PNG and SVG. Matplotlib is imported when the first one is drawn."""
+"""Figures as PNG and SVG, or PDF. Matplotlib is imported when the first one is drawn."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,12 +11,12 @@ from fedskew.report.style import RC, look
 _MOST_BANDS = 4
 
 
-def save(figure: Any, path: Path) -> list[Path]:
-    """The figure beside itself as PNG and SVG, without a date in it, so that the same data give the same file."""
+def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
+    """The figure as PNG and beside it as SVG or PDF, without a date, so that the same data give the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = [path.with_suffix(".png"), path.with_suffix(".svg")]
+    made = [path.with_suffix(".png"), path.with_suffix(f".{vector}")]
     figure.savefig(made[0], metadata={"Software": None})
-    figure.savefig(made[1], metadata={"Date": None})
+    figure.savefig(made[1], metadata={"Date" if vector == "svg" else "CreationDate": None})
     return made
 
 
@@ -57,7 +57,11 @@ def legend(figure: Any, panels: Sequence[Any], columns: int) -> None:
 
 
 def curves(
-    path: Path, series: Mapping[str, Sequence[Sequence[dict[str, Any]]]], title: str, measure: str = "accuracy"
+    path: Path,
+    series: Mapping[str, Sequence[Sequence[dict[str, Any]]]],
+    title: str,
+    measure: str = "accuracy",
+    vector: str = "svg",
 ) -> list[Path]:
     """A measure against rounds: one line per method, the mean over its seeds; a few methods also get a band of one
     standard deviation."""
@@ -67,7 +71,7 @@ def curves(
         axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
         axes.set_title(title, fontsize=9, loc="left")
         figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
-        return save(figure, path)
+        return save(figure, path, vector)
 
 
 def draw_curves(
@@ -97,7 +101,7 @@ def draw_curves(
     axes.set_xlim(left=0)
 
 
-def rectangles(path: Path, card: Mapping[str, Any], title: str, most: int = 40) -> list[Path]:
+def rectangles(path: Path, card: Mapping[str, Any], title: str, most: int = 40, vector: str = "svg") -> list[Path]:
     """How many examples of each label each client holds (the first `most` clients)."""
     counts = card["counts"][:most]
     clients, classes = len(counts), len(counts[0])
@@ -109,7 +113,7 @@ def rectangles(path: Path, card: Mapping[str, Any], title: str, most: int = 40) 
             axes.set_xlabel(f"client (first {clients} of {card['clients']})")
         axes.set_title(title, fontsize=9, loc="left")
         count_bar(figure, image, [axes], top)
-        return save(figure, path)
+        return save(figure, path, vector)
 
 
 def draw_rectangles(axes: Any, counts: Sequence[Sequence[int]], top: int) -> Any:

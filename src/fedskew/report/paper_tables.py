@@ -96,21 +96,27 @@ def latex(rows: Sequence[Row]) -> str:
     methods, cells, at = grid(rows)
     lines = ["% STAND-IN DATA, not the paper's"] if any(row["stand_in"] for row in rows) else []
     lines += [f"\\begin{{tabular}}{{l{'c' * len(cells)}}}", "\\toprule"]
-    lines.append("method & " + " & ".join(_tex(cell) for cell in cells) + " \\\\")
+    lines.append("method & " + " & ".join(tex(cell) for cell in cells) + " \\\\")
     lines.append("\\midrule")
     for method in methods:
-        shown = [_tex(cell_text(at[method, cell])) if (method, cell) in at else "-" for cell in cells]
-        lines.append(f"{_tex(method)} & " + " & ".join(shown) + " \\\\")
+        shown = [tex(cell_text(at[method, cell])) if (method, cell) in at else "-" for cell in cells]
+        lines.append(f"{tex(method)} & " + " & ".join(shown) + " \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
-def _tex(text: str) -> str:
+def tex(text: str) -> str:
+    """Text as LaTeX prints it."""
     for plain, escaped in (
         ("\\", r"\textbackslash "),
+        ("{", r"\{"),
+        ("}", r"\}"),
+        ("$", r"\$"),
         ("_", r"\_"),
         ("%", r"\%"),
         ("&", r"\&"),
         ("#", r"\#"),
+        ("^", r"\^{}"),
+        ("~", r"\~{}"),
         ("±", r"$\pm$"),
     ):
         text = text.replace(plain, escaped)

@@ -17,6 +17,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "fedlc+fednova": ("#b35806", ":"),
     "fedlc+fedopt": ("#f4a582", ":"),
 }
+ORDER = tuple(_LOOKS)
 _SPARE = ("#1f78b4", "#33a02c", "#6a3d9a", "#b15928", "#01665e", "#c51b7d")
 _MARKERS = "osD^vP*Xdph<>"
 KIND_LOOKS: dict[str, dict[str, str]] = {

@@ -1,0 +1,59 @@
+"""`fedskew report`: runs of the store as one HTML file."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedskew.cli.options import Json, Quiet, Runs, open_store
+from fedskew.terminal import print_json
+
+
+def report_command(
+    run: Annotated[list[str] | None, typer.Argument(help="Hashes, or beginnings of them.  [default: all runs]")] = None,
+    out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for figures (PNG, PDF) and tables (CSV, LaTeX) as well.")
+    ] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """One page over runs: tables, curves, maps and provenance in a file that needs nothing else.
+
+    Example: fedskew report -o report.html
+    """
+    from fedskew.report.page.entries import read_entries
+    from fedskew.report.page.federations import federations
+    from fedskew.report.page.files import write_files
+    from fedskew.report.page.page import write_page
+
+    store = open_store(runs)
+    if out.is_dir():
+        raise ValueError(f"out is the folder {out}; allowed: a file, for example {out / 'report.html'}")
+    entries, left_out = read_entries({f.path: f for f in (map(store.find, run) if run else store)}.values())
+    if not entries:
+        damaged = "".join(f"; {each.hash} could not be read: {each.problem}" for each in left_out)
+        raise ValueError(f"there is no run to report in {store.root}{damaged or '; `fedskew run` makes one'}")
+    found = federations(entries)
+    size = write_page(out, found, left_out)
+    made = [out, *(write_files(figures, found) if figures else [])]
+    if json_:
+        print_json(
+            {
+                "file": str(out),
+                "bytes": size,
+                "runs": [entry.hash for federation in found for entry in federation.entries],
+                "federations": [{"title": f.title, "methods": [m.name for m in f.methods]} for f in found],
+                "left_out": [vars(each) for each in left_out],
+                "files": [str(path) for path in made],
+            }
+        )
+        return
+    for each in left_out:
+        typer.echo(f"fedskew: note: run {each.hash} is left out: {each.problem}", err=True)
+    if quiet:
+        typer.echo(str(out))
+    else:
+        beside = f", and {len(made) - 1} files in {figures}" if figures else ""
+        typer.echo(f"report of {len(entries)} runs, {size / 1e6:.1f} MB: {out}{beside}")

@@ -1,0 +1,115 @@
+"""Runs as the report needs them: read from the store once, checked, and thinned."""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedskew.experiments.store import Folder, StoreError
+from fedskew.report.summary import summarise
+
+MEASURES = ("accuracy", "balanced_accuracy", "loss")
+MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One run. `points` are evaluated rounds, at most MOST_POINTS; `classes` those with accuracies per class."""
+
+    hash: str
+    result_version: int
+    run: dict[str, Any]
+    short: dict[str, str]
+    summary: dict[str, Any]
+    points: list[dict[str, Any]]
+    classes: list[dict[str, Any]]
+    card: dict[str, Any] | None
+    sessions: list[dict[str, Any]]
+    measured: dict[str, Any]
+
+    @property
+    def state(self) -> str:
+        if self.summary["diverged"]:
+            return "diverged"
+        return "done" if self.summary["rounds"] >= self.run["rounds"] else "unfinished"
+
+    @property
+    def method(self) -> str:
+        return str(self.short["algorithm"])
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A run that cannot be read, and why."""
+
+    hash: str
+    problem: str
+
+
+def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]:
+    """What can be read, and what cannot."""
+    entries, left_out = [], []
+    for folder in folders:
+        try:
+            entries.append(read_entry(folder))
+        except StoreError as error:
+            left_out.append(LeftOut(folder.path.name, str(error)))
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, OSError) as error:
+            left_out.append(LeftOut(folder.path.name, f"its files are damaged: {type(error).__name__}: {error}"))
+    return entries, left_out
+
+
+def read_entry(folder: Folder) -> Entry:
+    """A run whose every number has been looked at: what is not a number shows here and not in the page."""
+    about, records = folder.about(), folder.records()
+    run = {**about["run"], **{name: int(about["run"][name]) for name in ("seed", "rounds")}}
+    short = {name: str(about["short"].get(name) or run["algorithm"]) for name in ("algorithm", "title")}
+    evaluated = [record for record in records if record["accuracy"] is not None]
+    rounds = max(run["rounds"], len(records))
+    with_classes = [record for record in evaluated if record.get("per_class_accuracy")]
+    card = folder.card()
+    return Entry(
+        hash=folder.path.name,
+        result_version=int(about["result_version"]),
+        run=run,
+        short=short,
+        summary=summarise(run, records, card),
+        points=[_point(record) for record in thin(evaluated, rounds, MOST_POINTS)],
+        classes=[_class_point(record) for record in thin(with_classes, rounds, MOST_COLUMNS)],
+        card=None if card is None else _thin_card(card),
+        sessions=[session for session in folder.sessions() if isinstance(session, dict)],
+        measured={**folder.measured(len(records)), "diagnosis": folder.diagnosis() or {}},
+    )
+
+
+def thin(records: Sequence[dict[str, Any]], rounds: int, most: int) -> list[dict[str, Any]]:
+    """The last record of each of `most` equal spans of rounds: runs of one length keep the same rounds."""
+    kept = {(record["round"] - 1) * most // rounds: record for record in records}
+    return list(kept.values())
+
+
+def _point(record: dict[str, Any]) -> dict[str, Any]:
+    return {"round": int(record["round"]), **{name: _number(record[name]) for name in MEASURES}}
+
+
+def _class_point(record: dict[str, Any]) -> dict[str, Any]:
+    return {"round": int(record["round"]), "values": [_number(value) for value in record["per_class_accuracy"]]}
+
+
+def _number(value: Any) -> float | None:
+    if value is None:
+        return None
+    number = float(value)
+    return number if math.isfinite(number) else None
+
+
+def _thin_card(card: dict[str, Any]) -> dict[str, Any]:
+    """The first clients only; how many there are stays in `clients`."""
+    counts = [[int(count) for count in row] for row in card["counts"][:MOST_CLIENTS]]
+    return {
+        "hash": str(card["hash"]),
+        "clients": int(card["clients"]),
+        "samples": int(card["samples"]),
+        "skew": {str(name): _number(value) for name, value in card.get("skew", {}).items()},
+        "counts": counts,
+    }

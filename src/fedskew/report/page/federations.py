@@ -1,0 +1,106 @@
+"""Runs that may be compared: the same in everything but method and seed."""
+
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from fedskew.report.page.entries import Entry
+from fedskew.report.student import Interval, paired
+from fedskew.report.style import ORDER
+from fedskew.report.summary import over_seeds
+
+BASELINE = "fedavg"
+OWN_FIELDS = ("algorithm", "seed", "engine", "device", "data_dir", "eval_every")
+"""Fields in which runs of one federation may differ; all but the first two decide no result."""
+
+
+@dataclass(frozen=True)
+class Method:
+    """All seeds of one method on one federation."""
+
+    name: str
+    entries: list[Entry]
+
+    @property
+    def finished(self) -> list[Entry]:
+        return [entry for entry in self.entries if entry.state == "done"]
+
+    @property
+    def drawn(self) -> list[Entry]:
+        """What its curve is the mean of: finished runs, or else unfinished ones, or else those that diverged."""
+        unfinished = [entry for entry in self.entries if entry.state == "unfinished"]
+        return self.finished or unfinished or self.entries
+
+    @cached_property
+    def row(self) -> dict[str, Any]:
+        """Mean and std of each measure over finished runs."""
+        finished = [entry.summary for entry in self.finished]
+        nothing = [{**self.entries[0].summary, "diverged": True}]
+        return {"method": self.name, **over_seeds(finished or nothing), "diverged": self.count("diverged")}
+
+    def count(self, state: str) -> int:
+        return sum(entry.state == state for entry in self.entries)
+
+
+@dataclass(frozen=True)
+class Federation:
+    """One section of the report."""
+
+    title: str
+    fields: dict[str, Any]
+    result_version: int
+    methods: list[Method]
+
+    @property
+    def entries(self) -> list[Entry]:
+        return [entry for method in self.methods for entry in method.entries]
+
+    @property
+    def baseline(self) -> Method | None:
+        return next((method for method in self.methods if method.name == BASELINE), None)
+
+    def difference(self, method: Method, measure: str = "accuracy") -> Interval | None:
+        """The method minus FedAvg over the seeds that both have finished: under one seed both share data, partition,
+        first model, cohorts and batches."""
+        if self.baseline is None or method is self.baseline:
+            return None
+        base = {entry.run["seed"]: entry.summary[measure] for entry in self.baseline.finished}
+        mine = {entry.run["seed"]: entry.summary[measure] for entry in method.finished}
+        common = [seed for seed in mine if None not in (mine[seed], base.get(seed))]
+        return paired([mine[seed] - base[seed] for seed in common])
+
+
+def federations(entries: Iterable[Entry]) -> list[Federation]:
+    """Sections in order of their titles, and of their settings where titles agree."""
+    groups: dict[tuple[str, str, int], list[Entry]] = {}
+    for entry in entries:
+        fields = json.dumps(shared_fields(entry.run), sort_keys=True)
+        groups.setdefault((entry.short["title"], fields, entry.result_version), []).append(entry)
+    return [
+        Federation(title, json.loads(fields), version, _methods(groups[title, fields, version]))
+        for title, fields, version in sorted(groups)
+    ]
+
+
+def shared_fields(run: dict[str, Any]) -> dict[str, Any]:
+    return {"validation": 0.0, **{name: value for name, value in run.items() if name not in OWN_FIELDS}}
+
+
+def _methods(entries: Sequence[Entry]) -> list[Method]:
+    """By name, seeds in order. A second run of a method and seed, as when a user's file has changed, is a method of
+    its own."""
+    found: dict[str, dict[int, Entry]] = {}
+    for entry in sorted(entries, key=lambda each: (each.run["seed"], each.hash)):
+        name, copy = entry.method, 1
+        while entry.run["seed"] in found.setdefault(name, {}):
+            copy += 1
+            name = f"{entry.method} ({copy})"
+        found[name][entry.run["seed"]] = entry
+    return [Method(name, list(found[name].values())) for name in sorted(found, key=_place)]
+
+
+def _place(name: str) -> tuple[int, str]:
+    plain = "+".join(part.partition(":")[0] for part in name.split("+"))
+    return (ORDER.index(plain) if plain in ORDER else len(ORDER), name)

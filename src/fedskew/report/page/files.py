@@ -1,0 +1,105 @@
+"""What goes beside the page: figures as PNG and PDF, tables as CSV and LaTeX, in a folder per federation."""
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedskew.experiments.store import write_whole
+from fedskew.report import figures
+from fedskew.report.page.entries import MEASURES
+from fedskew.report.page.federations import BASELINE, Federation, Method
+from fedskew.report.page.series import partition_of
+from fedskew.report.page.tables import best_of, signed
+from fedskew.report.paper_tables import tex
+from fedskew.report.summary import MEASURES as SUMMARISED
+from fedskew.report.summary import percent
+
+_SHOWN = {"accuracy": "accuracy", "balanced_accuracy": "balanced", "accuracy_last10": "last ten"}
+
+
+def write_files(folder: Path, federations: Sequence[Federation]) -> list[Path]:
+    """`FOLDER/1-digits/` and so on, with curves, the partition, results and runs."""
+    made = []
+    for number, federation in enumerate(federations, 1):
+        name = re.sub(r"[^\w.-]+", "-", federation.title).strip("-")[:60]
+        made += _of_federation(folder / f"{number}-{name}", federation)
+    return made
+
+
+def _of_federation(folder: Path, federation: Federation) -> list[Path]:
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {"results.csv": results_csv(federation), "results.tex": latex(federation), "runs.csv": runs_csv(federation)}
+    for name, text in texts.items():
+        write_whole(folder / name, text.encode())
+    made = [folder / name for name in texts]
+    series = {method.name: [entry.points for entry in method.drawn] for method in federation.methods}
+    for measure in MEASURES[:2]:
+        made += figures.curves(folder / measure, series, federation.title, measure, vector="pdf")
+    card = partition_of(federation)
+    if card is not None:
+        title = f"{federation.title}, seed {card['seed']}"
+        made += figures.rectangles(folder / "partition", card, title, vector="pdf")
+    return made
+
+
+def results_csv(federation: Federation) -> str:
+    """One line per method; shares of one, and the paired difference of accuracy to FedAvg with half its interval."""
+    parts = [f"{measure}_{part}" for measure in SUMMARISED for part in ("mean", "std")]
+    heads = ["method", "seeds", "unfinished", "diverged", *parts, "difference", "difference_half", "difference_seeds"]
+    return _csv(heads, [_result(federation, method) for method in federation.methods])
+
+
+def runs_csv(federation: Federation) -> str:
+    """One line per run."""
+    heads = ["run", "method", "seed", "state", "rounds", *SUMMARISED, "seconds", "engine", "device", "partition_hash"]
+    names = [name for name in heads if name not in ("run", "method", "seed", "state")]
+    rows = [
+        [entry.hash, method.name, entry.run["seed"], entry.state, *(entry.summary[name] for name in names)]
+        for method in federation.methods
+        for entry in method.entries
+    ]
+    return _csv(heads, rows)
+
+
+def latex(federation: Federation) -> str:
+    """For booktabs: per cent, the best of each column in bold, the difference to FedAvg in points."""
+    best = {measure: best_of(federation.methods, measure) for measure in _SHOWN}
+    lines = [f"\\begin{{tabular}}{{l{'c' * len(_SHOWN)}c}}", "\\toprule"]
+    heads = ["method", *(f"{word} (%)" for word in _SHOWN.values()), f"accuracy − {BASELINE} (95 % interval)"]
+    lines += [" & ".join(map(_tex, heads)) + " \\\\", "\\midrule"]
+    for method in federation.methods:
+        cells = [_tex(method.name)]
+        for measure in _SHOWN:
+            text = _tex(percent(method.row[measure]["mean"], method.row[measure]["std"]))
+            cells.append(f"\\textbf{{{text}}}" if best[measure] == method.name else text)
+        lines.append(" & ".join([*cells, _tex(_difference(federation, method))]) + " \\\\")
+    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+
+
+def _result(federation: Federation, method: Method) -> list[object]:
+    values = [method.row[measure][part] for measure in SUMMARISED for part in ("mean", "std")]
+    states = [len(method.finished), method.count("unfinished"), method.count("diverged")]
+    interval = federation.difference(method)
+    apart = [None, None, None] if interval is None else [interval.mean, interval.half, interval.n]
+    return [method.name, *states, *values, *apart]
+
+
+def _difference(federation: Federation, method: Method) -> str:
+    interval = federation.difference(method)
+    if interval is None:
+        return "-"
+    return signed(100 * interval.mean) + ("" if interval.half is None else f" ± {100 * interval.half:.2f}")
+
+
+def _tex(text: str) -> str:
+    return tex(text).replace("−", "$-$")
+
+
+def _csv(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows([["" if value is None else value for value in row] for row in rows])
+    return out.getvalue()

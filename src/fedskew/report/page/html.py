@@ -1,0 +1,53 @@
+"""Tags with everything in them escaped: text is only ever marked up here."""
+
+from collections.abc import Iterable
+from html import escape
+
+
+class Html(str):
+    """Text that is markup already."""
+
+    __slots__ = ()
+
+
+Content = str | int | Html | Iterable["Content"] | None
+
+
+def tag(name: str, *content: Content, **attributes: str | float | bool | None) -> Html:
+    """An element; attributes that are None or False are left out, `class_` is `class`, `data_x` is `data-x`."""
+    written = ""
+    for key, value in attributes.items():
+        if value is None or value is False:
+            continue
+        word = key.rstrip("_").replace("_", "-")
+        written += f" {word}" if value is True else f' {word}="{escape(str(value))}"'
+    inside = join(content)
+    return Html(f"<{name}{written}>{inside}</{name}>")
+
+
+def join(content: Content) -> Html:
+    """Content after content, what is plain text escaped."""
+    if content is None:
+        return Html("")
+    if isinstance(content, Html):
+        return content
+    if isinstance(content, str | int):
+        return Html(escape(str(content)))
+    return Html("".join(join(part) for part in content))
+
+
+def table(caption: str, heads: Iterable[Content], rows: Iterable[Iterable[Html]], class_: str = "") -> Html:
+    """A captioned table in a frame that scrolls by itself and can be reached by keyboard."""
+    top = tag("tr", [tag("th", head, scope="col") for head in heads])
+    body = tag("tbody", [tag("tr", list(row)) for row in rows])
+    inner = tag("table", tag("caption", tag("span", caption)), tag("thead", top), body, class_=class_ or None)
+    return tag("div", inner, class_="scroll", role="region", tabindex=0, aria_label=caption)
+
+
+def head(*content: Content, **attributes: str | float | bool | None) -> Html:
+    """The cell that names its row."""
+    return tag("th", *content, scope="row", **attributes)
+
+
+def cell(*content: Content, **attributes: str | float | bool | None) -> Html:
+    return tag("td", *content, **attributes)

@@ -1,0 +1,93 @@
+"""What was measured on a run's model, in the form of panels; whatever is absent or unlike itself makes no panel.
+
+`local_effect` is written by `fedskew paper run figure2`: {method: effect}. `diagnosis` is written by
+`fedskew diagnose`: {"methods": {method: {"class_accuracy": effect, "deviation": {"pairs": [...]}}}}.
+An effect has `before`, `mean_after`, `aggregated` (accuracies per class), `groups` and `accuracy`; a pair has `ratio`
+(n_j / n_r, None for infinite), `bound` (D_jr), `kind` and `own` (Delta w_r . h^(r)).
+"""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedskew.report.page.entries import Entry
+
+KINDS = ("majority", "minority", "missing")
+WHEN = ("before", "after", "aggregated")
+
+
+@dataclass(frozen=True)
+class Effect:
+    """Accuracies before a local update, after it, and after aggregation: over kinds of classes, and per class."""
+
+    method: str
+    groups: dict[str, dict[str, float | None]]
+    classes: dict[str, list[float | None]]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A majority class against a minority or missing one, at one client; `ratio` None is infinite."""
+
+    ratio: float | None
+    bound: float
+    falls: bool
+
+
+def effects(entry: Entry) -> dict[str, Effect]:
+    """By method; a diagnosis goes before the paper's figure."""
+    return {name: effect for name, effect in _effects(entry.measured) if effect is not None}
+
+
+def pairs(entry: Entry) -> dict[str, list[Pair]]:
+    """Pairs of each method with a positive bound."""
+    found = {}
+    for name, content in _dict(_dict(entry.measured.get("diagnosis")).get("methods")).items():
+        listed = _dict(_dict(content).get("deviation")).get("pairs")
+        known = [pair for row in listed or () if (pair := _pair(row)) is not None] if isinstance(listed, list) else []
+        if known:
+            found[str(name)] = known
+    return found
+
+
+def some(items: Sequence[Pair], most: int) -> list[Pair]:
+    """At most so many, evenly spread."""
+    count = min(most, len(items))
+    return [items[i * len(items) // count] for i in range(count)]
+
+
+def _effects(measured: dict[str, Any]) -> Iterator[tuple[str, Effect | None]]:
+    for name, effect in _dict(measured.get("local_effect")).items():
+        yield str(name), _effect(str(name), effect)
+    for name, content in _dict(_dict(measured.get("diagnosis")).get("methods")).items():
+        yield str(name), _effect(str(name), _dict(content).get("class_accuracy"))
+
+
+def _effect(method: str, content: Any) -> Effect | None:
+    try:
+        groups = {kind: {when: _share(content["groups"][kind].get(when)) for when in WHEN} for kind in KINDS}
+        groups["all"] = {when: _share(content["accuracy"].get(when)) for when in WHEN}
+        lists = {"before": content["before"], "after": content["mean_after"], "aggregated": content["aggregated"]}
+        classes = {when: [_share(value) for value in values] for when, values in lists.items()}
+    except (AttributeError, KeyError, TypeError, ValueError):
+        return None
+    return Effect(method, groups, classes)
+
+
+def _pair(row: Any) -> Pair | None:
+    try:
+        ratio = None if row["ratio"] is None else float(row["ratio"])
+        found = Pair(ratio, float(row["bound"]), float(row["own"]) < 0)
+    except (KeyError, TypeError, ValueError):
+        return None
+    sound = all(math.isfinite(value) and value > 0 for value in (found.bound, 1.0 if ratio is None else ratio))
+    return found if sound else None
+
+
+def _share(value: Any) -> float | None:
+    return None if value is None else float(value)
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}

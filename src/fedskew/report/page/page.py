@@ -1,0 +1,131 @@
+"""The page: a section per federation, the data its scripts draw, styles and scripts, all in one file."""
+
+import json
+from collections.abc import Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from fedskew import __version__
+from fedskew.experiments.store import write_whole
+from fedskew.report.page import tables
+from fedskew.report.page.entries import LeftOut
+from fedskew.report.page.federations import Federation, Method
+from fedskew.report.page.html import Html, join, tag
+from fedskew.report.page.panels import measured_panels
+from fedskew.report.page.provenance import provenance
+from fedskew.report.page.series import drawn, partition_of
+
+_SCRIPTS = ("svg.js", "curves.js", "reading.js", "heat.js", "main.js")
+
+
+def write_page(path: Path, federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) -> int:
+    """Write the page; returns its length in bytes."""
+    content = page(federations, left_out).encode()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, content)
+    return len(content)
+
+
+def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) -> str:
+    runs = sum(len(federation.entries) for federation in federations)
+    parts = {
+        "CSS": _asset("page.css"),
+        "THEME": _asset("theme.js"),
+        "JS": "\n".join(_asset(name) for name in _SCRIPTS),
+        "DATA": as_script([drawn(federation) for federation in federations]),
+        "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {__version__}"),
+        "LEFT_OUT": _left_out(left_out),
+        "CONTENTS": _contents(federations),
+        "MAIN": join([_section(number, federation) for number, federation in enumerate(federations)]),
+    }
+    whole = _asset("template.html")
+    head, *pieces = whole.split("<!--")
+    for piece in pieces:
+        name, _, rest = piece.partition("-->")
+        head += parts[name] + rest
+    return head
+
+
+def as_script(data: Any) -> str:
+    """JSON that cannot end the script element it stands in."""
+    return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
+
+
+def _section(number: int, federation: Federation) -> Html:
+    title = tag("h2", federation.title, id=f"federation-{number}")
+    return tag(
+        "section",
+        title,
+        tag("p", _setting(federation), class_="setting"),
+        _states(federation.methods),
+        [tag("p", line) for line in tables.words(federation)],
+        tables.results(federation),
+        _drawing(number, "curves", "Learning curves"),
+        _drawing(number, "heat", "Accuracy per class over rounds"),
+        _partition(number, federation),
+        measured_panels(federation),
+        tag("section", tag("h3", "Time"), tables.timing(federation)),
+        provenance(federation),
+        class_="federation",
+        aria_labelledby=f"federation-{number}",
+    )
+
+
+def _setting(federation: Federation) -> str:
+    fields = federation.fields
+    names = ("model", "rounds", "local_epochs", "batch_size", "optimizer", "lr", "clients_per_round")
+    return ", ".join(f"{name.replace('_', ' ')} {fields[name]}" for name in names if name in fields)
+
+
+def _states(methods: Sequence[Method]) -> Html:
+    """What is not whole, in a line."""
+    parts = [f"{method.name}: {found}" for method in methods if (found := tables.states(method))]
+    return tag("p", f"{'; '.join(parts)}. Such runs are in no mean.", class_="notice") if parts else Html("")
+
+
+def _drawing(number: int, kind: str, title: str) -> Html:
+    """What the scripts fill when it comes into view."""
+    return tag("section", tag("h3", title), tag("div", class_="drawing", data_kind=kind, data_federation=number))
+
+
+def _partition(number: int, federation: Federation) -> Html:
+    card = partition_of(federation)
+    if card is None:
+        return Html("")
+    skew = ", ".join(
+        f"{name.replace('_', ' ')} {value:.3g}" for name, value in card["skew"].items() if value is not None
+    )
+    text = f"Seed {card['seed']}: {card['samples']} examples of {card['clients']} clients. {skew}"
+    inner = tag("div", class_="drawing", data_kind="partition", data_federation=number)
+    return tag("section", tag("h3", "Who holds what"), tag("p", text), inner)
+
+
+def _contents(federations: Sequence[Federation]) -> Html:
+    if len(federations) < 2:
+        return Html("")
+    items = [
+        tag(
+            "li",
+            tag("a", f"{f.title}, {f.fields['rounds']} rounds", href=f"#federation-{i}"),
+            f": {_count(len(f.entries), 'run')}",
+        )
+        for i, f in enumerate(federations)
+    ]
+    return tag("nav", tag("ol", items), aria_label="Federations")
+
+
+def _left_out(left_out: Sequence[LeftOut]) -> Html:
+    if not left_out:
+        return Html("")
+    items = [tag("li", tag("code", each.hash), f" {each.problem}") for each in left_out]
+    text = f"{_count(len(left_out), 'run')} could not be read and left out:"
+    return tag("div", tag("p", text), tag("ul", items), class_="notice")
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+def _asset(name: str) -> str:
+    return (files(__package__) / "assets" / name).read_text(encoding="utf-8")

@@ -1,0 +1,117 @@
+"""Panels of what was measured on models: before and after a local update, and the deviation bound. Drawn as SVG."""
+
+import math
+from collections.abc import Sequence
+
+from fedskew.report.page.entries import Entry
+from fedskew.report.page.federations import Federation
+from fedskew.report.page.html import Html, cell, head, join, table, tag
+from fedskew.report.page.measured import WHEN, Effect, Pair, effects, pairs, some
+
+MOST_RUNS, MOST_PAIRS = 6, 300
+_WORDS = {"before": "before", "after": "after", "aggregated": "aggregated"}
+_WIDE, _HIGH, _PAD = 300, 190, 34
+
+
+def measured_panels(federation: Federation) -> Html:
+    """Panels of the first runs that have something measured; nothing where none has."""
+    known = [entry for entry in federation.entries if effects(entry) or pairs(entry)]
+    if not known:
+        return Html("")
+    note = f"First {MOST_RUNS} of {len(known)} measured runs." if len(known) > MOST_RUNS else None
+    blocks = [_of_run(entry) for entry in known[:MOST_RUNS]]
+    return tag("section", tag("h3", "Local updates"), tag("p", note) if note else None, blocks, class_="measured")
+
+
+def _of_run(entry: Entry) -> Html:
+    title = f"Model of {entry.method}, seed {entry.run['seed']}, run {entry.hash[:8]}"
+    shown, plots = effects(entry), pairs(entry)
+    panels = [
+        tag(
+            "div",
+            _effect(shown[name]) if name in shown else None,
+            deviation_plot(name, plots[name]) if name in plots else None,
+            class_="panel",
+        )
+        for name in dict.fromkeys([*shown, *plots])
+    ]
+    return tag("div", tag("h4", title), tag("div", panels, class_="panels"))
+
+
+def _effect(effect: Effect) -> Html:
+    caption = f"Accuracy % before and after a local update under {effect.method}"
+    rows = [[head(kind), *(_bar(group[when]) for when in WHEN)] for kind, group in effect.groups.items()]
+    grid = table(caption, ["classes", *(_WORDS[when] for when in WHEN)], rows, "bars")
+    return join([grid, class_plot(effect)])
+
+
+def _bar(share: float | None) -> Html:
+    if share is None:
+        return cell("-")
+    return cell(f"{100 * share:.1f}", style=f"--share:{100 * share:.1f}%")
+
+
+def class_plot(effect: Effect) -> Html:
+    """Accuracy per class: a line from before to after the local update, a ring for the aggregated model."""
+    count = max(1, len(effect.classes["before"]))
+    marks: list[Html] = []
+    for label, (before, after, aggregated) in enumerate(zip(*(effect.classes[when] for when in WHEN), strict=False)):
+        x = f"{_PAD + (label + 0.5) * (_WIDE - _PAD - 8) / count:.1f}"
+        if before is not None and after is not None:
+            marks.append(tag("line", x1=x, x2=x, y1=_level(before), y2=_level(after), class_="stem"))
+            marks.append(tag("circle", cx=x, cy=_level(before), r=3, class_="before"))
+            marks.append(tag("circle", cx=x, cy=_level(after), r=3, class_="after"))
+        if aggregated is not None:
+            marks.append(tag("circle", cx=x, cy=_level(aggregated), r=4.5, class_="ring"))
+    axes = [_text(2, _level(share), f"{100 * share:.0f} %") for share in (0.0, 0.5, 1.0)]
+    rules = [tag("line", x1=_PAD, x2=_WIDE, y1=_level(s), y2=_level(s), class_="rule") for s in (0.0, 0.5, 1.0)]
+    middle = _text((_PAD + _WIDE) / 2, _HIGH - 4, f"class 0 to {count - 1}", "middle")
+    key = "Per class: grey dot before, red dot after the local update, ring after aggregation."
+    return _figure([*rules, *axes, *marks, middle], key)
+
+
+def deviation_plot(method: str, found: Sequence[Pair]) -> Html:
+    """D_jr across, n_j / n_r up, both logarithmic; infinite ratios at the top edge; the line is their equality."""
+    finite = [pair.ratio for pair in found if pair.ratio is not None]
+    values = [*finite, *(pair.bound for pair in found)]
+    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
+    span = max(1, high - low)
+
+    def at(value: float, length: float) -> float:
+        return length * (math.log10(value) - low) / span
+
+    across, up = _WIDE - _PAD - 8, _HIGH - 52
+    dots = [
+        tag("circle", cx=f"{_PAD + at(pair.bound, across):.1f}", r=2.5, class_="falls" if pair.falls else "rises",
+            cy="8" if pair.ratio is None else f"{_HIGH - 30 - at(pair.ratio, up):.1f}")
+        for pair in some(found, MOST_PAIRS)
+    ]  # fmt: skip
+    line = tag("line", x1=_PAD, y1=_HIGH - 30, x2=_PAD + across, y2=_HIGH - 30 - up, class_="equal")
+    names = [
+        _text(_PAD, _HIGH - 16, _power(low)), _text(_WIDE, _HIGH - 16, _power(low + span), "end"),
+        _text(_WIDE / 2, _HIGH - 4, "deviation bound D_jr", "middle"), _text(2, 12, "∞"),
+        _text(2, 26, _power(low + span)), _text(2, _HIGH - 30, _power(low)),
+    ]  # fmt: skip
+    above = sum(pair.ratio is None or pair.ratio > pair.bound for pair in found)
+    key = (
+        f"{method}: n_j / n_r (up) against D_jr for {len(found)} pairs of classes, {above} of them above the line of "
+        "equality. Red: Δw_r · h_r is negative, as theorem 1 says above the line."
+    )
+    return _figure([line, *dots, *names], key)
+
+
+def _figure(content: Sequence[Html], key: str) -> Html:
+    drawing = tag("svg", content, viewBox=f"0 0 {_WIDE} {_HIGH}", role="img", aria_label=key, class_="small")
+    return tag("figure", drawing, tag("figcaption", key))
+
+
+def _level(share: float) -> str:
+    return f"{12 + (1 - share) * (_HIGH - 42):.1f}"
+
+
+def _text(x: float, y: float | str, text: str, anchor: str = "start") -> Html:
+    return tag("text", join(text), x=f"{x:.0f}", y=str(y), text_anchor=anchor)
+
+
+def _power(exponent: int) -> str:
+    return f"1e{exponent}"

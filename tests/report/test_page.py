@@ -1,0 +1,151 @@
+"""The page as text: escaping, structure, size."""
+
+import json
+import re
+import shlex
+from html.parser import HTMLParser
+
+from fedskew import Run
+from fedskew.cli.options import RUN_OPTIONS
+from fedskew.experiments.store import Store
+from fedskew.report.page.entries import LeftOut, read_entries
+from fedskew.report.page.federations import federations
+from fedskew.report.page.page import page
+from fedskew.report.page.provenance import command
+from tests.report.page_store import RUN, effect, example_store, write_run
+
+EVIL = '</script><img src=x onerror="alert(1)">&'
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+
+
+class Reader(HTMLParser):
+    """Elements with their attributes; complains about one that is closed wrongly."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.tags = [], []
+        self.feed(text)
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def all(self, name):
+        return [attributes for tag, attributes in self.tags if tag == name]
+
+
+def page_of(store, left_out=()):
+    entries, damaged = read_entries(store)
+    return page(federations(entries), [*damaged, *left_out])
+
+
+def data_of(text):
+    return json.loads(re.search(r'id="data">(.*?)</script>', text, re.S)[1])
+
+
+def test_everything_is_in_the_one_file(tmp_path):
+    text = page_of(example_store(tmp_path))
+    reader = Reader(text)
+    assert not re.search(r"https?://(?!www\.w3\.org/2000/svg)", text)
+    assert [link["href"] for link in reader.all("link")] == ["data:,"]
+    assert not [script for script in reader.all("script") if "src" in script]
+    assert "default-src 'none'" in text
+    assert "<!--" not in text
+
+
+def test_tables_have_captions_and_scopes(tmp_path):
+    reader = Reader(page_of(example_store(tmp_path)))
+    assert len(reader.all("caption")) == len(reader.all("table")) == 3
+    assert all("scope" in cell for cell in reader.all("th"))
+    assert all(region["aria-label"] for region in reader.all("div") if region.get("role") == "region")
+
+
+def test_the_best_is_marked_and_compared_with_fedavg(tmp_path):
+    text = page_of(example_store(tmp_path))
+    best = re.findall(r'<tr><th scope="row">([\w+]+)</th>(?:(?!</tr>).)*class="best"', text)
+    assert best == ["fedlc"]
+    assert "Highest mean accuracy: fedlc" in text
+    assert "the 95 % interval lies above zero for 2 and below zero for 0 of 2 methods" in text
+
+
+def test_one_seed_says_so(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a")
+    write_run(store, "b", algorithm="fedlc", gain=0.1)
+    text = page_of(store)
+    assert "One seed only: differences have no interval." in text
+    assert "one seed, no interval" in text
+
+
+def test_names_are_escaped(tmp_path):
+    store = Store(tmp_path)
+    folder = write_run(store, "a", algorithm=EVIL, title=EVIL, partition=EVIL)
+    folder.append_session({"device": EVIL})
+    folder.write_measured("local_effect", RUN["rounds"], {EVIL: effect(0.9, 0.5)})
+    text = page_of(store, [LeftOut(EVIL, EVIL)])
+    reader = Reader(text)
+    assert not reader.all("img")
+    assert "<img" not in text
+    assert data_of(text)[0]["methods"][0]["name"] == EVIL
+
+
+def test_unfinished_diverged_and_unreadable_runs_are_named(tmp_path):
+    store = example_store(tmp_path)
+    write_run(store, "x1", seed=7, done=4)
+    write_run(store, "x2", seed=8, done=6, diverged=True)
+    (tmp_path / "10000000000000000").mkdir()
+    (tmp_path / "10000000000000000" / "run.json").write_text("broken")
+    text = page_of(store)
+    assert "fedavg: 1 diverged in round 6, 1 unfinished at round 4 of 20" in text
+    assert "1 run could not be read" in text
+    assert "10000000000000000" in text
+
+
+def test_every_federation_has_a_section(tmp_path):
+    store = Store(tmp_path)
+    for hash, title in (("a", "digits"), ("b", "cifar10"), ("c", "svhn")):
+        write_run(store, hash, title=title, dataset=title)
+    reader = Reader(page_of(store))
+    assert len(reader.all("h2")) == 3
+    assert [link["href"] for link in reader.all("a")[1:]] == [f"#federation-{i}" for i in range(3)]
+
+
+def test_panels_are_drawn_where_something_was_measured(tmp_path):
+    store = example_store(tmp_path)
+    assert "Local updates" not in page_of(store)
+    pair = {"ratio": 8.0, "bound": 2.0, "own": -0.1}
+    methods = {"fedlc": {"class_accuracy": effect(0.9, 0.4), "deviation": {"pairs": [pair, {**pair, "ratio": None}]}}}
+    store.folder("0" * 16).write_diagnosis({"methods": methods})
+    text = page_of(store)
+    assert "Accuracy % before and after a local update under fedlc" in text
+    assert "n_j / n_r (up) against D_jr for 2 pairs of classes, 2 of them above the line" in text
+    Reader(text)
+
+
+def test_the_command_makes_the_same_run():
+    run = Run(**{**RUN, "algorithm": "fedlc:tau=2+scaffold", "grad_clip": 1.5, "lr": 1e-05})
+    words = shlex.split(command(run.model_dump()))
+    assert words[:2] == ["fedskew", "run"]
+    fields = {
+        name.removeprefix("--").replace("-", "_"): value for name, value in zip(*[iter(words[2:])] * 2, strict=True)
+    }
+    assert set(fields) <= {*RUN_OPTIONS, "algorithm"}
+    assert Run(**fields) == run
+
+
+def test_two_hundred_long_runs_of_many_classes_stay_small(tmp_path):
+    """Every run a federation of its own: the largest page there is for so many runs."""
+    store = Store(tmp_path)
+    pattern = write_run(store, "r0", rounds=200, classes=100, clients=100)
+    lines = (pattern.path / "records.jsonl").read_bytes()
+    for k in range(1, 200):
+        folder = write_run(store, f"r{k}", rounds=200, done=0, classes=100, clients=100, lr=0.1 + k, title=f"run {k}")
+        (folder.path / "records.jsonl").write_bytes(lines)
+    text = page_of(store)
+    assert len(data_of(text)) == 200
+    assert len(text.encode()) < 15e6

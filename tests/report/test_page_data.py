@@ -1,0 +1,168 @@
+"""What the report gathers from a store."""
+
+import statistics
+
+import pytest
+
+from fedskew.experiments.store import Store
+from fedskew.report.page.entries import MOST_COLUMNS, MOST_POINTS, read_entries
+from fedskew.report.page.federations import federations
+from fedskew.report.page.files import latex, results_csv, runs_csv
+from fedskew.report.page.measured import effects, pairs
+from fedskew.report.page.series import curve, drawn, heat
+from tests.report.page_store import RUN, accuracy_of, effect, example_store, write_run
+
+
+def gathered(store):
+    entries, left_out = read_entries(store)
+    assert not left_out
+    return federations(entries)
+
+
+def test_runs_that_differ_in_method_and_seed_are_one_federation(tmp_path):
+    (found,) = gathered(example_store(tmp_path))
+    assert [method.name for method in found.methods] == ["fedavg", "scaffold", "fedlc"]
+    assert [entry.run["seed"] for entry in found.methods[0].entries] == [0, 1, 2]
+
+
+def test_engine_and_device_do_not_part_runs_but_everything_else_does(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a" * 16)
+    write_run(store, "b" * 16, seed=1, engine="serial", device="cuda", eval_every=5)
+    write_run(store, "c" * 16, lr=0.2)
+    write_run(store, "d" * 16, rounds=30)
+    write_run(store, "e" * 16, title="cifar10", dataset="cifar10")
+    assert sorted(len(federation.entries) for federation in gathered(store)) == [1, 1, 1, 2]
+
+
+def test_the_difference_is_paired_over_common_seeds(tmp_path):
+    store = Store(tmp_path)
+    for seed, (base, other) in enumerate([(0.0, 0.01), (0.1, 0.13), (0.2, 0.22)]):
+        write_run(store, f"a{seed}", seed=seed, gain=base)
+        write_run(store, f"b{seed}", seed=seed, gain=other, algorithm="fedlc")
+    write_run(store, "b9", seed=9, gain=0.3, algorithm="fedlc")
+    (found,) = gathered(store)
+    interval = found.difference(found.methods[1])
+    reach = accuracy_of(20, 1) - accuracy_of(20, 0)
+    assert interval.n == 3
+    assert interval.mean == pytest.approx(reach * 0.02, abs=1e-5)
+    assert interval.half == pytest.approx(reach * 4.3026527 * 0.01 / 3**0.5, rel=1e-3)
+    assert found.difference(found.methods[0]) is None
+
+
+def test_without_fedavg_there_is_no_difference(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a", algorithm="fedlc")
+    (found,) = gathered(store)
+    assert found.difference(found.methods[0]) is None
+
+
+def test_unfinished_and_diverged_runs_are_in_no_mean(tmp_path):
+    store = example_store(tmp_path)
+    write_run(store, "x1", seed=7, done=4, gain=5)
+    write_run(store, "x2", seed=8, done=6, diverged=True, gain=5)
+    (found,) = gathered(store)
+    method = found.methods[0]
+    assert [entry.state for entry in method.entries] == ["done", "done", "done", "unfinished", "diverged"]
+    values = [entry.summary["accuracy"] for entry in method.finished]
+    assert method.row["accuracy"]["mean"] == statistics.fmean(values)
+    assert curve(method.drawn)["round"][-1] == 20
+
+
+def test_a_method_with_no_finished_run_has_a_curve_and_no_number(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a", done=3)
+    (found,) = gathered(store)
+    assert found.methods[0].row["accuracy"]["mean"] is None
+    (method,) = drawn(found)["methods"]
+    assert method["state"] == "unfinished"
+    assert method["curve"]["round"] == [1, 2, 3]
+
+
+def test_a_run_that_has_not_begun(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a", done=0)
+    (found,) = gathered(store)
+    assert drawn(found)["methods"][0]["curve"]["round"] == []
+    assert drawn(found)["methods"][0]["heat"] is None
+
+
+def test_curves_are_means_in_per_cent(tmp_path):
+    (found,) = gathered(example_store(tmp_path))
+    entries = found.methods[0].drawn
+    shown = curve(entries)
+    values = [accuracy_of(20, 0.003 * k) for k in (0, 2, 1)]
+    assert shown["accuracy"][-1] == pytest.approx(100 * statistics.fmean(values), abs=0.01)
+    assert shown["accuracy_std"][-1] == pytest.approx(100 * statistics.stdev(values), abs=0.01)
+    assert len(heat(entries)["values"]) == 10
+    assert "accuracy_std" not in curve(entries[:1])
+
+
+def test_long_runs_are_thinned_to_the_same_rounds(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a", rounds=1000)
+    write_run(store, "b", rounds=1000, seed=1, done=500)
+    (found,) = gathered(store)
+    one, other = found.methods[0].entries
+    assert len(one.points) == MOST_POINTS
+    assert len(one.classes) == MOST_COLUMNS
+    assert one.points[-1]["round"] == 1000
+    assert {point["round"] for point in other.points} <= {point["round"] for point in one.points}
+
+
+def test_a_second_run_of_a_method_and_seed_stands_apart(tmp_path):
+    store = Store(tmp_path)
+    for hash in ("a", "b"):
+        write_run(store, hash, algorithm="mine.py:loss")
+    (found,) = gathered(store)
+    assert [method.name for method in found.methods] == ["mine.py:loss", "mine.py:loss (2)"]
+
+
+@pytest.mark.parametrize(
+    ("file", "content"),
+    [
+        ("records.jsonl", "no record\n"),
+        ("records.jsonl", '{"round": 1, "accuracy": "high"}\n'),
+        ("records.jsonl", '{"round": 1}\n'),
+        ("run.json", "{}"),
+        ("run.json", '{"format": 1, "result_version": 1, "run": {}, "short": {}}'),
+        ("partition.json", '{"hash": 1}'),
+        ("partition.json", "[]"),
+        ("measured.json", "?"),
+    ],
+)
+def test_a_damaged_run_is_left_out_and_named(tmp_path, file, content):
+    store = example_store(tmp_path)
+    (tmp_path / ("00" + "0" * 14) / file).write_text(content)
+    entries, left_out = read_entries(store)
+    assert len(entries) == 8
+    assert [each.hash for each in left_out] == ["0" * 16]
+    assert left_out[0].problem
+
+
+def test_measured_panels_are_read_where_there_are_any(tmp_path):
+    store = Store(tmp_path)
+    folder = write_run(store, "a")
+    folder.write_measured("local_effect", RUN["rounds"], {"fedavg": effect(0.9, 0.5), "fedlc": {"groups": 3}})
+    pair = {"client": 0, "j": 1, "r": 2, "kind": "minority", "ratio": 8.0, "bound": 2.0, "own": -0.1}
+    rows = [pair, {**pair, "ratio": None}, {**pair, "bound": -1.0}, {**pair, "bound": None}, "?"]
+    deviation = {"class_accuracy": None, "deviation": {"pairs": rows}}
+    folder.write_diagnosis({"methods": {"fedlc": deviation, "odd": None, "none": {"deviation": None}}})
+    (entry,) = read_entries(store)[0]
+    assert list(effects(entry)) == ["fedavg"]
+    assert effects(entry)["fedavg"].groups["missing"] == {"before": 0.9, "after": 0.5, "aggregated": None}
+    assert [(found.ratio, found.falls) for found in pairs(entry)["fedlc"]] == [(8.0, True), (None, True)]
+
+
+def test_tables_beside_the_page(tmp_path):
+    store = example_store(tmp_path)
+    write_run(store, "x", algorithm="my_loss.py:50%&", done=2)
+    (found,) = gathered(store)
+    lines = results_csv(found).splitlines()
+    assert len(lines) == 5
+    assert lines[0].startswith("method,seeds,unfinished,diverged,accuracy_mean,accuracy_std")
+    assert len(runs_csv(found).splitlines()) == 11
+    table = latex(found)
+    assert table.count("\\textbf{") == 3
+    assert "my\\_loss.py:50\\%\\&" in table
+    assert all(rule in table for rule in ("\\toprule", "\\midrule", "\\bottomrule"))

@@ -1,0 +1,81 @@
+"""`fedskew report` on the command line."""
+
+import json
+
+import pytest
+
+from fedskew.cli import main
+from tests.report.page_store import example_store, write_run
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments):
+        with pytest.raises(SystemExit) as done:
+            main(["report", *arguments])
+        return done.value.code, *capsys.readouterr()
+
+    return run
+
+
+def test_all_runs(call, tmp_path):
+    example_store(tmp_path / "runs")
+    code, out, _ = call("-o", "deep/report.html")
+    assert code == 0
+    assert "report of 9 runs" in out
+    assert "deep/report.html" in out
+    assert (tmp_path / "deep/report.html").read_text().startswith("<!DOCTYPE html>")
+    assert call("--quiet")[1] == "report.html\n"
+
+
+def test_some_runs_as_json(call, tmp_path):
+    example_store(tmp_path / "store")
+    code, out, _ = call("00", "10", "0000", "--runs", "store", "--json")
+    assert code == 0
+    shown = json.loads(out)
+    assert shown["runs"] == ["0" * 16, "10" + "0" * 14]
+    assert shown["federations"] == [{"title": "digits", "methods": ["fedavg", "fedlc"]}]
+    assert shown["left_out"] == []
+    assert shown["bytes"] == (tmp_path / "report.html").stat().st_size
+
+
+def test_figures_and_tables_beside_it(call, tmp_path):
+    store = example_store(tmp_path / "runs")
+    write_run(store, "x", title="other / name", dataset="other")
+    code, out, _ = call("--figures", "figures", "--json")
+    assert code == 0
+    files = json.loads(out)["files"]
+    for name in ("accuracy.png", "accuracy.pdf", "partition.pdf", "results.csv", "results.tex", "runs.csv"):
+        assert f"figures/1-digits/{name}" in files
+        assert f"figures/2-other-name/{name}" in files
+    assert (tmp_path / "figures/1-digits/accuracy.pdf").read_bytes().startswith(b"%PDF")
+
+
+def test_no_run_is_an_error(call):
+    code, _, problem = call()
+    assert code == 2
+    assert "there is no run to report in runs" in problem
+    code, _, problem = call("3fa9")
+    assert code == 2
+    assert "there is no run '3fa9'" in problem
+
+
+def test_damaged_runs_are_left_out_and_named(call, tmp_path):
+    example_store(tmp_path / "runs")
+    (tmp_path / "runs" / ("0" * 16) / "records.jsonl").write_text("?\n")
+    code, out, note = call()
+    assert code == 0
+    assert "report of 8 runs" in out
+    assert f"run {'0' * 16} is left out" in note
+    code, _, problem = call("000")
+    assert code == 2
+    assert "could not be read" in problem
+
+
+def test_a_folder_is_no_file(call, tmp_path):
+    example_store(tmp_path / "runs")
+    code, _, problem = call("-o", "runs")
+    assert code == 2
+    assert "out is the folder runs" in problem
