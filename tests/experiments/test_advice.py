@@ -6,7 +6,7 @@ import torch
 
 from fedskew import partition, rng
 from fedskew.experiments.advice import FAR, NEAR, advise, distance, scaled
-from fedskew.experiments.evidence import build, load
+from fedskew.experiments.evidence import build, load, partition_name
 from fedskew.experiments.run import Run
 from fedskew.experiments.try_command import methods, try_command
 from fedskew.report.advice import evidence, lines, verdicts
@@ -27,7 +27,13 @@ def table(reached, seeds=1, skew=SKEW, **more):
     fields = {"dataset": "cifar10", "partition": "dirichlet:0.1", "rounds": 400, **more}
     runs = [Run(algorithm=name, seed=s, **fields) for name in reached for s in range(seeds)]
     found = [result(run, reached[next(n for n in reached if run.algorithm.startswith(n))] / 100) for run in runs]
-    return build(found, {"p" * 16: {"clients": 20, "classes": 10, "samples": 5000, "skew": skew}})
+    return known(found, skew)
+
+
+def known(found, skew):
+    """The table of results whose partitions all have this skew."""
+    card = {"clients": 20, "classes": 10, "samples": 5000, "skew": skew}
+    return build(found, {partition_name(one): card for one in found})
 
 
 def near(counts):
@@ -45,10 +51,10 @@ def test_the_distance_is_the_mean_difference_of_indices_between_0_and_1():
 
 def test_what_it_says_about_methods():
     counts = dirichlet(0.1)
-    known = table({"fedavg": 60, "fedlc": 64, "fedrs": 50, "fedprox": 60.5}, seeds=2, skew=near(counts))
+    made = table({"fedavg": 60, "fedlc": 64, "fedrs": 50, "fedprox": 60.5}, seeds=2, skew=near(counts))
     other = table({"fedavg": 50, "fedlc": 50.5, "fedrs": 58}, skew=near(counts), local_epochs=10, rounds=20)
-    known["settings"] += other["settings"]
-    advice = advise(counts, known)
+    made["settings"] += other["settings"]
+    advice = advise(counts, made)
     assert {row["method"]: row["verdict"] for row in advice["methods"]} == {
         "fedlc": "worth trying",
         "fedrs": "depends",
@@ -63,16 +69,16 @@ def test_what_it_says_about_methods():
     assert "One seed only: [2]." in text
     assert "Shorter than the paper's runs: [2]." in text
     assert "20 rounds of the paper's 400, E 10" in text
-    for item in known["settings"]:
+    for item in made["settings"]:
         for method in item["methods"].values():
             assert all(run in text for run in method["runs"])
 
 
 def test_only_evidence_for_the_same_training():
     counts = dirichlet(0.1)
-    known = table({"fedavg": 60, "fedlc": 64}, skew=near(counts), momentum=0.9)
-    assert advise(counts, known, momentum=0.9, local_epochs=None)["evidence"]
-    without = advise(counts, known, momentum=0.0)
+    made = table({"fedavg": 60, "fedlc": 64}, skew=near(counts), momentum=0.9)
+    assert advise(counts, made, momentum=0.9, local_epochs=None)["evidence"]
+    without = advise(counts, made, momentum=0.0)
     assert without["evidence"] == []
     assert "no evidence for this way of training" in "\n".join(lines(without))
 
@@ -106,8 +112,7 @@ def test_a_variant_is_chosen_on_held_out_examples_never_on_the_test_set():
         result(Run(algorithm="fedlc:tau=1", **fields), 0.9, validation_accuracy=0.6),
         result(Run(algorithm="fedlc:tau=2", **fields), 0.7, validation_accuracy=0.8),
     ]
-    card = {"clients": 20, "classes": 10, "samples": 5000, "skew": near(counts)}
-    advice = advise(counts, build(found, {"p" * 16: card}))
+    advice = advise(counts, known(found, near(counts)))
     (gain,) = advice["evidence"][0]["gains"]
     assert (gain["algorithm"], gain["variants"]) == ("fedlc:tau=2", 2)
     assert gain["mean"] == pytest.approx(20)
@@ -121,8 +126,7 @@ def test_gains_are_paired_by_seed_and_a_diverged_one_counts_against_a_method():
         result(run, accuracy, diverged=accuracy == 0)
         for run, accuracy in zip(runs, [0.5, 0.6, 0.4, 0.6, 0.75, 0], strict=True)
     ]
-    card = {"clients": 20, "classes": 10, "samples": 5000, "skew": near(counts)}
-    advice = advise(counts, build(found, {"p" * 16: card}))
+    advice = advise(counts, known(found, near(counts)))
     (gain,) = advice["evidence"][0]["gains"]
     assert (gain["mean"], gain["std"]) == (pytest.approx(12.5), pytest.approx(3.5355, abs=1e-3))
     assert (gain["seeds"], gain["diverged"]) == ([0, 1], [2])

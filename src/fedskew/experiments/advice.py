@@ -134,7 +134,7 @@ def _short(setting: Mapping[str, Any]) -> bool:
 
 
 def _mean_skew(setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> dict[str, float]:
-    cards = [partitions[hash] for hash in setting["methods"][BASE]["partitions"]]
+    cards = [partitions[name] for name in setting["methods"][BASE]["partitions"]]
     rows = [scaled(card["skew"], card["classes"]) for card in cards]
     return {name: statistics.fmean(row[name] for row in rows) for name in rows[0]}
 

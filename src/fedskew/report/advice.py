@@ -204,5 +204,6 @@ def _settings(count: int) -> str:
     return "one published setting" if count == 1 else f"{count} published settings"
 
 
-def _some(hashes: Sequence[str]) -> str:
-    return " ".join(dict.fromkeys(hash[:16] for hash in hashes))
+def _some(names: Sequence[str]) -> str:
+    """Hashes of runs, or of partitions without their data set and seed."""
+    return " ".join(dict.fromkeys(name.rpartition(" ")[2][:16] for name in names))
