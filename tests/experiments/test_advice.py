@@ -114,9 +114,33 @@ def test_a_variant_is_chosen_on_held_out_examples_never_on_the_test_set():
     ]
     advice = advise(counts, known(found, near(counts)))
     (gain,) = advice["evidence"][0]["gains"]
-    assert (gain["algorithm"], gain["variants"]) == ("fedlc:tau=2", 2)
+    assert (gain["algorithm"], gain["why"]) == ("fedlc:tau=2", "best on held-out examples")
     assert gain["mean"] == pytest.approx(20)
+    assert "fedlc:tau=2 +20.00 (best on held-out examples; fedlc:tau=1 +40.00)" in "\n".join(evidence(advice))
     assert try_command(advice, {}, None)[-4:] == ["--algorithm", "fedavg", "--algorithm", "fedlc:tau=2"]
+
+
+def test_it_says_when_nothing_was_held_out_to_choose_a_variant_on():
+    counts = dirichlet(0.1)
+    found = [
+        result(Run(algorithm=name, dataset="synthetic:1,1"), accuracy, validation_accuracy=None)
+        for name, accuracy in {"fedavg": 0.5, "fedlc": 0.4, "fedlc:tau=1": 0.6}.items()
+    ]
+    text = "\n".join(evidence(advise(counts, known(found, near(counts)))))
+    assert "fedlc -10.00 (our default; nothing was held out; fedlc:tau=1 +10.00)" in text
+
+
+def test_numbers_are_those_of_what_is_shown_nearest_first():
+    counts = dirichlet(0.1)
+    skew = near(counts)
+    made = {"partitions": {}, "settings": []}
+    for seed, gap in enumerate((0.398, 0.41, 0.0)):
+        off = {**skew, "size_gini": skew["size_gini"] + gap}
+        runs = [Run(algorithm=name, seed=seed, rounds=100 + seed) for name in ("fedavg", "fedlc")]
+        one = known([result(run, 0.5) for run in runs], off)
+        made = {key: value | one[key] if key == "partitions" else value + one[key] for key, value in made.items()}
+    shown = advise(counts, made)["evidence"]
+    assert [(item["number"], item["setting"]["rounds"]) for item in shown] == [(1, 102), (2, 100)]
 
 
 def test_gains_are_paired_by_seed_and_a_diverged_one_counts_against_a_method():

@@ -21,7 +21,8 @@ POINT = 1.0
 class Gain:
     """A method against FedAvg in one setting, in points of accuracy, over the seeds that both have.
 
-    `variants` is how many there were of the method, of which this one did best on held-out examples.
+    `why` says how this variant of the method was chosen, `others` has the rest, best first. Both are empty for a method
+    with one variant.
     """
 
     method: str
@@ -32,7 +33,8 @@ class Gain:
     seeds: list[int]
     diverged: list[int]
     runs: list[str]
-    variants: int = 1
+    why: str = ""
+    others: tuple["Gain", ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,7 @@ def advise(counts: Ints, table: Mapping[str, Any], **wanted: float | None) -> di
     skew = skew_indices(counts)
     found = collect(scaled(skew, classes), table, {k: v for k, v in wanted.items() if v is not None})
     near = [item for item in found if item.distance <= NEAR]
-    used = near or _nearest(found)
+    used = [replace(item, number=number) for number, item in enumerate(near or _nearest(found), 1)]
     judged = judge(used) if min(counts.shape[0], classes) > 1 else []
     return {
         "clients": len(counts),
@@ -84,11 +86,12 @@ def advise(counts: Ints, table: Mapping[str, Any], **wanted: float | None) -> di
 
 
 def collect(skew: Mapping[str, float], table: Mapping[str, Any], wanted: Mapping[str, float]) -> list[Evidence]:
-    """Every setting of the table as evidence, the nearest first; numbered in that order."""
+    """Every setting of the table as evidence, the nearest first. Numbers are for what is shown of it."""
     chosen = [s for s in table["settings"] if all(s[name] == value for name, value in wanted.items())]
     at = [(_distance(skew, setting, table["partitions"]), setting) for setting in chosen]
-    ordered = sorted(at, key=lambda pair: (round(pair[0], 2), _short(pair[1]), -pair[1]["rounds"], pair[0]))
-    return [_evidence(i, d, setting, table["partitions"]) for i, (d, setting) in enumerate(ordered, 1)]
+    ordered = sorted(at, key=lambda pair: (pair[0], _short(pair[1]), -pair[1]["rounds"]))
+    found = [_evidence(far, setting, table["partitions"]) for far, setting in ordered]
+    return [item for item in found if item.gains]
 
 
 def judge(found: Sequence[Evidence]) -> list[dict[str, Any]]:
@@ -143,15 +146,12 @@ def _distance(skew: Mapping[str, float], setting: Mapping[str, Any], partitions:
     return distance(skew, _mean_skew(setting, partitions))
 
 
-def _evidence(number: int, far: float, setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> Evidence:
+def _evidence(far: float, setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> Evidence:
     methods = setting["methods"]
-    gains = [
-        replace(_gain(family, name, methods[name], methods[BASE]), variants=variants)
-        for family, name, variants in _chosen(methods)
-    ]
+    gains = [_family(family, names, methods) for family, names in _families(methods).items()]
     split = "" if setting["partition"] == "natural" else f"/{setting['partition']}"
     return Evidence(
-        number=number,
+        number=0,
         cell=f"{setting['dataset']}{split}",
         distance=far,
         setting={name: value for name, value in setting.items() if name != "methods"},
@@ -159,23 +159,35 @@ def _evidence(number: int, far: float, setting: Mapping[str, Any], partitions: M
         partitions=methods[BASE]["partitions"],
         skew=_mean_skew(setting, partitions),
         base=_gain(BASE, BASE, methods[BASE], methods[BASE]),
-        gains=sorted(
-            [gain for gain in gains if gain.seeds or gain.diverged],
-            key=lambda gain: float("inf") if gain.mean is None else -gain.mean,
-        ),
+        gains=_ranked(gain for gain in gains if gain.seeds or gain.diverged),
     )
 
 
-def _chosen(methods: Mapping[str, Any]) -> Iterable[tuple[str, str, int]]:
-    """One variant per method and of how many: the best on held-out examples, else the one with our defaults."""
+def _ranked(gains: Iterable[Gain]) -> list[Gain]:
+    return sorted(gains, key=lambda gain: float("inf") if gain.mean is None else -gain.mean)
+
+
+def _families(methods: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Variants by method, without FedAvg's."""
     families: dict[str, list[str]] = {}
     for name in methods:
         family = "+".join(part.partition(":")[0] for part in name.split("+"))
         families.setdefault(family, []).append(name)
-    for family, names in families.items():
-        if family != BASE:
-            best = max(names, key=lambda name: (_held_out(methods[name]), name == family))
-            yield family, best, len(names)
+    return {family: names for family, names in families.items() if family != BASE}
+
+
+def _family(family: str, names: Sequence[str], methods: Mapping[str, Any]) -> Gain:
+    """A method by one of its variants: the best on held-out examples, else the one with our defaults."""
+    gains = {name: _gain(family, name, methods[name], methods[BASE]) for name in names}
+    best = max(names, key=lambda name: (_held_out(methods[name]), name == family))
+    others = _ranked(gain for name, gain in gains.items() if name != best)
+    return replace(gains[best], why=_why(family, best, methods) if others else "", others=tuple(others))
+
+
+def _why(family: str, best: str, methods: Mapping[str, Any]) -> str:
+    if _held_out(methods[best]) > 0:
+        return "best on held-out examples"
+    return f"{'our default' if best == family else 'our default did not run'}; nothing was held out"
 
 
 def _held_out(method: Mapping[str, Any]) -> float:

@@ -16,6 +16,8 @@ _VERDICTS = {
     "depends": "depends on how you train",
     "no gain": "no gain in this evidence",
 }
+_LISTED = 3
+"""Other variants of a method that are named one by one."""
 
 
 def lines(advice: Mapping[str, Any]) -> Iterator[str]:
@@ -95,7 +97,7 @@ def evidence(advice: Mapping[str, Any]) -> Iterator[str]:
         )
         yield f"      fedavg {_percent(item['base'])} (run {_some(item['base']['runs'])})"
         for gain in item["gains"]:
-            yield f"      {gain['algorithm']} {_gain(gain)} (run {_some(gain['runs'])})"
+            yield f"      {gain['algorithm']} {_gain(gain)}{_variants(gain)} (run {_some(gain['runs'])})"
 
 
 def _nothing(advice: Mapping[str, Any]) -> Iterator[str]:
@@ -116,7 +118,10 @@ def _differences(advice: Mapping[str, Any]) -> Iterator[str]:
         scale = advice["classes_held"] if name == "effective_classes" else 1
         here, there = scale * mine[name], scale * nearest["skew"][name]
         word = "higher" if gap > 0 else "lower"
-        yield f"The largest difference to [1]: the {_INDICES[name]} is {word} here, {here:.2f} against {there:.2f}."
+        yield (
+            f"The largest difference to [{nearest['number']}]: the {_INDICES[name]} is {word} here, {here:.2f} against "
+            f"{there:.2f}."
+        )
 
 
 def _highest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -177,8 +182,19 @@ def _gain(gain: Mapping[str, Any]) -> str:
         return "diverged"
     spread = "" if gain["std"] is None else f" ± {gain['std']:.2f}"
     lost = f", seeds {', '.join(map(str, gain['diverged']))} diverged" if gain["diverged"] else ""
-    best = f", of {gain['variants']} variants the best on held-out examples" if gain["variants"] > 1 else ""
-    return f"{gain['mean']:+.2f}{spread}{lost}{best}"
+    return f"{gain['mean']:+.2f}{spread}{lost}"
+
+
+def _variants(gain: Mapping[str, Any]) -> str:
+    """Why this variant stands for its method, and what the others did."""
+    others = gain["others"]
+    if not others:
+        return ""
+    means = [other["mean"] for other in others if other["mean"] is not None]
+    if len(others) > _LISTED and means:
+        return f" ({gain['why']}; {len(others)} other variants {min(means):+.2f} to {max(means):+.2f})"
+    listed = ", ".join(f"{other['algorithm']} {_gain(other)}" for other in others)
+    return f" ({gain['why']}; {listed})"
 
 
 def _cited(numbers: Sequence[int]) -> str:
