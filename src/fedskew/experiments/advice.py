@@ -14,7 +14,9 @@ NEAR = 0.1
 FAR = 0.25
 """Beyond this distance nothing is concluded."""
 POINT = 1.0
-"""A method is above or below FedAvg when it differs by more than this many points of accuracy."""
+"""A method is above or below FedAvg when it differs by more than this many points of accuracy over several seeds."""
+ONE_SEED = 2.0
+"""The same for a single seed."""
 
 
 @dataclass(frozen=True)
@@ -95,20 +97,34 @@ def collect(skew: Mapping[str, float], table: Mapping[str, Any], wanted: Mapping
 
 
 def judge(found: Sequence[Evidence]) -> list[dict[str, Any]]:
-    """Each method over all settings: where it was above and below FedAvg; the one most often above first.
+    """Each method on each data set: where it was above and below FedAvg. The nearest data set is first, and on it the
+    method most often above.
 
     `best` is the setting in which it reached the highest accuracy, of those where it was above if there are any.
     """
-    names = dict.fromkeys(gain.method for item in found for gain in item.gains)
-    judged = [_judged(name, found) for name in names]
     order = {"worth trying": 0, "depends": 1, "no gain": 2}
-    return sorted(judged, key=lambda row: (order[row["verdict"]], -len(row["above"]), -(row["mean"] or 0.0)))
+    rows = []
+    for data in dict.fromkeys(_data(item) for item in found):
+        here = [item for item in found if _data(item) == data]
+        names = dict.fromkeys(gain.method for item in here for gain in item.gains)
+        judged = [{"data": data, **_judged(name, here)} for name in names]
+        rows += sorted(judged, key=lambda row: (order[row["verdict"]], -len(row["above"]), -(row["mean"] or 0.0)))
+    return rows
+
+
+def _data(item: Evidence) -> str:
+    """The data set without its options: Synthetic is one."""
+    return str(item.setting["dataset"]).partition(":")[0]
+
+
+def _enough(gain: Gain) -> float:
+    return POINT if len(gain.seeds) > 1 else ONE_SEED
 
 
 def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
     at = [(item, gain) for item in found for gain in item.gains if gain.method == name]
-    above = [item.number for item, gain in at if gain.mean is not None and gain.mean > POINT]
-    below = [item.number for item, gain in at if gain.diverged or (gain.mean is not None and gain.mean < -POINT)]
+    above = [item.number for item, gain in at if gain.mean is not None and gain.mean > _enough(gain)]
+    below = [item.number for item, gain in at if gain.diverged or (gain.mean or 0.0) < -_enough(gain)]
     means = [gain.mean for _, gain in at if gain.mean is not None]
     verdict = "no gain" if not above else "depends" if below else "worth trying"
     best = max(at, key=lambda pair: (pair[0].number in above, pair[1].accuracy or 0.0))
@@ -128,8 +144,8 @@ def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
 
 
 def _nearest(found: Sequence[Evidence]) -> list[Evidence]:
-    """What is no farther than the nearest, if that is close enough to say something."""
-    return [item for item in found if item.distance <= FAR and item.distance <= found[0].distance + NEAR / 2]
+    """The nearest cell, if it is close enough to say something."""
+    return [item for item in found if item.distance <= FAR and item.cell == found[0].cell]
 
 
 def _short(setting: Mapping[str, Any]) -> bool:

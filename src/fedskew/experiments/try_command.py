@@ -43,11 +43,22 @@ def try_command(advice: Mapping[str, Any], origin: Mapping[str, Any], dataset: s
 
 def methods(advice: Mapping[str, Any]) -> list[str]:
     """FedAvg and what gained; the best of the others where nothing did; everything where nothing is known."""
+    rows = _chosen(advice)
+    return [BASE, *(row["algorithm"] for row in rows)] if rows else list(ALGORITHMS)
+
+
+def _chosen(advice: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Rows that the command is about: one per method, none that was below FedAvg more often than above."""
     rows: Sequence[Mapping[str, Any]] = advice["methods"]
-    if not rows:
-        return list(ALGORITHMS)
-    gained = [row["algorithm"] for row in rows if row["verdict"] != "no gain"]
-    return [BASE, *(gained or [rows[0]["algorithm"]])[:MOST]]
+    gained = [row for row in rows if row["verdict"] != "no gain" and _balance(row["method"], rows) >= 0]
+    first = {row["method"]: row for row in reversed(gained)}
+    chosen = [row for row in gained if first[row["method"]] is row]
+    return (chosen or list(rows[:1]))[:MOST]
+
+
+def _balance(method: str, rows: Sequence[Mapping[str, Any]]) -> int:
+    """How much more often a method was above FedAvg than below, on all data sets."""
+    return sum(len(row["above"]) - len(row["below"]) for row in rows if row["method"] == method)
 
 
 def untried(advice: Mapping[str, Any]) -> list[str]:
@@ -60,7 +71,7 @@ def shown(words: Sequence[str]) -> str:
 
 
 def _training(advice: Mapping[str, Any]) -> list[str]:
-    rows = advice["methods"]
+    rows = _chosen(advice)
     best = rows[0]["best"] if rows else None
     setting: dict[str, Any] = next((e["setting"] for e in advice["evidence"] if e["number"] == best), {})
     chosen = {name.replace("_", "-"): f"{setting[name]:g}" for name in _TRAINING if name in setting}
