@@ -9,7 +9,8 @@ from fedskew.cli.options import Json, Quiet
 from fedskew.terminal import print_json
 
 Counts = Annotated[
-    Path, typer.Argument(help="A CSV of clients x classes, or a partition card (`fedskew inspect --json`).")
+    Path,
+    typer.Argument(help="A CSV of clients x classes, a partition card (`fedskew inspect --json`), or a run's folder."),
 ]
 
 
@@ -31,10 +32,13 @@ def advise_command(
     from fedskew.partition.count_file import read_counts
     from fedskew.report.advice import lines
 
-    table, card = read_counts(counts)
+    path = counts / "partition.json" if counts.is_dir() else counts
+    table, card = read_counts(path)
+    if "note" in card and not card.get("counts"):
+        typer.echo(card["note"], err=True)
     advice = advise(table, load(), local_epochs=local_epochs, momentum=momentum)
     advice["untried"] = untried(advice)
-    words = try_command(advice, source(counts, card), dataset)
+    words = try_command(advice, source(path, card), dataset)
     advice["command"] = None if words is None else shown(words)
     if json_:
         print_json(advice)
