@@ -28,7 +28,7 @@ def advise_command(
     """
     from fedskew.experiments.advice import advise
     from fedskew.experiments.evidence import load
-    from fedskew.experiments.try_command import PLACE, shown, source, try_command, untried
+    from fedskew.experiments.try_command import PLACE, notes, shown, source, try_command, untried
     from fedskew.partition.count_file import read_counts
     from fedskew.report.advice import lines
 
@@ -40,11 +40,12 @@ def advise_command(
     advice["untried"] = untried(advice)
     words = try_command(advice, source(path, card), dataset)
     advice["command"] = None if words is None else shown(words)
+    advice["notes"] = [] if words is None else notes(advice)
     if json_:
         print_json(advice)
         return
     if not quiet:
-        typer.echo("\n".join(lines(advice)))
+        typer.echo("\n".join([*lines(advice), "", *advice["notes"]]).rstrip())
     if words is not None:
         typer.echo(advice["command"] if quiet else f"\nTry it:\n  {advice['command']}")
     if words is not None and not quiet and PLACE in words:

@@ -17,7 +17,7 @@ _NAME_HEADS = ("", "client", "clients", "name", "id", "index")
 
 
 def read_counts(path: Path) -> tuple[Ints, dict[str, Any]]:
-    """Counts [clients, classes] of a file, and the card they came from; a CSV has none, at most a `note` on its reading.
+    """Counts [clients, classes] of a file, and the card they came from; a CSV has none, or a `note` on its reading.
 
     A CSV has one line per client and one column per class, with `,` `;` or tabs between. A first line of words, or
     of the class numbers 0, 1, 2, ..., is a header if another line follows; a first column of words, or one that a
