@@ -218,6 +218,7 @@ def test_what_was_below_more_often_than_above_is_not_in_the_command():
     advice = advise(counts, both(*tables))
     assert [row["verdict"] for row in advice["methods"]] == ["worth trying", "depends"]
     assert methods(advice) == ["fedavg", "fedlc"]
+    assert methods({**advice, "methods": advice["methods"][1:]}) == ["fedavg"]
 
 
 def test_the_papers_settings_get_the_verdicts_of_the_cell_that_is_nearest():

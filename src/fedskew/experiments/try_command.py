@@ -50,17 +50,20 @@ def try_command(advice: Mapping[str, Any], origin: Mapping[str, Any], dataset: s
 
 def methods(advice: Mapping[str, Any]) -> list[str]:
     """FedAvg and what gained; the best of the others where nothing did; everything where nothing is known."""
-    rows = _chosen(advice)
-    return [BASE, *(row["algorithm"] for row in rows)] if rows else list(ALGORITHMS)
+    return [BASE, *(row["algorithm"] for row in _chosen(advice))] if advice["methods"] else list(ALGORITHMS)
 
 
 def _chosen(advice: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Rows that the command is about: one per method, none that was below FedAvg more often than above."""
+    """Rows that the command is about: one per method that gained and was not below FedAvg more often than above; where
+    there is none, the best of those that never gained."""
     rows: Sequence[Mapping[str, Any]] = advice["methods"]
     gained = [row for row in rows if row["verdict"] != "no gain" and _balance(row["method"], rows) >= 0]
     first = {row["method"]: row for row in reversed(gained)}
     chosen = [row for row in gained if first[row["method"]] is row]
-    return (chosen or list(rows[:1]))[:MOST]
+    others = sorted(
+        (row for row in rows if row["verdict"] == "no gain"), key=lambda row: _balance(row["method"], rows) < 0
+    )
+    return (chosen or others[:1])[:MOST]
 
 
 def _balance(method: str, rows: Sequence[Mapping[str, Any]]) -> int:
