@@ -52,7 +52,7 @@ def test_indices_are_those_of_the_card(capsys, card):
     assert shown["skew"] == json.loads(card.read_text())["skew"] == skew_indices(read_counts(card)[0])
     assert set(shown) == {
         "clients", "classes", "classes_held", "samples", "sizes", "skew", "near", "nearest", "evidence", "methods",
-        "untried", "command",
+        "untried", "command", "notes",
     }  # fmt: skip
 
 
@@ -61,6 +61,21 @@ def test_a_runs_own_card_leads_to_its_data(capsys, tmp_path):
     (path,) = tmp_path.glob("runs/*/partition.json")
     _, out, _ = call(capsys, "advise", str(path), "--quiet")
     assert "--dataset synthetic:lam=1,mu=1,max_size=100 --partition natural --seed 0 --clients 5" in out
+    assert call(capsys, "advise", str(path.parent), "--quiet") == (0, out, "")
+
+
+def test_a_folder_that_is_no_runs_is_named(capsys, tmp_path):
+    code, out, err = call(capsys, "advise", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "there is no file" in err
+    assert "partition.json" in err
+
+
+def test_a_first_line_of_class_numbers_is_said_beside_the_advice(capsys, tmp_path):
+    (tmp_path / "counts.csv").write_text("0,1,2\n5,0,3\n1,2,9\n")
+    code, out, err = call(capsys, "advise", "counts.csv", "--json")
+    assert (code, err) == (0, "line 1 was taken for class numbers\n")
+    assert json.loads(out)["clients"] == 2
 
 
 def test_counts_without_data_leave_a_place_for_them(capsys, tmp_path):

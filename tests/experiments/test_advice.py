@@ -6,7 +6,7 @@ import torch
 
 from fedskew import partition, rng
 from fedskew.experiments.advice import FAR, NEAR, advise, distance, scaled
-from fedskew.experiments.evidence import build, load
+from fedskew.experiments.evidence import build, load, partition_name
 from fedskew.experiments.run import Run
 from fedskew.experiments.try_command import methods, try_command
 from fedskew.report.advice import evidence, lines, verdicts
@@ -27,7 +27,13 @@ def table(reached, seeds=1, skew=SKEW, **more):
     fields = {"dataset": "cifar10", "partition": "dirichlet:0.1", "rounds": 400, **more}
     runs = [Run(algorithm=name, seed=s, **fields) for name in reached for s in range(seeds)]
     found = [result(run, reached[next(n for n in reached if run.algorithm.startswith(n))] / 100) for run in runs]
-    return build(found, {"p" * 16: {"clients": 20, "classes": 10, "samples": 5000, "skew": skew}})
+    return known(found, skew)
+
+
+def known(found, skew):
+    """The table of results whose partitions all have this skew."""
+    card = {"clients": 20, "classes": 10, "samples": 5000, "skew": skew}
+    return build(found, {partition_name(one): card for one in found})
 
 
 def near(counts):
@@ -45,10 +51,10 @@ def test_the_distance_is_the_mean_difference_of_indices_between_0_and_1():
 
 def test_what_it_says_about_methods():
     counts = dirichlet(0.1)
-    known = table({"fedavg": 60, "fedlc": 64, "fedrs": 50, "fedprox": 60.5}, seeds=2, skew=near(counts))
+    made = table({"fedavg": 60, "fedlc": 64, "fedrs": 50, "fedprox": 60.5}, seeds=2, skew=near(counts))
     other = table({"fedavg": 50, "fedlc": 50.5, "fedrs": 58}, skew=near(counts), local_epochs=10, rounds=20)
-    known["settings"] += other["settings"]
-    advice = advise(counts, known)
+    made["settings"] += other["settings"]
+    advice = advise(counts, made)
     assert {row["method"]: row["verdict"] for row in advice["methods"]} == {
         "fedlc": "worth trying",
         "fedrs": "depends",
@@ -63,16 +69,16 @@ def test_what_it_says_about_methods():
     assert "One seed only: [2]." in text
     assert "Shorter than the paper's runs: [2]." in text
     assert "20 rounds of the paper's 400, E 10" in text
-    for item in known["settings"]:
+    for item in made["settings"]:
         for method in item["methods"].values():
             assert all(run in text for run in method["runs"])
 
 
 def test_only_evidence_for_the_same_training():
     counts = dirichlet(0.1)
-    known = table({"fedavg": 60, "fedlc": 64}, skew=near(counts), momentum=0.9)
-    assert advise(counts, known, momentum=0.9, local_epochs=None)["evidence"]
-    without = advise(counts, known, momentum=0.0)
+    made = table({"fedavg": 60, "fedlc": 64}, skew=near(counts), momentum=0.9)
+    assert advise(counts, made, momentum=0.9, local_epochs=None)["evidence"]
+    without = advise(counts, made, momentum=0.0)
     assert without["evidence"] == []
     assert "no evidence for this way of training" in "\n".join(lines(without))
 
@@ -80,7 +86,7 @@ def test_only_evidence_for_the_same_training():
 def test_it_says_when_no_method_beat_fedavg():
     counts = dirichlet(0.1)
     advice = advise(counts, table({"fedavg": 60, "fedlc": 60.9, "fedrs": 50}, skew=near(counts)))
-    assert "No method was more than a point above FedAvg" in "\n".join(verdicts(advice))
+    assert "No method was clearly above FedAvg" in "\n".join(verdicts(advice))
     assert methods(advice) == ["fedavg", "fedlc"]
 
 
@@ -106,12 +112,35 @@ def test_a_variant_is_chosen_on_held_out_examples_never_on_the_test_set():
         result(Run(algorithm="fedlc:tau=1", **fields), 0.9, validation_accuracy=0.6),
         result(Run(algorithm="fedlc:tau=2", **fields), 0.7, validation_accuracy=0.8),
     ]
-    card = {"clients": 20, "classes": 10, "samples": 5000, "skew": near(counts)}
-    advice = advise(counts, build(found, {"p" * 16: card}))
+    advice = advise(counts, known(found, near(counts)))
     (gain,) = advice["evidence"][0]["gains"]
-    assert (gain["algorithm"], gain["variants"]) == ("fedlc:tau=2", 2)
+    assert (gain["algorithm"], gain["why"]) == ("fedlc:tau=2", "best on held-out examples")
     assert gain["mean"] == pytest.approx(20)
+    assert "fedlc:tau=2 +20.00 (best on held-out examples; fedlc:tau=1 +40.00)" in "\n".join(evidence(advice))
     assert try_command(advice, {}, None)[-4:] == ["--algorithm", "fedavg", "--algorithm", "fedlc:tau=2"]
+
+
+def test_it_says_when_nothing_was_held_out_to_choose_a_variant_on():
+    counts = dirichlet(0.1)
+    found = [
+        result(Run(algorithm=name, dataset="synthetic:1,1"), accuracy, validation_accuracy=None)
+        for name, accuracy in {"fedavg": 0.5, "fedlc": 0.4, "fedlc:tau=1": 0.6}.items()
+    ]
+    text = "\n".join(evidence(advise(counts, known(found, near(counts)))))
+    assert "fedlc -10.00 (our default; nothing was held out; fedlc:tau=1 +10.00)" in text
+
+
+def test_numbers_are_those_of_what_is_shown_nearest_first():
+    counts = dirichlet(0.1)
+    skew = near(counts)
+    made = {"partitions": {}, "settings": []}
+    for seed, gap in enumerate((0.398, 0.41, 0.0)):
+        off = {**skew, "size_gini": skew["size_gini"] + gap}
+        runs = [Run(algorithm=name, seed=seed, rounds=100 + seed) for name in ("fedavg", "fedlc")]
+        one = known([result(run, 0.5) for run in runs], off)
+        made = {key: value | one[key] if key == "partitions" else value + one[key] for key, value in made.items()}
+    shown = advise(counts, made)["evidence"]
+    assert [(item["number"], item["setting"]["rounds"]) for item in shown] == [(1, 102), (2, 100)]
 
 
 def test_gains_are_paired_by_seed_and_a_diverged_one_counts_against_a_method():
@@ -121,8 +150,7 @@ def test_gains_are_paired_by_seed_and_a_diverged_one_counts_against_a_method():
         result(run, accuracy, diverged=accuracy == 0)
         for run, accuracy in zip(runs, [0.5, 0.6, 0.4, 0.6, 0.75, 0], strict=True)
     ]
-    card = {"clients": 20, "classes": 10, "samples": 5000, "skew": near(counts)}
-    advice = advise(counts, build(found, {"p" * 16: card}))
+    advice = advise(counts, known(found, near(counts)))
     (gain,) = advice["evidence"][0]["gains"]
     assert (gain["mean"], gain["std"]) == (pytest.approx(12.5), pytest.approx(3.5355, abs=1e-3))
     assert (gain["seeds"], gain["diverged"]) == ([0, 1], [2])
@@ -140,14 +168,73 @@ def test_one_client_and_one_class_leave_nothing_to_compare(counts, word):
     assert try_command(advice, {}, None) is None
 
 
-def test_the_papers_four_settings_get_distinct_advice_with_evidence():
+def both(*tables):
+    """Evidence of several tables."""
+    partitions = {name: card for one in tables for name, card in one["partitions"].items()}
+    return {"partitions": partitions, "settings": [setting for one in tables for setting in one["settings"]]}
+
+
+def test_where_nothing_is_near_the_nearest_cell_alone_is_used():
+    counts = np.full((20, 10), 50)
+    some = {"mean_total_variation": 0.2, "effective_classes": 8.0, "missing_share": 0.3, "size_gini": 0.0}
+    first = table({"fedavg": 60, "fedlc": 50}, skew=some)
+    second = table({"fedavg": 60, "fedlc": 64}, seeds=1, skew={**some, "size_gini": 0.01}, dataset="svhn")
+    advice = advise(counts, both(first, second))
+    assert [item["cell"] for item in advice["evidence"]] == ["cifar10/dirichlet:0.1"]
+    assert "What follows is about that alone, one training on one split, one seed" in "\n".join(verdicts(advice))
+
+
+def test_verdicts_are_per_data_set():
+    counts = dirichlet(0.1)
+    images = table({"fedavg": 60, "fedlc": 64}, skew=near(counts))
+    made_up = table({"fedavg": 60, "fedlc": 50, "fednova": 70}, seeds=2, skew=near(counts), dataset="synthetic:1,1",
+                    partition="")  # fmt: skip
+    advice = advise(counts, both(images, made_up))
+    assert {(row["data"], row["method"]): row["verdict"] for row in advice["methods"]} == {
+        ("cifar10", "fedlc"): "worth trying",
+        ("synthetic", "fedlc"): "no gain",
+        ("synthetic", "fednova"): "worth trying",
+    }
+    text = "\n".join(verdicts(advice))
+    assert "On cifar10 (cnn), one training on one split, one seed:" in text
+    assert "On synthetic (logistic regression, generated data), one training on 2 splits, 2 seeds:" in text
+    assert methods(advice) == ["fedavg", "fedlc", "fednova"]
+
+
+@pytest.mark.parametrize(("seeds", "verdict"), [(1, "no gain"), (2, "worth trying")])
+def test_one_seed_needs_two_points(seeds, verdict):
+    counts = dirichlet(0.1)
+    advice = advise(counts, table({"fedavg": 60, "fedlc": 61.5}, seeds=seeds, skew=near(counts)))
+    assert advice["methods"][0]["verdict"] == verdict
+
+
+def test_what_was_below_more_often_than_above_is_not_in_the_command():
+    counts = dirichlet(0.1)
+    reached = [(64, 70), (64, 50), (64, 50)]
+    tables = [
+        table({"fedavg": 60, "fedlc": fedlc, "fedrs": fedrs}, skew=near(counts), local_epochs=epochs)
+        for epochs, (fedlc, fedrs) in enumerate(reached, 1)
+    ]
+    advice = advise(counts, both(*tables))
+    assert [row["verdict"] for row in advice["methods"]] == ["worth trying", "depends"]
+    assert methods(advice) == ["fedavg", "fedlc"]
+    assert methods({**advice, "methods": advice["methods"][1:]}) == ["fedavg"]
+
+
+def test_the_papers_settings_get_the_verdicts_of_the_cell_that_is_nearest():
+    """There are published runs of D(0.1) and D(0.5): D(0.05) gets the verdicts of the first, D(0.3) of the second."""
     said = {}
     for beta in (0.05, 0.1, 0.3, 0.5):
         advice = advise(dirichlet(beta), load())
         assert advice["evidence"], beta
         assert advice["evidence"][0]["distance"] <= FAR
         assert all(gain["runs"] for item in advice["evidence"] for gain in [item["base"], *item["gains"]])
-        said[beta] = "\n".join([*verdicts(advice), *evidence(advice)])
-    assert len(set(said.values())) == 4
-    for beta in (0.1, 0.5):
-        assert f"cifar10/dirichlet:{beta}, 20 clients" in said[beta]
+        cell = advice["evidence"][0]["cell"]
+        command = try_command(advice, {}, None)
+        said[beta] = cell, {row["method"]: row["verdict"] for row in advice["methods"]}, command
+    skewed, mild = said[0.1], said[0.5]
+    assert (skewed[0], mild[0]) == ("cifar10/dirichlet:0.1", "cifar10/dirichlet:0.5")
+    assert skewed[1] != mild[1]
+    assert skewed[2] != mild[2]
+    assert said[0.05][:2] == skewed[:2]
+    assert said[0.3][:2] == mild[:2]

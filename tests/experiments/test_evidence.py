@@ -17,9 +17,8 @@ PUBLISHED = Path(__file__).parents[2] / "results" / "paper"
 def test_the_table_is_regenerated_to_the_byte():
     known = evidence.load()["partitions"]
     lines = [line for path in sorted(PUBLISHED.glob("*.jsonl")) for line in read_lines(path)]
-    hashes = {line.summary["partition_hash"][:16] for line in lines}
-    assert set(known) <= hashes
-    new = {line.summary["partition_hash"][:16] for line in Results(RESULT_VERSION, None, PUBLISHED)} - set(known)
+    assert set(known) <= {evidence.partition_name(line) for line in lines}
+    new = {evidence.partition_name(line) for line in Results(RESULT_VERSION, None, PUBLISHED)} - set(known)
     stale = "evidence.json is not what `make evidence` writes"
     try:
         table = evidence.build(Results(RESULT_VERSION, None, PUBLISHED), known)
@@ -40,8 +39,20 @@ def test_every_figure_is_that_of_a_published_run():
 
 def test_settings_without_fedavg_or_a_rival_are_not_evidence():
     runs = [Run(dataset="synthetic:1,1", clients=3, algorithm=name, rounds=2) for name in ("fedlc", "fedavg")]
-    assert evidence.build([result(runs[0], 0.5)], {"p" * 16: {}})["settings"] == []
-    assert evidence.build([result(runs[1], 0.5)], {"p" * 16: {}})["settings"] == []
+    for run in runs:
+        assert evidence.build([result(run, 0.5)], {})["settings"] == []
+
+
+def test_data_sets_that_share_a_partition_hash_have_skews_of_their_own():
+    known = evidence.load()["partitions"]
+    lines = [line for line in Results(RESULT_VERSION, None, PUBLISHED) if line.run["dataset"].startswith("synthetic")]
+    first = {evidence.partition_name(line): line for line in lines if line.run["seed"] == 0}
+    assert len(first) == 3
+    assert len({line.summary["partition_hash"] for line in first.values()}) == 1
+    for name, line in first.items():
+        run = Run(**{**line.run, "device": "cpu", "data_dir": None})
+        assert known[name]["skew"] == pytest.approx(describe_partition(run, build_federation(run))["skew"], abs=1e-6)
+    assert len({known[name]["skew"]["mean_total_variation"] for name in first}) == 3
 
 
 def test_a_new_partition_is_split_again():

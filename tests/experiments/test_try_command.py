@@ -2,7 +2,7 @@ import pytest
 
 from fedskew.experiments.advice import advise
 from fedskew.experiments.evidence import load
-from fedskew.experiments.try_command import methods, shown, source, try_command, untried
+from fedskew.experiments.try_command import batch_size, methods, notes, shown, source, try_command, untried
 from tests.experiments.test_advice import dirichlet, near, table
 
 
@@ -21,7 +21,27 @@ def test_training_is_that_of_the_setting_that_speaks_most_for_the_first_method()
     other = table({"fedavg": 50, "fedlc": 68}, skew=near(counts), local_epochs=5, momentum=0.9, rounds=80)
     known["settings"] += other["settings"]
     words = shown(try_command(advise(counts, known), {}, None))
-    assert "--rounds 80 --local-epochs 5 --batch-size 128 --lr 0.01 --momentum 0.9 --seeds 3" in words
+    assert "--rounds 80 --local-epochs 5 --batch-size 16 --lr 0.01 --momentum 0.9 --seeds 3" in words
+
+
+@pytest.mark.parametrize(
+    ("published", "smallest", "used"), [(128, 500, 128), (128, 128, 128), (128, 127, 64), (128, 3, 16), (8, 3, 8)]
+)
+def test_the_batch_size_is_one_that_the_smallest_client_can_fill(published, smallest, used):
+    assert batch_size(published, smallest) == used
+
+
+def test_what_is_not_carried_over_is_said():
+    counts = dirichlet(0.1)
+    usual = advise(counts, table({"fedavg": 60, "fedlc": 64}, skew=near(counts)))
+    first, batch = notes(usual)
+    assert first == "The command trains as [1] did, but does not carry over its model cnn."
+    assert batch == f"Its batch size is 16, not 128: the smallest client has {counts.sum(1).min()} examples."
+    more = {"augment": "crop_flip", "clients_per_round": 10, "validation": 0.1}
+    odd = advise(10 * counts, table({"fedavg": 60, "fedlc": 64}, skew=near(counts), **more))
+    (first,) = notes(odd)
+    assert first.endswith("its model cnn, augment crop_flip, validation 0.1, clients_per_round 10.")
+    assert notes(advise(counts, {"partitions": {}, "settings": []})) == []
 
 
 def test_a_name_from_a_file_is_quoted():

@@ -33,6 +33,22 @@ def test_the_same_counts_in_every_form(tmp_path, text):
     assert counts.tolist() == TABLE
 
 
+@pytest.mark.parametrize(
+    ("text", "note"),
+    [
+        ("0,1,2\n5,0,3\n", {"note": "line 1 was taken for class numbers"}),
+        ("\n1,2,3\n5,0,3\n", {"note": "line 2 was taken for class numbers"}),
+        ("client,0,1,2\na,5,0,3\n", {}),
+        ("1,2,3\n", {}),
+        ("5,0,3\n1,2,3\n", {}),
+    ],
+)
+def test_a_skipped_line_of_numbers_is_said(tmp_path, text, note):
+    path = tmp_path / "counts.csv"
+    path.write_text(text)
+    assert read_counts(path)[1] == note
+
+
 def test_a_card_comes_with_the_counts(tmp_path):
     path = tmp_path / "card.json"
     path.write_text(json.dumps({"counts": TABLE, "dataset": "digits", "seed": 3}))
@@ -40,7 +56,9 @@ def test_a_card_comes_with_the_counts(tmp_path):
     assert (card["dataset"], card["seed"]) == ("digits", 3)
 
 
-@pytest.mark.parametrize(("text", "shape"), [("5,0,3\n", (1, 3)), ("5\n7\n", (2, 1)), ("n\n5\n7\n", (2, 1))])
+@pytest.mark.parametrize(
+    ("text", "shape"), [("5,0,3\n", (1, 3)), ("0,1,2\n", (1, 3)), ("5\n7\n", (2, 1)), ("n\n5\n7\n", (2, 1))]
+)
 def test_one_client_and_one_class_are_counts(tmp_path, text, shape):
     path = tmp_path / "counts.csv"
     path.write_text(text)
@@ -61,7 +79,7 @@ def test_one_client_and_one_class_are_counts(tmp_path, text, shape):
         (b"5,1\n2,many\n", ["line 2", "many"]),
         (b"5,1\n2,3,4\n", ["line 2", "3 counts", "line 1", "2"]),
         (b"5,1\n0,0\n", ["line 2", "no example"]),
-        (b"a,b,c\n", ["no counts"]),
+        (b"a,b,c\n", ["line 1", "'b'"]),
         (b"5,99999999999999999999\n", ["99999999999999999999"]),
         (b"9007199254740992,1\n", ["more than"]),
         (b"\xff\xfe5\x00", ["UTF-8"]),

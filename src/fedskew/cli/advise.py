@@ -9,7 +9,8 @@ from fedskew.cli.options import Json, Quiet
 from fedskew.terminal import print_json
 
 Counts = Annotated[
-    Path, typer.Argument(help="A CSV of clients x classes, or a partition card (`fedskew inspect --json`).")
+    Path,
+    typer.Argument(help="A CSV of clients x classes, a partition card (`fedskew inspect --json`), or a run's folder."),
 ]
 
 
@@ -27,20 +28,24 @@ def advise_command(
     """
     from fedskew.experiments.advice import advise
     from fedskew.experiments.evidence import load
-    from fedskew.experiments.try_command import PLACE, shown, source, try_command, untried
+    from fedskew.experiments.try_command import PLACE, notes, shown, source, try_command, untried
     from fedskew.partition.count_file import read_counts
     from fedskew.report.advice import lines
 
-    table, card = read_counts(counts)
+    path = counts / "partition.json" if counts.is_dir() else counts
+    table, card = read_counts(path)
+    if "note" in card and not card.get("counts"):
+        typer.echo(card["note"], err=True)
     advice = advise(table, load(), local_epochs=local_epochs, momentum=momentum)
     advice["untried"] = untried(advice)
-    words = try_command(advice, source(counts, card), dataset)
+    words = try_command(advice, source(path, card), dataset)
     advice["command"] = None if words is None else shown(words)
+    advice["notes"] = [] if words is None else notes(advice)
     if json_:
         print_json(advice)
         return
     if not quiet:
-        typer.echo("\n".join(lines(advice)))
+        typer.echo("\n".join([*lines(advice), "", *advice["notes"]]).rstrip())
     if words is not None:
         typer.echo(advice["command"] if quiet else f"\nTry it:\n  {advice['command']}")
     if words is not None and not quiet and PLACE in words:

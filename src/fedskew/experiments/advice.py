@@ -14,14 +14,17 @@ NEAR = 0.1
 FAR = 0.25
 """Beyond this distance nothing is concluded."""
 POINT = 1.0
-"""A method is above or below FedAvg when it differs by more than this many points of accuracy."""
+"""A method is above or below FedAvg when it differs by more than this many points of accuracy over several seeds."""
+ONE_SEED = 2.0
+"""The same for a single seed."""
 
 
 @dataclass(frozen=True)
 class Gain:
     """A method against FedAvg in one setting, in points of accuracy, over the seeds that both have.
 
-    `variants` is how many there were of the method, of which this one did best on held-out examples.
+    `why` says how this variant of the method was chosen, `others` has the rest, best first. Both are empty for a method
+    with one variant.
     """
 
     method: str
@@ -32,7 +35,8 @@ class Gain:
     seeds: list[int]
     diverged: list[int]
     runs: list[str]
-    variants: int = 1
+    why: str = ""
+    others: tuple["Gain", ...] = ()
 
 
 @dataclass(frozen=True)
@@ -67,7 +71,7 @@ def advise(counts: Ints, table: Mapping[str, Any], **wanted: float | None) -> di
     skew = skew_indices(counts)
     found = collect(scaled(skew, classes), table, {k: v for k, v in wanted.items() if v is not None})
     near = [item for item in found if item.distance <= NEAR]
-    used = near or _nearest(found)
+    used = [replace(item, number=number) for number, item in enumerate(near or _nearest(found), 1)]
     judged = judge(used) if min(counts.shape[0], classes) > 1 else []
     return {
         "clients": len(counts),
@@ -84,28 +88,43 @@ def advise(counts: Ints, table: Mapping[str, Any], **wanted: float | None) -> di
 
 
 def collect(skew: Mapping[str, float], table: Mapping[str, Any], wanted: Mapping[str, float]) -> list[Evidence]:
-    """Every setting of the table as evidence, the nearest first; numbered in that order."""
+    """Every setting of the table as evidence, the nearest first. Numbers are for what is shown of it."""
     chosen = [s for s in table["settings"] if all(s[name] == value for name, value in wanted.items())]
     at = [(_distance(skew, setting, table["partitions"]), setting) for setting in chosen]
-    ordered = sorted(at, key=lambda pair: (round(pair[0], 2), _short(pair[1]), -pair[1]["rounds"], pair[0]))
-    return [_evidence(i, d, setting, table["partitions"]) for i, (d, setting) in enumerate(ordered, 1)]
+    ordered = sorted(at, key=lambda pair: (pair[0], _short(pair[1]), -pair[1]["rounds"]))
+    found = [_evidence(far, setting, table["partitions"]) for far, setting in ordered]
+    return [item for item in found if item.gains]
 
 
 def judge(found: Sequence[Evidence]) -> list[dict[str, Any]]:
-    """Each method over all settings: where it was above and below FedAvg; the one most often above first.
+    """Each method on each data set: where it was above and below FedAvg. The nearest data set is first, and on it the
+    method most often above.
 
     `best` is the setting in which it reached the highest accuracy, of those where it was above if there are any.
     """
-    names = dict.fromkeys(gain.method for item in found for gain in item.gains)
-    judged = [_judged(name, found) for name in names]
     order = {"worth trying": 0, "depends": 1, "no gain": 2}
-    return sorted(judged, key=lambda row: (order[row["verdict"]], -len(row["above"]), -(row["mean"] or 0.0)))
+    rows = []
+    for data in dict.fromkeys(_data(item) for item in found):
+        here = [item for item in found if _data(item) == data]
+        names = dict.fromkeys(gain.method for item in here for gain in item.gains)
+        judged = [{"data": data, **_judged(name, here)} for name in names]
+        rows += sorted(judged, key=lambda row: (order[row["verdict"]], -len(row["above"]), -(row["mean"] or 0.0)))
+    return rows
+
+
+def _data(item: Evidence) -> str:
+    """The data set without its options: Synthetic is one."""
+    return str(item.setting["dataset"]).partition(":")[0]
+
+
+def _enough(gain: Gain) -> float:
+    return POINT if len(gain.seeds) > 1 else ONE_SEED
 
 
 def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
     at = [(item, gain) for item in found for gain in item.gains if gain.method == name]
-    above = [item.number for item, gain in at if gain.mean is not None and gain.mean > POINT]
-    below = [item.number for item, gain in at if gain.diverged or (gain.mean is not None and gain.mean < -POINT)]
+    above = [item.number for item, gain in at if gain.mean is not None and gain.mean > _enough(gain)]
+    below = [item.number for item, gain in at if gain.diverged or (gain.mean or 0.0) < -_enough(gain)]
     means = [gain.mean for _, gain in at if gain.mean is not None]
     verdict = "no gain" if not above else "depends" if below else "worth trying"
     best = max(at, key=lambda pair: (pair[0].number in above, pair[1].accuracy or 0.0))
@@ -125,8 +144,8 @@ def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
 
 
 def _nearest(found: Sequence[Evidence]) -> list[Evidence]:
-    """What is no farther than the nearest, if that is close enough to say something."""
-    return [item for item in found if item.distance <= FAR and item.distance <= found[0].distance + NEAR / 2]
+    """The nearest cell, if it is close enough to say something."""
+    return [item for item in found if item.distance <= FAR and item.cell == found[0].cell]
 
 
 def _short(setting: Mapping[str, Any]) -> bool:
@@ -134,7 +153,7 @@ def _short(setting: Mapping[str, Any]) -> bool:
 
 
 def _mean_skew(setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> dict[str, float]:
-    cards = [partitions[hash] for hash in setting["methods"][BASE]["partitions"]]
+    cards = [partitions[name] for name in setting["methods"][BASE]["partitions"]]
     rows = [scaled(card["skew"], card["classes"]) for card in cards]
     return {name: statistics.fmean(row[name] for row in rows) for name in rows[0]}
 
@@ -143,15 +162,12 @@ def _distance(skew: Mapping[str, float], setting: Mapping[str, Any], partitions:
     return distance(skew, _mean_skew(setting, partitions))
 
 
-def _evidence(number: int, far: float, setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> Evidence:
+def _evidence(far: float, setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> Evidence:
     methods = setting["methods"]
-    gains = [
-        replace(_gain(family, name, methods[name], methods[BASE]), variants=variants)
-        for family, name, variants in _chosen(methods)
-    ]
+    gains = [_family(family, names, methods) for family, names in _families(methods).items()]
     split = "" if setting["partition"] == "natural" else f"/{setting['partition']}"
     return Evidence(
-        number=number,
+        number=0,
         cell=f"{setting['dataset']}{split}",
         distance=far,
         setting={name: value for name, value in setting.items() if name != "methods"},
@@ -159,23 +175,35 @@ def _evidence(number: int, far: float, setting: Mapping[str, Any], partitions: M
         partitions=methods[BASE]["partitions"],
         skew=_mean_skew(setting, partitions),
         base=_gain(BASE, BASE, methods[BASE], methods[BASE]),
-        gains=sorted(
-            [gain for gain in gains if gain.seeds or gain.diverged],
-            key=lambda gain: float("inf") if gain.mean is None else -gain.mean,
-        ),
+        gains=_ranked(gain for gain in gains if gain.seeds or gain.diverged),
     )
 
 
-def _chosen(methods: Mapping[str, Any]) -> Iterable[tuple[str, str, int]]:
-    """One variant per method and of how many: the best on held-out examples, else the one with our defaults."""
+def _ranked(gains: Iterable[Gain]) -> list[Gain]:
+    return sorted(gains, key=lambda gain: float("inf") if gain.mean is None else -gain.mean)
+
+
+def _families(methods: Mapping[str, Any]) -> dict[str, list[str]]:
+    """Variants by method, without FedAvg's."""
     families: dict[str, list[str]] = {}
     for name in methods:
         family = "+".join(part.partition(":")[0] for part in name.split("+"))
         families.setdefault(family, []).append(name)
-    for family, names in families.items():
-        if family != BASE:
-            best = max(names, key=lambda name: (_held_out(methods[name]), name == family))
-            yield family, best, len(names)
+    return {family: names for family, names in families.items() if family != BASE}
+
+
+def _family(family: str, names: Sequence[str], methods: Mapping[str, Any]) -> Gain:
+    """A method by one of its variants: the best on held-out examples, else the one with our defaults."""
+    gains = {name: _gain(family, name, methods[name], methods[BASE]) for name in names}
+    best = max(names, key=lambda name: (_held_out(methods[name]), name == family))
+    others = _ranked(gain for name, gain in gains.items() if name != best)
+    return replace(gains[best], why=_why(family, best, methods) if others else "", others=tuple(others))
+
+
+def _why(family: str, best: str, methods: Mapping[str, Any]) -> str:
+    if _held_out(methods[best]) > 0:
+        return "best on held-out examples"
+    return f"{'our default' if best == family else 'our default did not run'}; nothing was held out"
 
 
 def _held_out(method: Mapping[str, Any]) -> float:

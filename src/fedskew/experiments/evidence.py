@@ -40,10 +40,15 @@ def build(results: Iterable[Result], known: Mapping[str, Any]) -> dict[str, Any]
     groups = [list(group) for _, group in groupby(sorted(results, key=_key), _setting)]
     settings = [_described(group) for group in groups]
     kept = [setting for setting in settings if len(setting["methods"]) > 1 and BASE in setting["methods"]]
-    hashes = {hash for setting in kept for method in setting["methods"].values() for hash in method["partitions"]}
-    example = {result.summary["partition_hash"][:16]: result for group in groups for result in group}
-    partitions = {hash: known.get(hash) or _measure(example[hash]) for hash in sorted(hashes)}
+    names = {name for setting in kept for method in setting["methods"].values() for name in method["partitions"]}
+    example = {partition_name(result): result for group in groups for result in group}
+    partitions = {name: known.get(name) or _measure(example[name]) for name in sorted(names)}
     return {"partitions": partitions, "settings": kept}
+
+
+def partition_name(result: Result) -> str:
+    """A split of labels. Its hash covers indices alone, and data sets or their seeds can share it: Synthetic does."""
+    return f"{_short(result)['dataset']} seed {result.run['seed']} {result.summary['partition_hash'][:16]}"
 
 
 def text(table: Mapping[str, Any]) -> str:
@@ -87,7 +92,7 @@ def _method(one: Result, group: list[Result]) -> dict[str, Any]:
         "accuracy": [None if a is None else round(a, 6) for a in accuracies],
         "held_out": [r.summary["validation_accuracy"] for r in same],
         "runs": [r.hash for r in same],
-        "partitions": [r.summary["partition_hash"][:16] for r in same],
+        "partitions": [partition_name(r) for r in same],
     }
 
 

@@ -6,6 +6,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from fedskew import spec
 from fedskew.algorithms import ALGORITHMS
 from fedskew.experiments.evidence import BASE
 from fedskew.experiments.store import Folder, StoreError
@@ -15,7 +16,13 @@ MOST = 3
 """Methods beside FedAvg that a command names."""
 PLACE = "npz:DATA.npz"
 """Stands for the user's own data; docs/data.md says what the file holds."""
+SMALLEST_BATCH = 16
+"""The batch size is not lowered below this for the sake of one small client."""
 _TRAINING = ("rounds", "local_epochs", "batch_size", "lr", "momentum")
+_NOT_CARRIED = (
+    "optimizer", "weight_decay", "augment", "weighting", "lr_schedule", "grad_clip", "dropout_rate", "validation",
+    "precision",
+)  # fmt: skip
 
 
 def source(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
@@ -43,11 +50,25 @@ def try_command(advice: Mapping[str, Any], origin: Mapping[str, Any], dataset: s
 
 def methods(advice: Mapping[str, Any]) -> list[str]:
     """FedAvg and what gained; the best of the others where nothing did; everything where nothing is known."""
+    return [BASE, *(row["algorithm"] for row in _chosen(advice))] if advice["methods"] else list(ALGORITHMS)
+
+
+def _chosen(advice: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Rows that the command is about: one per method that gained and was not below FedAvg more often than above; where
+    there is none, the best of those that never gained."""
     rows: Sequence[Mapping[str, Any]] = advice["methods"]
-    if not rows:
-        return list(ALGORITHMS)
-    gained = [row["algorithm"] for row in rows if row["verdict"] != "no gain"]
-    return [BASE, *(gained or [rows[0]["algorithm"]])[:MOST]]
+    gained = [row for row in rows if row["verdict"] != "no gain" and _balance(row["method"], rows) >= 0]
+    first = {row["method"]: row for row in reversed(gained)}
+    chosen = [row for row in gained if first[row["method"]] is row]
+    others = sorted(
+        (row for row in rows if row["verdict"] == "no gain"), key=lambda row: _balance(row["method"], rows) < 0
+    )
+    return (chosen or others[:1])[:MOST]
+
+
+def _balance(method: str, rows: Sequence[Mapping[str, Any]]) -> int:
+    """How much more often a method was above FedAvg than below, on all data sets."""
+    return sum(len(row["above"]) - len(row["below"]) for row in rows if row["method"] == method)
 
 
 def untried(advice: Mapping[str, Any]) -> list[str]:
@@ -59,9 +80,46 @@ def shown(words: Sequence[str]) -> str:
     return shlex.join(words)
 
 
-def _training(advice: Mapping[str, Any]) -> list[str]:
-    rows = advice["methods"]
+def batch_size(published: int, smallest: int) -> int:
+    """The published one, or the largest power of two that the smallest client can fill."""
+    return published if smallest >= published else min(published, max(SMALLEST_BATCH, 2 ** (smallest.bit_length() - 1)))
+
+
+def notes(advice: Mapping[str, Any]) -> list[str]:
+    """Where the command's training comes from, and in what it is not the same."""
+    setting = _setting(advice)
+    if not setting:
+        return []
+    left = ", ".join(f"{name} {spec.show(value)}" for name, value in _left_out(setting).items())
+    said = [f"The command trains as [{_chosen(advice)[0]['best']}] did, but does not carry over its {left}."]
+    used, smallest = batch_size(setting["batch_size"], advice["sizes"][0]), advice["sizes"][0]
+    if used != setting["batch_size"]:
+        said.append(
+            f"Its batch size is {used}, not {setting['batch_size']}: the smallest client has {smallest} examples."
+        )
+    return said
+
+
+def _left_out(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """The setting's model, and what else `compare` would do otherwise if it is not told."""
+    from fedskew.experiments.run import Run
+
+    usual = {name: Run.model_fields[name].default for name in _NOT_CARRIED}
+    usual["clients_per_round"] = setting["clients"]
+    odd = {name: setting[name] for name, value in usual.items() if setting[name] != value}
+    return {"model": setting["model"], **odd}
+
+
+def _setting(advice: Mapping[str, Any]) -> dict[str, Any]:
+    """The one that the command takes its training from; empty where nothing is known."""
+    rows = _chosen(advice)
     best = rows[0]["best"] if rows else None
-    setting: dict[str, Any] = next((e["setting"] for e in advice["evidence"] if e["number"] == best), {})
+    return next((item["setting"] for item in advice["evidence"] if item["number"] == best), {})
+
+
+def _training(advice: Mapping[str, Any]) -> list[str]:
+    setting = _setting(advice)
+    if setting:
+        setting = {**setting, "batch_size": batch_size(setting["batch_size"], advice["sizes"][0])}
     chosen = {name.replace("_", "-"): f"{setting[name]:g}" for name in _TRAINING if name in setting}
     return [word for name, value in chosen.items() for word in (f"--{name}", value)]

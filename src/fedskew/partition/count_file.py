@@ -17,17 +17,18 @@ _NAME_HEADS = ("", "client", "clients", "name", "id", "index")
 
 
 def read_counts(path: Path) -> tuple[Ints, dict[str, Any]]:
-    """Counts [clients, classes] of a file, and the card they came from (empty for a CSV).
+    """Counts [clients, classes] of a file, and the card they came from; a CSV has none, or a `note` on its reading.
 
     A CSV has one line per client and one column per class, with `,` `;` or tabs between. A first line of words, or
-    of the class numbers 0, 1, 2, ..., is a header; a first column of words, or one that a header leaves empty
-    or calls client, name, id or index, names the clients.
+    of the class numbers 0, 1, 2, ..., is a header if another line follows; a first column of words, or one that a
+    header leaves empty or calls client, name, id or index, names the clients.
     """
     text = _text(path)
     if text.lstrip()[:1] in ("{", "["):
         card = _json(path, text)
         return _checked(path, card["counts"]), card
-    return _checked(path, _rows(path, text)), {}
+    lines = _lines(path, text)
+    return _checked(path, _rows(lines)), _note(lines)
 
 
 def _text(path: Path) -> str:
@@ -54,25 +55,36 @@ def _json(path: Path, text: str) -> dict[str, Any]:
     return {**card, "counts": [(f"client {k}", row) for k, row in enumerate(rows)]}
 
 
-def _rows(path: Path, text: str) -> list[tuple[str, list[str]]]:
-    """Where each line stands, and its counts as text, without header and names."""
+def _lines(path: Path, text: str) -> list[tuple[str, list[str]]]:
+    """Where each line that is not blank stands, and its cells."""
     first = text.lstrip().splitlines()[0]
     delimiter = next((mark for mark in "\t;" if mark in first), ",")
     try:
-        lines = [
+        return [
             (f"line {at}", [cell.strip() for cell in row])
             for at, row in enumerate(csv.reader(StringIO(text), delimiter=delimiter, strict=True), 1)
             if any(cell.strip() for cell in row)
         ]
     except csv.Error as error:
         raise ValueError(f"{path} is not CSV: {error}") from error
+
+
+def _rows(lines: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
+    """Where each client's line stands, and its counts as text, without header and names."""
     head = lines[0][1]
-    header = _is_header(head)
+    header = len(lines) > 1 and _is_header(head)
     rows = lines[1:] if header else lines
     named = (header and head[0].lower() in _NAME_HEADS) or (
         bool(rows) and all(_is_word(row[0]) for _, row in rows) and len(head) > 1
     )
     return [(where, row[1:]) for where, row in rows] if named else rows
+
+
+def _note(lines: list[tuple[str, list[str]]]) -> dict[str, Any]:
+    """A first line of numbers could be a client's counts too."""
+    where, head = lines[0]
+    taken = len(lines) > 1 and _class_numbers(head)
+    return {"note": f"{where} was taken for class numbers"} if taken else {}
 
 
 def _is_header(row: Sequence[str]) -> bool:

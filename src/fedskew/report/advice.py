@@ -16,6 +16,8 @@ _VERDICTS = {
     "depends": "depends on how you train",
     "no gain": "no gain in this evidence",
 }
+_LISTED = 3
+"""Other variants of a method that are named one by one."""
 
 
 def lines(advice: Mapping[str, Any]) -> Iterator[str]:
@@ -59,18 +61,22 @@ def verdicts(advice: Mapping[str, Any]) -> Iterator[str]:
         yield from _nothing(advice)
         return
     if advice["near"]:
-        yield f"{_settings(len(found)).capitalize()} with similar skew, up to distance {found[-1]['distance']:.2f}."
+        yield f"Published with similar skew, up to distance {found[-1]['distance']:.2f}: {_extent(found)}."
     else:
         yield f"No evidence is near. The nearest is {found[0]['cell']} at distance {found[0]['distance']:.2f}."
-        yield "What follows is about that, and may not hold here."
+        yield f"What follows is about that alone, {_extent(found)}, and may not hold here."
     yield from _differences(advice)
     gained = [row for row in rows if row["verdict"] != "no gain"]
     if not gained:
-        yield "No method was more than a point above FedAvg in this evidence: FedAvg is the one to try first."
-    for row in rows:
-        yield f"  {row['method']:16} {_VERDICTS[row['verdict']]}: {_range(row)}"
+        yield "No method was clearly above FedAvg in this evidence: FedAvg is the one to try first."
+    for data in dict.fromkeys(row["data"] for row in rows):
+        here = [item for item in found if item["setting"]["dataset"].partition(":")[0] == data]
+        yield f"On {data} ({_kind(data, here)}), {_extent(here)}:"
+        for row in rows:
+            if row["data"] == data:
+                yield f"  {row['method']:16} {_VERDICTS[row['verdict']]}: {_range(row)}"
     if untried := advice.get("untried"):
-        yield f"  nothing is known here about {', '.join(untried)}"
+        yield f"Nothing is known here about {', '.join(untried)}."
     yield from _highest(found)
     yield from _doubts(found)
 
@@ -91,11 +97,11 @@ def evidence(advice: Mapping[str, Any]) -> Iterator[str]:
         yield (
             f"      {setting['rounds']} rounds{full}, E {setting['local_epochs']}, momentum {setting['momentum']:g}, "
             f"lr {setting['lr']:g}, {setting['model']}, {setting['precision']}{_unusual(setting)}; "
-            f"{_seeds(item['base']['seeds'])}"
+            f"{_number(len(item['base']['seeds']), 'seed')}"
         )
         yield f"      fedavg {_percent(item['base'])} (run {_some(item['base']['runs'])})"
         for gain in item["gains"]:
-            yield f"      {gain['algorithm']} {_gain(gain)} (run {_some(gain['runs'])})"
+            yield f"      {gain['algorithm']} {_gain(gain)}{_variants(gain)} (run {_some(gain['runs'])})"
 
 
 def _nothing(advice: Mapping[str, Any]) -> Iterator[str]:
@@ -116,7 +122,10 @@ def _differences(advice: Mapping[str, Any]) -> Iterator[str]:
         scale = advice["classes_held"] if name == "effective_classes" else 1
         here, there = scale * mine[name], scale * nearest["skew"][name]
         word = "higher" if gap > 0 else "lower"
-        yield f"The largest difference to [1]: the {_INDICES[name]} is {word} here, {here:.2f} against {there:.2f}."
+        yield (
+            f"The largest difference to [{nearest['number']}]: the {_INDICES[name]} is {word} here, {here:.2f} against "
+            f"{there:.2f}."
+        )
 
 
 def _highest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -137,7 +146,7 @@ def _range(row: Mapping[str, Any]) -> str:
     if row["mean"] is None:
         return f"diverged in {_cited(row['below'])}"
     gains = f"{row['lowest']:+.2f} to {row['highest']:+.2f}" if row["settings"] > 1 else f"{row['mean']:+.2f}"
-    parts = [f"{gains} points over FedAvg in {_settings(row['settings'])}"]
+    parts = [f"{gains} points over FedAvg" + (f" in {row['settings']} trainings" if row["settings"] > 1 else "")]
     parts += [f"above in {_cited(row['above'])}"] if row["above"] else []
     parts += [f"below or diverged in {_cited(row['below'])}"] if row["below"] else []
     return "; ".join(parts)
@@ -148,7 +157,7 @@ def _doubts(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     single = [item["number"] for item in found if len(item["base"]["seeds"]) < 2]
     short = [item["number"] for item in found if item["shortened"]]
     if single:
-        yield f"One seed only: {_all(single, found)}. A difference of a point or two can be chance."
+        yield f"One seed only: {_all(single, found)}. Differences up to two points are taken for chance there."
     if short:
         yield f"Shorter than the paper's runs: {_all(short, found)}. Methods that start slowly look worse there."
     sets = sorted({item["setting"]["dataset"] for item in found})
@@ -177,8 +186,19 @@ def _gain(gain: Mapping[str, Any]) -> str:
         return "diverged"
     spread = "" if gain["std"] is None else f" ± {gain['std']:.2f}"
     lost = f", seeds {', '.join(map(str, gain['diverged']))} diverged" if gain["diverged"] else ""
-    best = f", of {gain['variants']} variants the best on held-out examples" if gain["variants"] > 1 else ""
-    return f"{gain['mean']:+.2f}{spread}{lost}{best}"
+    return f"{gain['mean']:+.2f}{spread}{lost}"
+
+
+def _variants(gain: Mapping[str, Any]) -> str:
+    """Why this variant stands for its method, and what the others did."""
+    others = gain["others"]
+    if not others:
+        return ""
+    means = [other["mean"] for other in others if other["mean"] is not None]
+    if len(others) > _LISTED and means:
+        return f" ({gain['why']}; {len(others)} other variants {min(means):+.2f} to {max(means):+.2f})"
+    listed = ", ".join(f"{other['algorithm']} {_gain(other)}" for other in others)
+    return f" ({gain['why']}; {listed})"
 
 
 def _cited(numbers: Sequence[int]) -> str:
@@ -196,13 +216,24 @@ def _all(numbers: Sequence[int], found: Sequence[Mapping[str, Any]]) -> str:
     return "all of this" if len(numbers) == len(found) else _cited(numbers)
 
 
-def _seeds(seeds: Sequence[int]) -> str:
-    return "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"
+def _extent(found: Sequence[Mapping[str, Any]]) -> str:
+    """How much there is: many trainings on one split say less than as many splits."""
+    splits = {name for item in found for name in item["partitions"]}
+    seeds = {seed for item in found for seed in item["base"]["seeds"]}
+    return f"{_number(len(found), 'training')} on {_number(len(splits), 'split')}, {_number(len(seeds), 'seed')}"
 
 
-def _settings(count: int) -> str:
-    return "one published setting" if count == 1 else f"{count} published settings"
+def _kind(data: str, found: Sequence[Mapping[str, Any]]) -> str:
+    """What was trained on a data set."""
+    models = sorted({item["setting"]["model"].partition(":")[0] for item in found})
+    named = ["logistic regression" if model == "logistic" else model for model in models]
+    return ", ".join([*named, "generated data"] if data == "synthetic" else named)
 
 
-def _some(hashes: Sequence[str]) -> str:
-    return " ".join(dict.fromkeys(hash[:16] for hash in hashes))
+def _number(count: int, word: str) -> str:
+    return f"one {word}" if count == 1 else f"{count} {word}s"
+
+
+def _some(names: Sequence[str]) -> str:
+    """Hashes of runs, or of partitions without their data set and seed."""
+    return " ".join(dict.fromkeys(name.rpartition(" ")[2][:16] for name in names))
