@@ -50,7 +50,7 @@ def store(tmp_path_factory) -> Store:
     write_run(store, "x2", title="zoo <i>data set</i>", dataset="other")
     pairs = [{"ratio": 2.0**k, "bound": 5.0, "own": 1 - k} for k in range(8)]
     seen = {"class_accuracy": effect(0.9, 0.4), "deviation": {"pairs": pairs}}
-    store.folder("0" * 16).write_diagnosis({"methods": {"fedavg": seen}})
+    store.folder("0" * 16).write_diagnosis({"round": 20, "methods": {"fedavg": seen}})
     return store
 
 
