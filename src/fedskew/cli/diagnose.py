@@ -51,6 +51,12 @@ def _print(document: dict[str, Any]) -> None:
         f"{document['title']}, {document['algorithm']}: global model of round {document['round']}, "
         f"run {document['run_hash']}"
     )
+    first = next(iter(document["methods"].values()))
+    shown, cohort = len(first["class_accuracy"]["clients"]), len(first["drift"]["clients"])
+    if shown < cohort:
+        typer.echo(
+            f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all"
+        )
     console().print(_kinds(document["methods"]))
     console().print(_drift(document["methods"]))
     console().print(_bounds(document["methods"]))
