@@ -11,7 +11,7 @@ from fedskew.terminal import console, percent_of, print_json, table
 
 
 def diagnose_command(
-    run: Annotated[str, typer.Argument(help="The run's hash or the beginning of it.")],
+    run: Annotated[str, typer.Argument(help="The run's hash, the beginning of it, or its folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the JSON and figures.  [default: diagnosis/RUN]")] = None,
     clients: Annotated[int, typer.Option(help="How many of the cohort's clients are reported.")] = 20,
     json_: Json = False,
