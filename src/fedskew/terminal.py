@@ -97,9 +97,7 @@ def print_result(result: dict[str, Any], folder: "Folder") -> None:
     if session.get("changed"):
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
         lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
-    if not result["diverged"]:
-        lines.append(f"next: fedskew diagnose {folder.path.name[:5]}, fedskew report")
-    else:
+    if result["diverged"]:
         lines.insert(0, f"diverged in round {result['rounds']}: the model is no longer finite; try a smaller lr")
     print("\n".join(lines))
 
