@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 PEERS := .benchmarks
 METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedprox,fedlc+scaffold
+DIGITS := --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --lr 0.1 --batch-size 16 --runs demo/runs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: setup demo test test-slow lint bench bench-peers reproduction evidence figures clean
@@ -20,8 +21,11 @@ $(READY): pyproject.toml constraints.txt
 demo: $(READY)
 	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 100 --seeds 3 --eval-every 2 \
 	    --algorithm $(METHODS) --runs demo/runs --out demo/synthetic
-	$(BIN)/fedskew compare --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --seeds 5 \
-	    --lr 0.1 --batch-size 16 --algorithm $(METHODS) --runs demo/runs --out demo/digits
+	$(BIN)/fedskew compare $(DIGITS) --seeds 5 --algorithm $(METHODS) --out demo/digits
+	for method in fedavg fedlc; do \
+	    hash=$$($(BIN)/fedskew run $(DIGITS) --algorithm $$method --quiet | cut -d ' ' -f 2) && \
+	    $(BIN)/fedskew diagnose $$hash --runs demo/runs --out demo/diagnosis/$$method --quiet || exit 1; \
+	done
 	$(BIN)/fedskew report --runs demo/runs --out demo/report.html
 
 test: $(READY) lint

@@ -190,7 +190,14 @@ def test_run_from_a_toml_file(capsys, tmp_path):
 def test_plain_and_quiet_output(capsys):
     code, out, _ = call(capsys, "run", *SMALL)
     assert code == 0
-    for word in ("fedavg on synthetic:1,1", "balanced accuracy", "per class", "stacked", "kept in"):
+    for word in (
+        "fedavg on synthetic:1,1",
+        "balanced accuracy",
+        "per class",
+        "stacked",
+        "kept in",
+        "next: fedskew diagnose ",
+    ):
         assert word in out
     code, out, _ = call(capsys, "run", *SMALL, "--quiet")
     assert len(out.split()) == 2

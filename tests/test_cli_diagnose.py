@@ -82,6 +82,25 @@ def test_one_json_document(capsys):
 
 
 @pytest.mark.usefixtures("_undrawn")
+def test_a_run_whose_next_round_nobody_answers(capsys):
+    hash = trained(dropout_rate=0.9, rounds=5)
+    file = Path("runs") / hash / "records.jsonl"
+    last = json.loads(file.read_text().splitlines()[-1])
+    beyond = {**last, "round": 6, "per_class_accuracy": [0.0] * 10}
+    found = json.loads(call(capsys, "diagnose", hash, "--json")[1])
+    assert found["round"] == 5
+    file.write_text(file.read_text() + json.dumps(beyond) + "\n")  # a record that no checkpoint covers
+    assert json.loads(call(capsys, "diagnose", hash, "--json")[1])["forgetting"] == found["forgetting"]
+
+
+@pytest.mark.usefixtures("_undrawn")
+def test_the_tables_say_that_they_are_of_some_clients(capsys):
+    hash = trained(rounds=1)
+    assert "first 2 of the cohort's 4 clients" in call(capsys, "diagnose", hash, "--clients", "2")[1]
+    assert "of the cohort's" not in call(capsys, "diagnose", f"runs/{hash}")[1]
+
+
+@pytest.mark.usefixtures("_undrawn")
 def test_a_third_loss_is_seen_beside_the_plain_and_the_calibrated_one(capsys):
     hash = trained(algorithm="fedrs", rounds=1)
     code, out, _ = call(capsys, "diagnose", hash, "--quiet")

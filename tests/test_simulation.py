@@ -75,6 +75,8 @@ def test_probes_only_look():
     assert seen == [2, 4]
     assert watched[1].probes["norm"] > 0
     assert watched[0].probes == {}
+    with pytest.raises(ValueError, match="every is 0; allowed: 1 or more"):
+        next(simulate(run, [probe], every=0))
     assert all(torch.equal(watched[-1].server.params[n], plain[-1].server.params[n]) for n in plain[-1].server.params)
 
 

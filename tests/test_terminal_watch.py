@@ -8,14 +8,18 @@ import sys
 import pytest
 from rich.console import Console
 
+from fedskew.round import Server
 from fedskew.simulation import RoundRecord
 from fedskew.terminal_watch import Board, bar, blocks, span, sparkline, watching
 
+COMPUTED = Server({}, {}, {}, {})
 
-def record(round, accuracy=0.5, classes=(0.25, 0.75, None), diverged=False, **probes):
+
+def record(round, accuracy=0.5, classes=(0.25, 0.75, None), diverged=False, server=COMPUTED, **probes):
     return RoundRecord(round=round, accuracy=accuracy, balanced_accuracy=accuracy, loss=1.0, client_accuracy=None,
                        per_class_accuracy=None if accuracy is None else list(classes), train_loss=0.125, clients=3,
-                       seconds=0.1, engine="serial", device="cpu", diverged=diverged, probes=probes)  # fmt: skip
+                       seconds=0.1, engine="serial", device="cpu", diverged=diverged, probes=probes,
+                       server=server)  # fmt: skip
 
 
 def drawn(board, width=100, height=40):
@@ -57,6 +61,16 @@ def test_nothing_seen_and_a_divergence_can_be_drawn():
     assert "round 0 of 3" in drawn(board)
     board.add(record(1, None, diverged=True), now=0.0)
     assert "diverged" in drawn(board)
+
+
+def test_rounds_from_the_store_say_nothing_of_the_pace():
+    board = Board("t", 30)
+    for k in range(1, 11):
+        board.add(record(k, server=None), now=0.0)
+    assert board.seconds_left() is None
+    for k in range(11, 21):
+        board.add(record(k), now=3.0 * (k - 10))
+    assert board.seconds_left() == 30
 
 
 def test_lines_of_blocks():

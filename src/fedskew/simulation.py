@@ -96,6 +96,8 @@ def simulate_many(
 
     Where memory does not suffice for all of them, the first ones are simulated to their end before the others begin.
     """
+    if every < 1:
+        raise ValueError(f"every is {every}; allowed: 1 or more")
     if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
         raise ValueError("runs that are simulated together may differ in their seed only")
     waiting = deque(enumerate(runs))

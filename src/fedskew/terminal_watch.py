@@ -48,6 +48,8 @@ class Board:
         """Take a round in. `now` is in seconds on any clock."""
         self.done, self.diverged = record.round, record.diverged
         self.engine = f"{record.engine} on {record.device}"
+        if record.server is None:  # read from the store: rounds before it say nothing of the pace
+            self._times.clear()
         self._times.append(now)
         values = (
             record.accuracy,
@@ -61,7 +63,7 @@ class Board:
         self.classes = record.per_class_accuracy or self.classes
 
     def seconds_left(self) -> float | None:
-        """From the pace of the last rounds."""
+        """From the pace of the last rounds that were computed."""
         if len(self._times) < 2:
             return None
         return (self._times[-1] - self._times[0]) / (len(self._times) - 1) * (self.rounds - self.done)

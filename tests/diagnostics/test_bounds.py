@@ -9,6 +9,7 @@ from fedskew.diagnostics.bounds import (
     factored_bound,
     printed_shares,
     probabilities,
+    slopes,
     step_scores,
 )
 from fedskew.diagnostics.margins import offsets, pairwise_margins
@@ -82,15 +83,25 @@ def test_a_loss_without_a_softmax_has_none(generator):
     assert probabilities(calibrated(2.0, denominator="others"), logits, counts) is None
 
 
-def test_a_step_is_the_gradient_of_the_mean_loss(generator):
+@pytest.mark.parametrize(
+    "loss",
+    [cross_entropy, calibrated(2.0), adjusted(), restricted(), restricted(0.0), restricted(0.3, "proportional")],
+)
+def test_a_step_is_the_gradient_of_the_mean_loss(loss, generator):
     counts, labels, _, values = example(generator)
     weight = normal(generator, 4, 3).requires_grad_()
-    for loss in (cross_entropy, calibrated(2.0)):
-        logits = values @ weight.T
-        (grad,) = torch.autograd.grad(loss(logits, labels, counts).mean(), weight)
-        h = class_means(values, labels, 4)
-        shares = probabilities(loss, logits.detach(), counts)
-        assert_close(step_scores(values, shares, labels, h), -grad @ h.T)
+    logits = values @ weight.T
+    (grad,) = torch.autograd.grad(loss(logits, labels, counts).mean(), weight)
+    h = class_means(values, labels, 4)
+    shares = probabilities(loss, logits.detach(), counts)
+    assert_close(step_scores(values, shares, labels, h, slopes(loss, counts)), -grad @ h.T)
+
+
+def test_slopes():
+    counts = torch.tensor([40, 5, 0, 15])
+    assert_close(slopes(restricted(0.5), counts), torch.tensor([1.0, 1.0, 0.5, 1.0], dtype=FLOAT64))
+    assert_close(slopes(calibrated(2.0, "mask"), counts), torch.tensor([1.0, 1.0, 0.0, 1.0], dtype=FLOAT64))
+    assert_close(slopes(cross_entropy, torch.tensor([3])), torch.zeros(1, dtype=FLOAT64))
 
 
 def test_means_of_a_class_that_is_not_there():

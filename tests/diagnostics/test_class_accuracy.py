@@ -135,11 +135,15 @@ def test_one_client_has_no_average_to_speak_of():
     assert effect["groups"]["missing"] == {"pairs": 0, "before": None, "after": None, "aggregated": None}
 
 
-def test_a_round_without_answers_is_refused():
+def test_a_round_without_answers_is_passed_over():
     simulation = Simulation(Run(**RUN, dropout_rate=0.99))
-    assert not len(simulation.cohort(1).clients)
-    with pytest.raises(ValueError, match="nobody answers in round 1"):
-        before_after(simulation)
+    answered = [round for round in range(1, 500) if len(simulation.cohort(round).clients)]
+    assert answered[0] > 1
+    assert observe(simulation).round == answered[0]
+    with pytest.raises(ValueError, match="nobody answers in rounds 1 to 1000"):
+        before_after(Simulation(Run(**RUN, dropout_rate=1 - 1e-12)))
+    with pytest.raises(ValueError, match="clients is empty"):
+        observe(simulation, clients=np.array([], int))
 
 
 def test_from_a_stored_run(tmp_path):

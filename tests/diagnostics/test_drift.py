@@ -6,6 +6,7 @@ import torch
 from fedskew import Run
 from fedskew.diagnostics.drift import cosines, drift, forgetting, gram, spread
 from fedskew.diagnostics.observing import observe
+from fedskew.drift import mean_cosine
 from fedskew.simulation import Simulation
 
 DELTAS = {"a": torch.tensor([[3.0, 0.0], [0.0, 0.0]]), "b": torch.tensor([0.0, 4.0])}
@@ -36,6 +37,14 @@ def test_one_client_and_no_movement():
     one = torch.ones(1, dtype=torch.float64)
     assert spread(gram({"w": torch.ones(1, 2)}), one)["cosine"] == {"mean": None, "min": None, "max": None}
     assert spread(gram({"w": torch.zeros(1, 2)}), one)["diversity"] is None
+
+
+def test_a_client_that_did_not_move_is_in_no_cosine_of_either_probe():
+    deltas = {"w": torch.tensor([[1.0, 0.0], [0.0, 0.0], [2.0, 0.0], [1.0, 1.0]])}
+    found = spread(gram(deltas), torch.full((4,), 0.25, dtype=torch.float64))
+    assert found["cosine"]["mean"] == pytest.approx(float(mean_cosine(deltas)), rel=1e-5)
+    assert found["cosine"]["max"] == 1
+    assert found["cosine_to_mean"][1] is None
 
 
 def test_forgetting():

@@ -184,6 +184,9 @@ def test_find_by_the_beginning_of_a_hash(tmp_path):
     run, store = Run(**FIELDS), Store(tmp_path)
     final(run, store)
     assert store.find(run.hash[:5]).path.name == run.hash
+    assert store.find(f"{tmp_path}/{run.hash}/").path.name == run.hash
+    with pytest.raises(ValueError, match="no run 'elsewhere/"):
+        store.find(f"elsewhere/{run.hash}")
     with pytest.raises(ValueError, match="no run 'zz'"):
         store.find("zz")
     final(Run(**{**FIELDS, "seed": 1}), store)

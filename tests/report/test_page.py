@@ -117,14 +117,21 @@ def test_every_federation_has_a_section(tmp_path):
 
 def test_panels_are_drawn_where_something_was_measured(tmp_path):
     store = example_store(tmp_path)
-    assert "Local updates" not in page_of(store)
+    assert "Not measured; `fedskew diagnose 00000000` does it for a run." in page_of(store)
     pair = {"ratio": 8.0, "bound": 2.0, "own": -0.1}
     methods = {"fedlc": {"class_accuracy": effect(0.9, 0.4), "deviation": {"pairs": [pair, {**pair, "ratio": None}]}}}
-    store.folder("0" * 16).write_diagnosis({"methods": methods})
+    store.folder("0" * 16).write_diagnosis({"round": RUN["rounds"], "methods": methods})
     text = page_of(store)
+    assert "Not measured" not in text
+    assert "Model of fedavg after round 20, seed 0, run 00000000" in text
     assert "Accuracy % before and after a local update under fedlc" in text
-    assert "n_j / n_r (up) against D_jr for 2 pairs of classes, 2 of them above the line" in text
+    assert "n_j / n_r (up) against D_jr for 2 pairs of classes, 2 of them above the line of equality. Red" in text
     Reader(text)
+    methods["fedlc"]["deviation"]["summary"] = {"stated": 338, "above": 0.5}
+    store.folder("0" * 16).write_diagnosis({"round": RUN["rounds"], "methods": methods})
+    assert "338 pairs of classes, 169 of them above the line of equality. 2 of them are drawn." in page_of(store)
+    store.folder("0" * 16).write_diagnosis({"round": 3, "methods": methods})
+    assert "Run 00000000: the diagnosis was measured at round 3;" in page_of(store)
 
 
 def test_the_command_makes_the_same_run():

@@ -14,6 +14,9 @@ from fedskew.report.page.page import write_page
 from fedskew.report.style import ORDER, look
 from tests.report.page_store import effect, example_store, write_run
 
+REQUIRED = os.environ.get("FEDSKEW_BROWSER") == "1"
+if REQUIRED:
+    import selenium.webdriver  # noqa: F401 - an error here where it is not installed
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
 from selenium.webdriver.common.by import By  # noqa: E402
@@ -28,11 +31,15 @@ paint.fillStyle = getComputedStyle(arguments[0]).stroke;
 paint.fillRect(0, 0, 1, 1);
 return "#" + [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v.toString(16).padStart(2, "0")).join("");
 """
-pytestmark = pytest.mark.skipif(not (BROWSER and DRIVER), reason="chromium and chromedriver are not installed")
+pytestmark = pytest.mark.skipif(
+    not (REQUIRED or (BROWSER and DRIVER)), reason="chromium and chromedriver are not installed"
+)
 
 
 @pytest.fixture(scope="module")
 def browser():
+    assert BROWSER, "FEDSKEW_BROWSER is 1 and there is no chromium"
+    assert DRIVER, "FEDSKEW_BROWSER is 1 and there is no chromedriver"
     options = webdriver.ChromeOptions()
     options.binary_location = BROWSER
     for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
@@ -50,7 +57,7 @@ def store(tmp_path_factory) -> Store:
     write_run(store, "x2", title="zoo <i>data set</i>", dataset="other")
     pairs = [{"ratio": 2.0**k, "bound": 5.0, "own": 1 - k} for k in range(8)]
     seen = {"class_accuracy": effect(0.9, 0.4), "deviation": {"pairs": pairs}}
-    store.folder("0" * 16).write_diagnosis({"methods": {"fedavg": seen}})
+    store.folder("0" * 16).write_diagnosis({"round": 20, "methods": {"fedavg": seen}})
     return store
 
 

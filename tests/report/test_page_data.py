@@ -8,7 +8,7 @@ from fedskew.experiments.store import Store
 from fedskew.report.page.entries import MOST_COLUMNS, MOST_POINTS, read_entries
 from fedskew.report.page.federations import federations
 from fedskew.report.page.files import latex, results_csv, runs_csv
-from fedskew.report.page.measured import effects, pairs
+from fedskew.report.page.measured import deviations, effects
 from fedskew.report.page.series import curve, drawn, heat
 from tests.report.page_store import RUN, accuracy_of, effect, example_store, write_run
 
@@ -128,7 +128,6 @@ def test_a_second_run_of_a_method_and_seed_stands_apart(tmp_path):
         ("run.json", '{"format": 1, "result_version": 1, "run": {}, "short": {}}'),
         ("partition.json", '{"hash": 1}'),
         ("partition.json", "[]"),
-        ("measured.json", "?"),
     ],
 )
 def test_a_damaged_run_is_left_out_and_named(tmp_path, file, content):
@@ -147,11 +146,37 @@ def test_measured_panels_are_read_where_there_are_any(tmp_path):
     pair = {"client": 0, "j": 1, "r": 2, "kind": "minority", "ratio": 8.0, "bound": 2.0, "own": -0.1}
     rows = [pair, {**pair, "ratio": None}, {**pair, "bound": -1.0}, {**pair, "bound": None}, "?"]
     deviation = {"class_accuracy": None, "deviation": {"pairs": rows}}
-    folder.write_diagnosis({"methods": {"fedlc": deviation, "odd": None, "none": {"deviation": None}}})
+    methods = {"fedlc": deviation, "odd": None, "none": {"deviation": None}}
+    folder.write_diagnosis({"round": RUN["rounds"], "methods": methods})
     (entry,) = read_entries(store)[0]
     assert list(effects(entry)) == ["fedavg"]
     assert effects(entry)["fedavg"].groups["missing"] == {"before": 0.9, "after": 0.5, "aggregated": None}
-    assert [(found.ratio, found.falls) for found in pairs(entry)["fedlc"]] == [(8.0, True), (None, True)]
+    (found,) = deviations(entry).values()
+    assert [(pair.ratio, pair.falls) for pair in found.pairs] == [(8.0, True), (None, True)]
+    assert (found.stated, found.above, entry.notes) == (2, 2, [])
+
+
+@pytest.mark.parametrize("content", ["?", "[]", '{"local_effect": 3}', b"\xff"])
+def test_damaged_measurements_do_not_take_the_run_out(tmp_path, content):
+    store = Store(tmp_path)
+    folder = write_run(store, "a")
+    for name in ("measured.json", "diagnosis.json"):
+        (folder.path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+    (entry,), left_out = read_entries(store)
+    assert (left_out, effects(entry), deviations(entry)) == ([], {}, {})
+    assert "`fedskew diagnose a`" in "; ".join(entry.notes)
+    assert [note for note in entry.notes if "measured.json is damaged" in note and "`fedskew paper run" in note]
+    folder.write_measured("local_effect", RUN["rounds"], {"fedavg": effect(0.9, 0.5)})
+    assert list(effects(read_entries(store)[0][0])) == ["fedavg"]
+
+
+def test_a_diagnosis_of_an_earlier_round_is_not_shown_as_the_runs(tmp_path):
+    store = Store(tmp_path)
+    folder = write_run(store, "a", rounds=30)
+    folder.write_diagnosis({"round": 20, "methods": {"fedavg": {"class_accuracy": effect(0.9, 0.5)}}})
+    (entry,) = read_entries(store)[0]
+    assert effects(entry) == {}
+    assert entry.notes == ["the diagnosis was measured at round 20; `fedskew diagnose a` measures round 30"]
 
 
 def test_tables_beside_the_page(tmp_path):

@@ -120,6 +120,9 @@ def run_command(
         typer.echo(f"{percent_of(result['accuracy'])} {run.hash}")
     else:
         print_result(result, folder)
+        if not result["diverged"]:
+            where = f" --runs {runs}" if runs else ""
+            typer.echo(f"next: fedskew diagnose {run.hash[:8]}{where}, fedskew report{where}")
 
 
 @app.command("compare")

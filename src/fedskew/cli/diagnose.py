@@ -11,7 +11,7 @@ from fedskew.terminal import console, percent_of, print_json, table
 
 
 def diagnose_command(
-    run: Annotated[str, typer.Argument(help="The run's hash or the beginning of it.")],
+    run: Annotated[str, typer.Argument(help="The run's hash, the beginning of it, or its folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the JSON and figures.  [default: diagnosis/RUN]")] = None,
     clients: Annotated[int, typer.Option(help="How many of the cohort's clients are reported.")] = 20,
     json_: Json = False,
@@ -51,6 +51,12 @@ def _print(document: dict[str, Any]) -> None:
         f"{document['title']}, {document['algorithm']}: global model of round {document['round']}, "
         f"run {document['run_hash']}"
     )
+    first = next(iter(document["methods"].values()))
+    shown, cohort = len(first["class_accuracy"]["clients"]), len(first["drift"]["clients"])
+    if shown < cohort:
+        typer.echo(
+            f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all"
+        )
     console().print(_kinds(document["methods"]))
     console().print(_drift(document["methods"]))
     console().print(_bounds(document["methods"]))

@@ -46,12 +46,16 @@ def report_command(
                 "runs": [entry.hash for federation in found for entry in federation.entries],
                 "federations": [{"title": f.title, "methods": [m.name for m in f.methods]} for f in found],
                 "left_out": [vars(each) for each in left_out],
+                "notes": {entry.hash: entry.notes for entry in entries if entry.notes},
                 "files": [str(path) for path in made],
             }
         )
         return
     for each in left_out:
         typer.echo(f"fedskew: note: run {each.hash} is left out: {each.problem}", err=True)
+    for entry in entries:
+        for note in entry.notes:
+            typer.echo(f"fedskew: note: run {entry.hash}: {note}", err=True)
     if quiet:
         typer.echo(str(out))
     else:

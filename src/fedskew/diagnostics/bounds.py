@@ -21,11 +21,25 @@ def probabilities(loss: Loss, logits: Tensor, counts: Tensor) -> Tensor | None:
 
     For cross entropy that is softmax(f), for the calibrated loss softmax(f - tau n^(-1/4)), and likewise for others.
     """
-    classes = logits.shape[-1]
-    labels = [torch.full(logits.shape[:-1], y, dtype=torch.long, device=logits.device) for y in range(classes)]
-    shares = torch.stack([loss(logits, label, counts) for label in labels], -1).neg().exp()
+    shares = _log_shares(loss, logits, counts).exp()
     whole = torch.allclose(shares.sum(-1), torch.ones_like(shares[..., 0]), atol=1e-6)
     return shares if whole else None
+
+
+def slopes(loss: Loss, counts: Tensor) -> Tensor:
+    """s [C] of a loss that is the cross entropy of s * f + o, read off the loss; 0 for a class that it masks.
+
+    Where f_y grows by 1, log p_y - log p_r grows by s_y for every other class r. For FedRS s is not 1.
+    """
+    steps = torch.eye(len(counts), dtype=torch.float64, device=counts.device)
+    grown = _log_shares(loss, steps, counts) - _log_shares(loss, torch.zeros_like(steps), counts)
+    apart = (grown.diagonal().unsqueeze(-1) - grown).fill_diagonal_(torch.nan)
+    return apart.nanmedian(-1).values.nan_to_num(0.0)
+
+
+def _log_shares(loss: Loss, logits: Tensor, counts: Tensor) -> Tensor:
+    labels = [torch.full(logits.shape[:-1], y, device=logits.device) for y in range(logits.shape[-1])]
+    return torch.stack([loss(logits, label, counts) for label in labels], -1).neg()
 
 
 def deviation_bound(features: Tensor, shares: Tensor) -> Tensor:
@@ -50,10 +64,10 @@ def printed_shares(logits: Tensor, offsets: Tensor) -> Tensor:
     return (logits - (logits - offsets).logsumexp(-1, keepdim=True)).exp()
 
 
-def step_scores(features: Tensor, shares: Tensor, labels: Tensor, means: Tensor) -> Tensor:
+def step_scores(features: Tensor, shares: Tensor, labels: Tensor, means: Tensor, scale: Tensor) -> Tensor:
     """Delta w_y . h^(r), a matrix [y, r], for one full-batch step of length 1 along the classifier's gradient:
 
-    Delta w_y = 1/n sum_i (1[y_i = y] - p_y(x_i)) h(x_i)
+    Delta w_y = s_y / n sum_i (1[y_i = y] - p_y(x_i)) h(x_i)     with the loss's `slopes` s as `scale`
     """
-    pulls = torch.nn.functional.one_hot(labels, shares.shape[-1]).to(shares) - shares
+    pulls = (torch.nn.functional.one_hot(labels, shares.shape[-1]).to(shares) - shares) * scale
     return (pulls.T @ features / len(labels)) @ means.T

@@ -14,6 +14,7 @@ from fedskew.diagnostics.bounds import (
     factored_bound,
     printed_shares,
     probabilities,
+    slopes,
     step_scores,
 )
 from fedskew.diagnostics.kinds import kinds
@@ -95,7 +96,7 @@ def measure(
         taken = offsets(counts, loss.tau, loss.missing)
         delta = pairwise_margins(counts, loss.tau, loss.missing)
         printed = factored_bound(h, means(lambda each, _: printed_shares(each.logits, taken)), delta)
-    step = step_scores(made.features, shares, labels, h)
+    step = step_scores(made.features, shares, labels, h, slopes(loss, counts))
     return Measured(deviation_bound(h, means(lambda _, p: p)), printed, moves @ h.T, step)
 
 

@@ -38,9 +38,10 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
     return {
         "run_hash": folder.path.name,
         **about(first),
+        "round": simulation.round,
         "methods": {name: _looked(seen, client_limit) for name, seen in views.items()},
         "calibration": calibration,
-        "forgetting": forgetting([record["per_class_accuracy"] for record in folder.records()]),
+        "forgetting": forgetting([record["per_class_accuracy"] for record in folder.records()[: simulation.round]]),
     }
 
 

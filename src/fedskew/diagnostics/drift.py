@@ -31,11 +31,13 @@ def spread(products: Tensor, weights: Tensor) -> dict[str, Any]:
     """Norms, cosines and diversity of deltas d_k with weights a_k that sum to 1.
 
     diversity = sum_k a_k |d_k|^2 / |sum_k a_k d_k|^2: 1 where all clients make the same update, K where K clients of
-    equal weight make orthogonal ones.
+    equal weight make orthogonal ones. A client that did not move has no direction and is in no cosine.
     """
     toward, norms = products @ weights, products.diagonal().sqrt()
     squared = weights @ toward
-    apart = cosines(products)[~torch.eye(len(products), dtype=torch.bool, device=products.device)]
+    moved = norms > 0
+    among = ~torch.eye(int(moved.sum()), dtype=torch.bool, device=products.device)
+    apart = cosines(products[moved][:, moved])[among]
     low, high = (apart.min(), apart.max()) if len(apart) else (None, None)
     return {
         "norm": plain(norms),

@@ -14,6 +14,8 @@ from fedskew.federation import Cohort, Ints
 from fedskew.round import start_server
 from fedskew.simulation import Observation, Simulation
 
+_MOST_ROUNDS = 1000
+
 
 def from_folder(folder: Folder, device: str | None = None, data_dir: str | None = None) -> Simulation:
     """The simulation as its last checkpoint left it, on its own or another device.
@@ -42,18 +44,30 @@ def observe(
 ) -> Observation:
     """The next round's cohort, or given clients, trained and aggregated under the run's or another algorithm.
 
+    Where nobody answers in the next round, the next one in which somebody does: the model waits unchanged till then.
+
     The simulation stays where it is: what happens here happens to a copy.
     """
     twin = _copy(simulation, algorithm, local_epochs)
     round, before = twin.round + 1, twin.server
-    cohort = twin.cohort(round)
-    if clients is not None:
+    if clients is None:
+        round, cohort = _answered(twin, round)
+    elif not len(clients):
+        raise ValueError("clients is empty; allowed: one client or more")
+    else:
         cohort = Cohort(twin.federation, clients, twin.states.gather(clients), twin.run.seed)
-    if not len(cohort.clients):
-        raise ValueError(f"nobody answers in round {round}; allowed: a round with a client")
     (update,) = twin.engine.train(twin.recipe(round), [before], [cohort], round)
     twin.absorb(cohort, update)
     return Observation(round, twin.run, twin.model, cohort, before, update, twin.server)
+
+
+def _answered(simulation: Simulation, first: int) -> tuple[int, Cohort]:
+    """The first round from `first` on in which somebody answers, and who does."""
+    for round in range(first, first + _MOST_ROUNDS):
+        cohort = simulation.cohort(round)
+        if len(cohort.clients):
+            return round, cohort
+    raise ValueError(f"nobody answers in rounds {first} to {first + _MOST_ROUNDS - 1}; allowed: a lower dropout_rate")
 
 
 def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | None) -> Simulation:

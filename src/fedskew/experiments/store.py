@@ -140,20 +140,28 @@ class Folder:
 
     def measured(self, round: int) -> dict[str, Any]:
         """What was measured on the model of a round, by the name of the measurement."""
-        known = self._json(_MEASURED) if (self.path / _MEASURED).exists() else {}
-        return {name: rounds[str(round)] for name, rounds in known.items() if str(round) in rounds}
+        return {name: rounds[str(round)] for name, rounds in self._all_measured().items() if str(round) in rounds}
 
     def write_measured(self, name: str, round: int, content: Any) -> None:
-        known = self._json(_MEASURED) if (self.path / _MEASURED).exists() else {}
+        known = self._all_measured()
         known[name] = {**known.get(name, {}), str(round): content}
         write_whole(self.path / _MEASURED, json.dumps(known, allow_nan=False).encode())
 
     def diagnosis(self) -> dict[str, Any] | None:
         """The last diagnosis of the run's model, None where there is none; too long to be condensed with the run."""
-        return self._json(_DIAGNOSIS) if (self.path / _DIAGNOSIS).exists() else None
+        return self._extra(_DIAGNOSIS)
 
     def write_diagnosis(self, content: dict[str, Any]) -> None:
         write_whole(self.path / _DIAGNOSIS, json.dumps(content, allow_nan=False).encode())
+
+    def damaged_extras(self) -> list[str]:
+        """A note for each file beside the run that is there and cannot be read; it counts as absent."""
+        writers = {
+            _DIAGNOSIS: f"`fedskew diagnose {self.path.name[:8]}` writes it again",
+            _MEASURED: "`fedskew paper run figure2` and the other figures write it again",
+        }
+        damaged = [name for name in writers if (self.path / name).exists() and self._extra(name) is None]
+        return [f"{name} is damaged and was not used; {writers[name]}" for name in damaged]
 
     def append_session(self, session: dict[str, Any]) -> None:
         _append(self.path / _SESSIONS, session)
@@ -172,6 +180,20 @@ class Folder:
             except OSError:
                 raise StoreBusy(f"another process is working on run {self.path.name}") from None
             yield
+
+    def _all_measured(self) -> dict[str, Any]:
+        return self._extra(_MEASURED) or {}
+
+    def _extra(self, name: str) -> dict[str, Any] | None:
+        """A file that the run does without; None where it is absent or damaged."""
+        try:
+            content = json.loads((self.path / name).read_bytes())
+        except (OSError, ValueError):
+            return None
+        sound = isinstance(content, dict) and (
+            name != _MEASURED or all(isinstance(rounds, dict) for rounds in content.values())
+        )
+        return content if sound else None
 
     def _json(self, name: str) -> dict[str, Any]:
         path = self.path / name
@@ -196,7 +218,9 @@ class Store:
         return Folder(self.root / hash)
 
     def find(self, beginning: str) -> Folder:
-        """The one run whose hash begins so."""
+        """The one run whose hash begins so; the path of its folder in this store will do as well."""
+        if "/" in beginning and Path(beginning).parent.resolve() == self.root.resolve():
+            beginning = Path(beginning).name
         names = [folder.path.name for folder in self if folder.path.name.startswith(beginning)]
         if len(names) == 1:
             return self.folder(names[0])

@@ -14,7 +14,10 @@ MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
 
 @dataclass(frozen=True)
 class Entry:
-    """One run. `points` are evaluated rounds, at most MOST_POINTS; `classes` those with accuracies per class."""
+    """One run. `points` are evaluated rounds, at most MOST_POINTS; `classes` those with accuracies per class.
+
+    `measured` is of the model after the last record; `notes` name what was measured and is not in it.
+    """
 
     hash: str
     result_version: int
@@ -26,6 +29,7 @@ class Entry:
     card: dict[str, Any] | None
     sessions: list[dict[str, Any]]
     measured: dict[str, Any]
+    notes: list[str]
 
     @property
     def state(self) -> str:
@@ -68,6 +72,7 @@ def read_entry(folder: Folder) -> Entry:
     rounds = max(run["rounds"], len(records))
     with_classes = [record for record in evaluated if record.get("per_class_accuracy")]
     card = folder.card()
+    diagnosis, notes = _diagnosis(folder, len(records), run["rounds"])
     return Entry(
         hash=folder.path.name,
         result_version=int(about["result_version"]),
@@ -78,8 +83,21 @@ def read_entry(folder: Folder) -> Entry:
         classes=[_class_point(record) for record in thin(with_classes, rounds, MOST_COLUMNS)],
         card=None if card is None else _thin_card(card),
         sessions=[session for session in folder.sessions() if isinstance(session, dict)],
-        measured={**folder.measured(len(records)), "diagnosis": folder.diagnosis() or {}},
+        measured={**folder.measured(len(records)), "diagnosis": diagnosis},
+        notes=[*folder.damaged_extras(), *notes],
     )
+
+
+def _diagnosis(folder: Folder, done: int, rounds: int) -> tuple[dict[str, Any], list[str]]:
+    """The diagnosis of the model after the last record; one of an earlier round is not used, and a note says so."""
+    found = folder.diagnosis()
+    if found is None or found.get("round") == done:
+        return found or {}, []
+    next_one = f"round {done}" if done >= rounds else "the last checkpoint"
+    return {}, [
+        f"the diagnosis was measured at round {found.get('round')}; "
+        f"`fedskew diagnose {folder.path.name[:8]}` measures {next_one}"
+    ]
 
 
 def thin(records: Sequence[dict[str, Any]], rounds: int, most: int) -> list[dict[str, Any]]:

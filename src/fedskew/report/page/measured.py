@@ -1,9 +1,10 @@
 """What was measured on a run's model, in the form of panels; whatever is absent or unlike itself makes no panel.
 
 `local_effect` is written by `fedskew paper run figure2`: {method: effect}. `diagnosis` is written by
-`fedskew diagnose`: {"methods": {method: {"class_accuracy": effect, "deviation": {"pairs": [...]}}}}.
+`fedskew diagnose`: {"methods": {method: {"class_accuracy": effect, "deviation": {"pairs": [...], "summary": {...}}}}}.
 An effect has `before`, `mean_after`, `aggregated` (accuracies per class), `groups` and `accuracy`; a pair has `ratio`
-(n_j / n_r, None for infinite), `bound` (D_jr), `kind` and `own` (Delta w_r . h^(r)).
+(n_j / n_r, None for infinite), `bound` (D_jr), `kind` and `own` (Delta w_r . h^(r)); a summary, which is over all
+pairs while `pairs` may be some of them, has `stated` (how many have D_jr > 0) and `above` (the share above it).
 """
 
 import math
@@ -35,20 +36,37 @@ class Pair:
     falls: bool
 
 
+@dataclass(frozen=True)
+class Deviation:
+    """Pairs with a positive bound: those that are listed, how many there are in all, and how many are above it."""
+
+    pairs: list[Pair]
+    stated: int
+    above: int
+
+
 def effects(entry: Entry) -> dict[str, Effect]:
     """By method; a diagnosis goes before the paper's figure."""
     return {name: effect for name, effect in _effects(entry.measured) if effect is not None}
 
 
-def pairs(entry: Entry) -> dict[str, list[Pair]]:
-    """Pairs of each method with a positive bound."""
-    found = {}
-    for name, content in _dict(_dict(entry.measured.get("diagnosis")).get("methods")).items():
-        listed = _dict(_dict(content).get("deviation")).get("pairs")
-        known = [pair for row in listed or () if (pair := _pair(row)) is not None] if isinstance(listed, list) else []
-        if known:
-            found[str(name)] = known
-    return found
+def deviations(entry: Entry) -> dict[str, Deviation]:
+    """Of each method that has pairs with a positive bound."""
+    methods = _dict(_dict(entry.measured.get("diagnosis")).get("methods"))
+    found = {str(name): _deviation(_dict(_dict(content).get("deviation"))) for name, content in methods.items()}
+    return {name: each for name, each in found.items() if each.pairs}
+
+
+def _deviation(content: dict[str, Any]) -> Deviation:
+    listed = content.get("pairs")
+    known = [pair for row in listed if (pair := _pair(row)) is not None] if isinstance(listed, list) else []
+    summary = _dict(content.get("summary"))
+    try:
+        stated = int(summary["stated"])
+        return Deviation(known, stated, round(summary["above"] * stated))
+    except (KeyError, TypeError, ValueError):
+        above = sum(pair.ratio is None or pair.ratio > pair.bound for pair in known)
+        return Deviation(known, len(known), above)
 
 
 def some(items: Sequence[Pair], most: int) -> list[Pair]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fedskew.report.page.entries import Entry
 from fedskew.report.page.federations import Federation
 from fedskew.report.page.html import Html, cell, head, join, table, tag
-from fedskew.report.page.measured import WHEN, Effect, Pair, effects, pairs, some
+from fedskew.report.page.measured import WHEN, Deviation, Effect, deviations, effects, some
 
 MOST_RUNS, MOST_PAIRS = 6, 300
 _WORDS = {"before": "before", "after": "after", "aggregated": "aggregated"}
@@ -14,18 +14,34 @@ _WIDE, _HIGH, _PAD = 300, 190, 34
 
 
 def measured_panels(federation: Federation) -> Html:
-    """Panels of the first runs that have something measured; nothing where none has."""
-    known = [entry for entry in federation.entries if effects(entry) or pairs(entry)]
-    if not known:
-        return Html("")
-    note = f"First {MOST_RUNS} of {len(known)} measured runs." if len(known) > MOST_RUNS else None
+    """Panels of the first runs that have something measured; where none has, how to measure one."""
+    known = [entry for entry in federation.entries if effects(entry) or deviations(entry)]
+    noted = [f"Run {entry.hash[:8]}: {note}." for entry in federation.entries for note in entry.notes]
+    lines = [tag("p", note, class_="notice") for note in noted]
+    lines += [tag("p", words) for words in (_how_many(len(known)), _how_to(federation, known)) if words]
     blocks = [_of_run(entry) for entry in known[:MOST_RUNS]]
-    return tag("section", tag("h3", "Local updates"), tag("p", note) if note else None, blocks, class_="measured")
+    if not (lines or blocks):
+        return Html("")
+    return tag("section", tag("h3", "Local updates"), lines, blocks, class_="measured")
+
+
+def _how_many(known: int) -> str:
+    return f"First {MOST_RUNS} of {known} measured runs." if known > MOST_RUNS else ""
+
+
+def _how_to(federation: Federation, known: Sequence[Entry]) -> str:
+    """The command for what no run of the section has."""
+    finished = [entry for entry in (known or federation.entries) if entry.state == "done"]
+    if not finished or any(deviations(entry) for entry in known):
+        return ""
+    lacking = "The deviation bound was not measured" if known else "Not measured"
+    return f"{lacking}; `fedskew diagnose {finished[0].hash[:8]}` does it for a run."
 
 
 def _of_run(entry: Entry) -> Html:
-    title = f"Model of {entry.method}, seed {entry.run['seed']}, run {entry.hash[:8]}"
-    shown, plots = effects(entry), pairs(entry)
+    done = entry.summary["rounds"]
+    title = f"Model of {entry.method} after round {done}, seed {entry.run['seed']}, run {entry.hash[:8]}"
+    shown, plots = effects(entry), deviations(entry)
     panels = [
         tag(
             "div",
@@ -70,8 +86,9 @@ def class_plot(effect: Effect) -> Html:
     return _figure([*rules, *axes, *marks, middle], key)
 
 
-def deviation_plot(method: str, found: Sequence[Pair]) -> Html:
+def deviation_plot(method: str, whole: Deviation) -> Html:
     """D_jr across, n_j / n_r up, both logarithmic; infinite ratios at the top edge; the line is their equality."""
+    found = some(whole.pairs, MOST_PAIRS)
     finite = [pair.ratio for pair in found if pair.ratio is not None]
     values = [*finite, *(pair.bound for pair in found)]
     low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
@@ -84,7 +101,7 @@ def deviation_plot(method: str, found: Sequence[Pair]) -> Html:
     dots = [
         tag("circle", cx=f"{_PAD + at(pair.bound, across):.1f}", r=2.5, class_="falls" if pair.falls else "rises",
             cy="8" if pair.ratio is None else f"{_HIGH - 30 - at(pair.ratio, up):.1f}")
-        for pair in some(found, MOST_PAIRS)
+        for pair in found
     ]  # fmt: skip
     line = tag("line", x1=_PAD, y1=_HIGH - 30, x2=_PAD + across, y2=_HIGH - 30 - up, class_="equal")
     names = [
@@ -92,10 +109,10 @@ def deviation_plot(method: str, found: Sequence[Pair]) -> Html:
         _text(_WIDE / 2, _HIGH - 4, "deviation bound D_jr", "middle"), _text(2, 12, "∞"),
         _text(2, 26, _power(low + span)), _text(2, _HIGH - 30, _power(low)),
     ]  # fmt: skip
-    above = sum(pair.ratio is None or pair.ratio > pair.bound for pair in found)
+    drawn = "" if len(found) == whole.stated else f" {len(found)} of them are drawn."
     key = (
-        f"{method}: n_j / n_r (up) against D_jr for {len(found)} pairs of classes, {above} of them above the line of "
-        "equality. Red: Δw_r · h_r is negative, as theorem 1 says above the line."
+        f"{method}: n_j / n_r (up) against D_jr for {whole.stated} pairs of classes, {whole.above} of them above the "
+        f"line of equality.{drawn} Red: Δw_r · h_r is negative, by theorem 1 much more likely far above the line."
     )
     return _figure([line, *dots, *names], key)
 
