@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from benchmarks.methods import METHODS
 from fedskew import Run, data
 from fedskew.data.dataset import Dataset
 from fedskew.engine.settings import arithmetic
@@ -211,18 +212,7 @@ def main() -> None:
     if "profile" in parts:
         result["profile"] = profile("cnn")
     if "parity" in parts:
-        names = (
-            "fedavg",
-            "fedprox",
-            "scaffold",
-            "fednova",
-            "fedopt",
-            "fedrs",
-            "fedlc",
-            "fedlc+fedprox",
-            "fedlc+scaffold",
-        )
-        result["parity"] = [parity("cnn", name) for name in names] + [parity("mcmahan", "fedavg")]
+        result["parity"] = [parity("cnn", name) for name in METHODS] + [parity("mcmahan", "fedavg")]
     for part in parts:
         print(f"-- {part}")
         table(result[part])

@@ -14,23 +14,13 @@ import torch
 from rich.console import Console
 from rich.table import Table
 
+from benchmarks.methods import METHODS
 from benchmarks.report import machine
 from fedskew import Run, rng
 from fedskew.data.dataset import Dataset
 from fedskew.simulation import Simulation, advance
 from fedskew.tree import Params
 
-METHODS = (
-    "fedavg",
-    "fedprox",
-    "scaffold",
-    "fednova",
-    "fedopt",
-    "fedrs",
-    "fedlc",
-    "fedlc+fedprox",
-    "fedlc+scaffold",
-)
 EXAMPLES, CLIENTS, ROUNDS = 300, 4, 5
 
 

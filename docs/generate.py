@@ -8,8 +8,9 @@ from pathlib import Path
 
 from fedskew.experiments.paper import FIGURES, mapped
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.document import CELL, between, readme_part, reproduction
+from fedskew.experiments.paper.document import between, readme_part, reproduction
 from fedskew.experiments.paper.sensitivity import Map
+from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Results
 from fedskew.experiments.run import RESULT_VERSION
 

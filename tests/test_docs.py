@@ -2,6 +2,7 @@
 
 import json
 import re
+import statistics
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,30 @@ def test_the_python_of_the_diagnostics_runs(capsys):
     (code,) = blocks("docs/diagnostics.md", "python")
     exec(compile(code, "docs/diagnostics.md", "exec"), {})
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2", "4"]
+
+
+def test_convnet_figures_are_those_of_the_results():
+    figures = json.loads((ROOT / "results/benchmark_convnet.json").read_text())["figures"]
+    text = (ROOT / "docs/performance.md").read_text()
+    section = text[text.index("### Convolutional clients") : text.index("### Import")]
+    for figure in figures:
+        median = figure["value"]["median"]
+        if figure["unit"] == "ms":
+            assert f"{median:,.0f} ms" in section, figure["name"]
+        elif figure["name"].endswith("/ bare loop"):
+            assert f"{median:.2f}x" in section, figure["name"]
+
+
+def test_what_tau_costs_on_synthetic_is_what_was_measured():
+    lines = [json.loads(line) for line in (ROOT / "results/paper/synthetic.jsonl").read_text().splitlines()]
+    text = (ROOT / "docs/algorithms.md").read_text()
+    for algorithm in ("fedavg", "fedlc:tau=1", "fedlc"):
+        means = []
+        for dataset in ("synthetic:0,0", "synthetic:0.5,0.5", "synthetic:1,1"):
+            found = [r for r in lines if (r["short"]["algorithm"], r["short"]["dataset"]) == (algorithm, dataset)]
+            assert len(found) == 5
+            means.append(f"{100 * statistics.fmean(r['summary']['accuracy'] for r in found):.2f}")
+        assert "{}, {} and {} %".format(*means) in text, algorithm
 
 
 def test_gpu_figures_are_those_of_the_results():

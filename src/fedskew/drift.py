@@ -18,8 +18,7 @@ def drift(seen: "Observation") -> dict[str, float | None]:
     cosine between the deltas of two clients, 1 where all pull in one direction, None for fewer than two that moved."""
     if seen.update is None:
         return {"drift_norm": None, "drift_cosine": None}
-    sizes = torch.from_numpy(seen.cohort.federation.sizes(seen.cohort.clients).astype(float))
-    weights = sizes if seen.run.weighting == "samples" else torch.ones_like(sizes)
+    weights = seen.cohort.weights(seen.run.weighting)
     with torch.no_grad():
         return {
             "drift_norm": _plain(_length(seen.update.delta, weights / weights.sum())),

@@ -102,3 +102,8 @@ class Cohort:
     clients: Ints
     states: dict[str, Tensor]
     seed: int
+
+    def weights(self, weighting: str) -> Tensor:
+        """How much each client counts: as many as it has examples ("samples"), or all the same ("uniform")."""
+        sizes = torch.from_numpy(self.federation.sizes(self.clients).astype(float))
+        return sizes if weighting == "samples" else torch.ones_like(sizes)

@@ -268,9 +268,8 @@ class Simulation:
     def absorb(self, cohort: Cohort, update: Update | None) -> None:
         """Take a cohort's updates (None if nobody answered) into the global model."""
         if update is not None:
-            sizes = torch.from_numpy(self.federation.sizes(cohort.clients).astype(float))
-            sizes = sizes.to(self.device, non_blocking=True)  # the clients' steps may still be running
-            weights = sizes if self.run.weighting == "samples" else torch.ones_like(sizes)
+            weights = cohort.weights(self.run.weighting)
+            weights = weights.to(self.device, non_blocking=True)  # the clients' steps may still be running
             fraction = len(cohort.clients) / self.federation.num_clients
             self.server = server_update(self.algorithm, self.server, update, weights, fraction)
             self._pending = cohort.clients, update.client
@@ -284,10 +283,11 @@ class Simulation:
 
     def validate(self) -> float | None:
         """Accuracy on the examples that are held out, if there are any."""
-        held_out, data, server = torch.from_numpy(self.federation.held_out), self.federation.dataset, self.server
+        held_out, data, server = self.federation.held_out, self.federation.dataset, self.server
         if not len(held_out):
             return None
-        x, y = data.x_train[held_out.to(self.device)], data.y_train[held_out.to(self.device)]
+        there = torch.from_numpy(held_out).to(self.device)
+        x, y = data.x_train[there], data.y_train[there]
         logits = predict(self.model, server.params, server.buffers, data, x, self.dtype)
         return (logits.argmax(-1) == y).double().mean().item()
 

@@ -53,14 +53,12 @@ def drift(seen: Observation) -> dict[str, Any]:
     update = finite_update(seen)
     if update is None:
         return {"drift": None}
-    clients = seen.cohort.clients
-    sizes = torch.from_numpy(seen.cohort.federation.sizes(clients).astype(float))
-    weights = sizes if seen.run.weighting == "samples" else torch.ones_like(sizes)
+    weights = seen.cohort.weights(seen.run.weighting)
     products = gram(update.delta)
     before, after = (evaluated(seen, global_model(s)).per_class_accuracy for s in (seen.before, seen.after))
     return {
         "drift": {
-            "clients": clients.tolist(),
+            "clients": seen.cohort.clients.tolist(),
             **spread(products, (weights / weights.sum()).to(products)),
             "classifier": classifier_rows(seen, update),
             "forgetting": forgetting([before, after]),

@@ -7,6 +7,7 @@ a folder; copying files together merges them.
 
 import json
 from collections.abc import Iterable, Iterator
+from copy import copy
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -92,20 +93,19 @@ class Results:
 
     def __init__(self, version: int, store: Store | None = None, published: Path | None = None) -> None:
         self.version, self.problems = version, list[str]()
-        self._all = merged([*self._published(published), *self._stored(store)])
-        self._index()
-
-    def _index(self) -> None:
         self._by_question: dict[str, list[Result]] = {}
-        for result in self._all:
+        for result in merged([*self._published(published), *self._stored(store)]):
             self._by_question.setdefault(question(result.run), []).append(result)
 
     def only(self, precision: str | None) -> "Results":
         """Those of one arithmetic; None leaves all."""
-        view = Results(self.version)
-        view.problems = self.problems
-        view._all = [result for result in self._all if precision in (None, result.precision)]
-        view._index()
+        if precision is None:
+            return self
+        view = copy(self)
+        view._by_question = {
+            asked: [result for result in found if result.precision == precision]
+            for asked, found in self._by_question.items()
+        }
         return view
 
     @property
@@ -113,7 +113,7 @@ class Results:
         return sorted({result.precision for result in self})
 
     def __iter__(self) -> Iterator[Result]:
-        return (result for result in self._all if self._current(result))
+        return (result for found in self._by_question.values() for result in found if self._current(result))
 
     def answering(self, run: dict[str, Any]) -> list[Result]:
         """Finished runs that ask the same, of this version of the code."""

@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 Log = Callable[[int, dict[str, float]], None]
 """(round, metrics) -> None"""
-TRACKERS = {"tensorboard": "tensorboard", "wandb": "wandb", "mlflow": "mlflow"}
-"""The package each tracker, and the extra of the same name, needs."""
+TRACKERS = ("tensorboard", "wandb", "mlflow")
+"""Each needs the extra of the same name."""
 
 
 @contextmanager
@@ -38,14 +38,14 @@ def check(texts: Sequence[str]) -> None:
     for text in texts:
         name, _, folder = text.partition(":")
         if name not in TRACKERS:
-            raise ValueError(spec.unknown("tracker", name, TRACKERS))
+            raise ValueError(spec.unknown("tracker", name, dict.fromkeys(TRACKERS)))
         if Path(folder).exists() and not Path(folder).is_dir():
             raise ValueError(f"track is {text!r}, but {folder} is not a folder")
         try:
             import_module(f"fedskew.tracking.{name}").check()
         except ImportError as error:
             raise ValueError(
-                f"track is {text!r}, which needs {TRACKERS[name]} ({error}): pip install 'fedskew[{name}]'"
+                f"track is {text!r}, which needs {name} ({error}): pip install 'fedskew[{name}]'"
             ) from error
 
 

@@ -13,7 +13,7 @@ from fedskew.experiments.paper.choice import Choice, chosen
 from fedskew.experiments.paper.execute import Problem, execute, missing, share, together
 from fedskew.experiments.paper.profiles import PROFILES, VALIDATION, find_profile
 from fedskew.experiments.paper.table import answer, best_try, printed
-from fedskew.experiments.results import Result, Results
+from fedskew.experiments.results import Result, Results, question
 from fedskew.experiments.run import RESULT_VERSION
 from fedskew.experiments.store import Store
 from fedskew.simulation import simulate
@@ -34,8 +34,8 @@ class Known(Results):
 
     def __init__(self, found: list[Result]) -> None:
         super().__init__(RESULT_VERSION)
-        self._all = found
-        self._index()
+        for one in found:
+            self._by_question.setdefault(question(one.run), []).append(one)
 
 
 def test_seven_tables_and_seven_figures() -> None:

@@ -9,11 +9,11 @@ from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.paper.sensitivity import DENOMINATOR, TAUS, Map
 from fedskew.experiments.paper.table import Table
+from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Results
 from fedskew.report import paper_tables
 from fedskew.report.sensitivity import sentences, verdict
 
-CELL = "cifar10/dirichlet:0.1"
 FIGURE_FOLDER = "figures"
 BEGIN, END = "<!-- results: written by `make reproduction` -->", "<!-- end of results -->"
 

@@ -18,6 +18,11 @@ SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")
 """The paper's methods, and logit adjustment, which it does not have."""
 
+CNN_ASSUMED = (
+    "local epochs: 1",
+    "tau, mu, alpha and the server's step: our defaults",
+    "model: three convolutions of 128",
+)
 Fields = Mapping[str, Any]
 _SHOWN = ("dataset", "model", "local_epochs", "momentum", "lr", "batch_size", "clients")
 EVERYTHING, NOTHING = Choice(), Results(RESULT_VERSION)

@@ -1,6 +1,6 @@
 """Table 1: distribution-based label skew D(beta)."""
 
-from fedskew.experiments.paper.table import EIGHT, Table
+from fedskew.experiments.paper.table import CNN_ASSUMED, EIGHT, Table
 
 TABLE = Table(
     name="table1",
@@ -12,10 +12,6 @@ TABLE = Table(
     },
     methods=EIGHT,
     fields={"rounds": 400, "clients": 20, "model": "cnn"},
-    assumed=(
-        "local epochs: 1",
-        "tau, mu, alpha and the server's step: our defaults",
-        "model: three convolutions of 128",
-    ),
+    assumed=CNN_ASSUMED,
 )
 runs, rows = TABLE.runs, TABLE.rows

@@ -1,6 +1,6 @@
 """Table 2: quantity-based label skew Q(alpha)."""
 
-from fedskew.experiments.paper.table import EIGHT, Table
+from fedskew.experiments.paper.table import CNN_ASSUMED, EIGHT, Table
 
 _ALPHAS = {"cifar10": (2, 4, 6, 8), "cifar100": (20, 40, 60, 80)}
 
@@ -14,10 +14,6 @@ TABLE = Table(
     },
     methods=EIGHT,
     fields={"rounds": 400, "clients": 20, "model": "cnn"},
-    assumed=(
-        "local epochs: 1",
-        "tau, mu, alpha and the server's step: our defaults",
-        "model: three convolutions of 128",
-    ),
+    assumed=CNN_ASSUMED,
 )
 runs, rows = TABLE.runs, TABLE.rows

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedskew.report.page.entries import Entry
+from fedskew.report.style import KIND_LOOKS
 
-KINDS = ("majority", "minority", "missing")
 WHEN = ("before", "after", "aggregated")
 
 
@@ -84,7 +84,7 @@ def _effects(measured: dict[str, Any]) -> Iterator[tuple[str, Effect | None]]:
 
 def _effect(method: str, content: Any) -> Effect | None:
     try:
-        groups = {kind: {when: _share(content["groups"][kind].get(when)) for when in WHEN} for kind in KINDS}
+        groups = {kind: {when: _share(content["groups"][kind].get(when)) for when in WHEN} for kind in KIND_LOOKS}
         groups["all"] = {when: _share(content["accuracy"].get(when)) for when in WHEN}
         lists = {"before": content["before"], "after": content["mean_after"], "aggregated": content["aggregated"]}
         classes = {when: [_share(value) for value in values] for when, values in lists.items()}

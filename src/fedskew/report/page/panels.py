@@ -9,7 +9,6 @@ from fedskew.report.page.html import Html, cell, head, join, table, tag
 from fedskew.report.page.measured import WHEN, Deviation, Effect, deviations, effects, some
 
 MOST_RUNS, MOST_PAIRS = 6, 300
-_WORDS = {"before": "before", "after": "after", "aggregated": "aggregated"}
 _WIDE, _HIGH, _PAD = 300, 190, 34
 
 
@@ -57,7 +56,7 @@ def _of_run(entry: Entry) -> Html:
 def _effect(effect: Effect) -> Html:
     caption = f"Accuracy % before and after a local update under {effect.method}"
     rows = [[head(kind), *(_bar(group[when]) for when in WHEN)] for kind, group in effect.groups.items()]
-    grid = table(caption, ["classes", *(_WORDS[when] for when in WHEN)], rows, "bars")
+    grid = table(caption, ["classes", *WHEN], rows, "bars")
     return join([grid, class_plot(effect)])
 
 
