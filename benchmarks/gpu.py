@@ -23,7 +23,7 @@ from torch import nn
 from benchmarks.methods import METHODS
 from fedskew import Run, data
 from fedskew.data.dataset import Dataset
-from fedskew.engine.settings import arithmetic
+from fedskew.settings import arithmetic
 from fedskew.simulation import Simulation, advance
 
 Row = dict[str, Any]

@@ -20,7 +20,6 @@ from fedskew.client_states import ClientStates
 from fedskew.data import load_dataset, resolve_dataset
 from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES, Engine, choose_engine
-from fedskew.engine.settings import Settings, dtype_of
 from fedskew.evaluate import Evaluation, evaluate_model, predict
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.run import RESULT_VERSION, Run
@@ -30,6 +29,7 @@ from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_to
 from fedskew.models import Model, build_model
 from fedskew.report.summary import LAST
 from fedskew.round import Recipe, Server, Update, server_update, start_server
+from fedskew.settings import Settings, dtype_of
 from fedskew.tree import Params
 
 _CHECKPOINT_SECONDS = 5.0

@@ -11,9 +11,9 @@ from fedskew.engine import Stacked
 from fedskew.engine.captured import Lanes, worth_capturing
 from fedskew.engine.fixed import leaves
 from fedskew.engine.schedule import client_table
-from fedskew.engine.settings import Settings
 from fedskew.engine.sheet import Sheet
 from fedskew.federation import Cohort
+from fedskew.settings import Settings
 from fedskew.simulation import Simulation, advance
 from tests.helpers import OWN, assert_trees_close
 

@@ -8,8 +8,8 @@ from torch import nn
 
 from fedskew import Run, simulate
 from fedskew.engine import choose_engine, threaded
-from fedskew.engine.settings import PRECISIONS, arithmetic, dtype_of
 from fedskew.models import Model, build_model
+from fedskew.settings import PRECISIONS, arithmetic, dtype_of
 from tests.helpers import OWN
 from tests.helpers.own import dropping, normed, plain
 

@@ -6,12 +6,12 @@ from fedskew import tree
 from fedskew.client_states import ClientStates
 from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES
-from fedskew.engine.settings import Settings
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, StoreError
 from fedskew.federation import Cohort, Ints
 from fedskew.round import start_server
+from fedskew.settings import Settings
 from fedskew.simulation import Observation, Simulation
 
 _MOST_ROUNDS = 1000

@@ -7,12 +7,12 @@ import torch
 
 from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
-from fedskew.engine.settings import Settings
 from fedskew.engine.stacked import Stacked
 from fedskew.engine.threaded import Threaded, cores
 from fedskew.federation import Cohort
 from fedskew.models import Model
 from fedskew.round import Recipe, Server, Update
+from fedskew.settings import Settings
 
 
 class Engine(Protocol):

@@ -18,10 +18,10 @@ from fedskew import tree
 from fedskew.data.dataset import Dataset
 from fedskew.engine.fixed import Scaled, at_unit_rate, captured, cloned, copy, fixed, leaves
 from fedskew.engine.schedule import Table, most_rows
-from fedskew.engine.settings import Settings
 from fedskew.engine.sheet import Sheet
 from fedskew.federation import Cohort, Ints
 from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, local_step, take
+from fedskew.settings import Settings
 from fedskew.tree import Params
 
 _IDLE_VALUES = 1 << 26

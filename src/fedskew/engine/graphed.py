@@ -23,9 +23,9 @@ from fedskew.data.dataset import Dataset
 from fedskew.engine.fixed import Scaled, at_unit_rate, captured, cloned, copy, fixed, leaves
 from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Table, client_table, most_rows
-from fedskew.engine.settings import Settings, arithmetic, naming
 from fedskew.federation import Cohort
 from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
+from fedskew.settings import Settings, arithmetic, naming
 from fedskew.tree import Params
 
 Examples = tuple[Dataset, Tensor, Tensor]

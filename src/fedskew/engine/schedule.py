@@ -10,8 +10,8 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from fedskew.engine.settings import Settings
 from fedskew.federation import Cohort, Ints
+from fedskew.settings import Settings
 
 Mask = NDArray[np.bool_]
 

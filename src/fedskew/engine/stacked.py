@@ -16,9 +16,9 @@ from fedskew.data.dataset import Dataset
 from fedskew.engine.captured import Lanes, worth_capturing
 from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Schedule, client_table, local_steps, schedule
-from fedskew.engine.settings import Settings, arithmetic, naming
 from fedskew.federation import Cohort
 from fedskew.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
+from fedskew.settings import Settings, arithmetic, naming
 from fedskew.tree import Params
 
 _CHUNK_VALUES = 1 << 20

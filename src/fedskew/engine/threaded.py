@@ -15,10 +15,10 @@ import torch
 from torch import Tensor
 
 from fedskew import tree
-from fedskew.engine.serial import Serial
-from fedskew.engine.settings import Settings
+from fedskew.client import client_update
 from fedskew.federation import Cohort
 from fedskew.round import Recipe, Server, Update, join
+from fedskew.settings import Settings
 
 
 @dataclass
@@ -50,7 +50,7 @@ class Threaded:
             torch.set_num_threads(1)  # of this thread
             self._own.source, self._own.model = recipe.model, recipe.model.copy()
         mine = replace(recipe, model=self._own.model)
-        return Serial(self.settings).client(mine, server, cohort, k, round)
+        return client_update(mine, self.settings, server, cohort, k, round)
 
 
 _KEEP = {-4: 0, -1: 1 << 30, -2: 1 << 26}  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD

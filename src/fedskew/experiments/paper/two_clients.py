@@ -16,6 +16,7 @@ from torch import Tensor
 
 from fedskew import rng, tree
 from fedskew.algorithms import build_algorithm
+from fedskew.client import client_update
 from fedskew.data.dataset import Dataset
 from fedskew.engine import Serial, Settings
 from fedskew.evaluate import evaluate_model
@@ -121,10 +122,11 @@ def _measured(algorithms: Sequence[str], setting: Setting) -> dict[str, Any]:
 def optimum(model: Model, federation: Federation, algorithm: str, setting: Setting) -> Params:
     """Where a one-client federation converges: whole-batch steps with momentum until they stand still."""
     recipe = Recipe(model, build_algorithm(algorithm), sgd(1.0, 0.9))
-    engine = Serial(Settings(_CHUNK, len(federation.labels), "fp64"))
+    settings = Settings(_CHUNK, len(federation.labels), "fp64")
     server = start_server(recipe, *_zeros(model))
     for chunk in range(_MOST_CHUNKS):
-        update = engine.client(recipe, server, _everyone(federation, server, recipe, setting.seed), 0, chunk)
+        cohort = _everyone(federation, server, recipe, setting.seed)
+        update = client_update(recipe, settings, server, cohort, 0, chunk)
         server = replace(server, params=tree.add(server.params, update.delta))
         if float(tree.norm(update.delta, 0)) < _STILL:
             return server.params

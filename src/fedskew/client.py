@@ -1,0 +1,42 @@
+"""One client's whole round: its batches, exactly as long as they are, through `local_update` without a leading axis.
+
+The reference engine runs it client after client, a node of a real federation for its own client.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import torch
+
+from fedskew import rng, tree
+from fedskew.federation import Cohort, Ints
+from fedskew.round import Batch, Context, Recipe, Server, Update, local_update
+from fedskew.settings import Settings, arithmetic
+
+
+def client_update(recipe: Recipe, settings: Settings, server: Server, cohort: Cohort, k: int, round: int) -> Update:
+    """The update of the cohort's k-th client."""
+    client = cohort.clients[k : k + 1]
+    device = cohort.federation.dataset.x_train.device
+    counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
+    context = Context(server.params, tree.rows(cohort.states, k), server.correction, counts)
+    steps = settings.epochs * -(-int(cohort.federation.sizes(client)[0]) // settings.batch_size)
+    own = recipe.model.takes_mask  # a module of ours draws nothing
+    named = nullcontext() if own else rng.torch_seed(cohort.seed, "dropout", round, client)
+    try:
+        with named, arithmetic(settings.precision, device):
+            batches = _batches(settings, cohort, client, round)
+            return local_update(recipe, context, server.buffers, batches, torch.tensor(steps, device=device))
+    except Exception as error:
+        raise RuntimeError(f"round {round}, client {client[0]}: {error}") from error
+
+
+def _batches(settings: Settings, cohort: Cohort, client: Ints, round: int) -> Iterator[Batch]:
+    data, use = cohort.federation.dataset, (client, cohort.seed, round, settings.epochs)
+    order = torch.from_numpy(cohort.federation.shuffled(*use)).to(data.x_train.device)
+    draws = torch.from_numpy(cohort.federation.draws(*use)).to(order) if settings.augment else order
+    for epoch in zip(order.chunk(settings.epochs), draws.chunk(settings.epochs), strict=True):
+        for index, drawn in zip(*(part.split(settings.batch_size) for part in epoch), strict=True):
+            x = data.x_train[index]
+            x = settings.augment(x, drawn) if settings.augment else x
+            yield Batch(data.prepare(x, settings.dtype), data.y_train[index])
