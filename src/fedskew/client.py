@@ -20,7 +20,7 @@ def client_update(recipe: Recipe, settings: Settings, server: Server, cohort: Co
     device = cohort.federation.dataset.x_train.device
     counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
     context = Context(server.params, tree.rows(cohort.states, k), server.correction, counts)
-    steps = settings.epochs * -(-int(cohort.federation.sizes(client)[0]) // settings.batch_size)
+    steps = int(settings.steps(cohort.federation.sizes(client))[0])
     own = recipe.model.takes_mask  # a module of ours draws nothing
     named = nullcontext() if own else rng.torch_seed(cohort.seed, "dropout", round, client)
     try:

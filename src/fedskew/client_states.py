@@ -16,6 +16,11 @@ class ClientStates:
         self._rows = tree.map(lambda leaf: leaf.unsqueeze(0).clone(), initial)
         self._slots: dict[int, int] = {}
 
+    @property
+    def any(self) -> bool:
+        """Whether there is anything to remember."""
+        return bool(self._rows)
+
     def gather(self, clients: Ints) -> Params:
         """States of some clients, stacked."""
         if not self._rows:

@@ -102,8 +102,15 @@ class Cohort:
     clients: Ints
     states: dict[str, Tensor]
     seed: int
+    everyone: Ints | None = None
+
+    @property
+    def whole(self) -> Ints:
+        """All clients of the round, also those that other ranks train."""
+        return self.clients if self.everyone is None else self.everyone
 
     def weights(self, weighting: str) -> Tensor:
-        """How much each client counts: as many as it has examples ("samples"), or all the same ("uniform")."""
-        sizes = torch.from_numpy(self.federation.sizes(self.clients).astype(float))
+        """How much each client of the whole counts: as many as it has examples ("samples"), or all the same
+        ("uniform")."""
+        sizes = torch.from_numpy(self.federation.sizes(self.whole).astype(float))
         return sizes if weighting == "samples" else torch.ones_like(sizes)

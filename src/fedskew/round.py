@@ -7,7 +7,7 @@ seeds; clients share no parameter, so the gradient of the summed loss is every c
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -35,6 +35,10 @@ class Recipe:
         """Per-example losses of a batch, and the buffers as the pass leaves them."""
         logits, buffers = self.model.apply(params, buffers, batch.x, batch.mask, train=True)
         return self.algorithm.loss(logits, batch.y, counts), buffers
+
+    def travel(self, steps: Tensor) -> Tensor:
+        """How far the optimiser moves in so many steps; no part looks at it where it is just their number."""
+        return self.optimizer.travel(steps) if self.algorithm.needs_travel else steps.double()
 
     def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
         """Parameters and optimiser state after a step along corrected, clipped gradients."""
@@ -97,6 +101,16 @@ class Update:
     loss: Tensor
 
 
+@dataclass(frozen=True)
+class Sums:
+    """What the server needs of a round. Each part of a cohort has its own; added, they are those of the whole."""
+
+    delta: Params
+    buffers: Params
+    message: Params
+    loss: Tensor
+
+
 Record = TypeVar("Record", Context, Local, Update)
 
 
@@ -156,23 +170,56 @@ def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Upd
     with torch.no_grad():
         algorithm = recipe.algorithm
         delta = tree.sub(local.params, context.anchor)
-        travel = recipe.optimizer.travel(steps) if algorithm.needs_travel else steps.double()
+        travel = recipe.travel(steps)
         client, message = algorithm.correction.finish(context.client, context.server, delta, travel)
         return Update(delta, local.buffers, client, message, travel, local.loss / steps.to(local.loss))
 
 
 def server_update(algorithm: Algorithm, server: Server, updates: Update, weights: Tensor, fraction: float) -> Server:
     """The next global model from updates stacked on their first axis; `fraction` of all clients answered."""
+    coefficients = algorithm.aggregate.coefficients(weights, updates.travel)
+    sums = add_up(updates, coefficients, weights / weights.sum(), len(weights))
+    return conclude(algorithm, server, sums, fraction)
+
+
+def add_up(updates: Update, coefficients: Tensor, shares: Tensor, count: int) -> Sums:
+    """The sums over some of a round's `count` clients, of which deltas and buffers count so much."""
     with torch.no_grad():
-        coefficients = algorithm.aggregate.coefficients(weights, updates.travel)
-        delta = tree.weighted_sum(updates.delta, coefficients)
-        moves, optimizer = algorithm.server.update(tree.neg(delta), server.optimizer, server.params)
+        return Sums(
+            delta=tree.weighted_sum(updates.delta, coefficients),
+            buffers=tree.weighted_sum(updates.buffers, shares),
+            message=tree.map(lambda leaf: leaf.sum(0) / count, updates.message),
+            loss=updates.loss.double().sum() / count,
+        )
+
+
+def nothing(recipe: Recipe, server: Server) -> Sums:
+    """The sums over no client: zeros in the shape of what clients would have left."""
+    steps = torch.ones((), dtype=torch.int64, device=next(iter(server.params.values())).device)
+    client = recipe.algorithm.correction.init(server.params)
+    context = Context(server.params, client, server.correction, torch.zeros(0))
+    idle = finish(recipe, context, begin(recipe, server.params, server.buffers, steps.shape), steps)
+    none = torch.zeros(1, device=steps.device)
+    silent = replace(idle, message=tree.zeros_like(idle.message), loss=torch.zeros_like(idle.loss))
+    return add_up(join([silent], new_axis=True), none, none, 1)
+
+
+def conclude(algorithm: Algorithm, server: Server, sums: Sums, fraction: float) -> Server:
+    """The next global model from the sums over all clients that answered, `fraction` of all there are."""
+    with torch.no_grad():
+        moves, optimizer = algorithm.server.update(tree.neg(sums.delta), server.optimizer, server.params)
+        messages = tree.map(lambda leaf: leaf.unsqueeze(0), sums.message)
         return Server(
             params=tree.add(server.params, moves),
-            buffers=tree.weighted_sum(updates.buffers, weights / weights.sum()),
-            correction=algorithm.correction.absorb(server.correction, updates.message, fraction),
+            buffers=tree.map(_typed, sums.buffers, server.buffers),
+            correction=algorithm.correction.absorb(server.correction, messages, fraction),
             optimizer=optimizer,
         )
+
+
+def _typed(leaf: Tensor, like: Tensor) -> Tensor:
+    """A mean in the type of what it is a mean of: whole numbers (a module's counters) are rounded back."""
+    return leaf if like.is_floating_point() else leaf.round().to(like.dtype)
 
 
 def _shares(losses: Tensor, mask: Tensor | None) -> Tensor:

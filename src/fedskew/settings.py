@@ -4,10 +4,11 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 
 from fedskew.data.augment import Augment
-from fedskew.federation import Cohort
+from fedskew.federation import Cohort, Ints
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
 
@@ -23,6 +24,10 @@ class Settings:
     batch_size: int
     precision: str = "fp32"
     augment: Augment | None = None
+
+    def steps(self, sizes: Ints) -> Ints:
+        """How many steps clients of these sizes take in a round."""
+        return np.asarray(self.epochs * -(-sizes // self.batch_size))
 
     @property
     def dtype(self) -> torch.dtype:

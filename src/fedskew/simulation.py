@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 import fedskew
 from fedskew import partition, rng, spec, tree
@@ -20,6 +21,7 @@ from fedskew.client_states import ClientStates
 from fedskew.data import load_dataset, resolve_dataset
 from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES, Engine, choose_engine
+from fedskew.engine.distributed import meet, place
 from fedskew.evaluate import Evaluation, evaluate_model, predict
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.run import RESULT_VERSION, Run
@@ -27,8 +29,9 @@ from fedskew.experiments.store import Folder, Store
 from fedskew.federation import Cohort, Federation, Ints
 from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_together, stacked_bytes, update_bytes
 from fedskew.models import Model, build_model
+from fedskew.ranks import expected
 from fedskew.report.summary import LAST
-from fedskew.round import Recipe, Server, Update, server_update, start_server
+from fedskew.round import Recipe, Server, Sums, Update, add_up, conclude, nothing, start_server
 from fedskew.settings import Settings, dtype_of
 from fedskew.tree import Params
 
@@ -96,6 +99,8 @@ def simulate_many(
 
     Where memory does not suffice for all of them, the first ones are simulated to their end before the others begin.
     """
+    if probes and expected() > 1:
+        raise ValueError("probes look at all clients of a round; of several ranks none has them all")
     if every < 1:
         raise ValueError(f"every is {every}; allowed: 1 or more")
     if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
@@ -114,26 +119,28 @@ def _simulate_group(
         again, most = dict[int, tuple[Folder, list[RoundRecord]]](), len(waiting)
         while waiting and len(started) < most:
             position, run = waiting.popleft()
-            folder = None if store is None else store.folder(run.hash)
+            ranks, done = meet(usable_device(run.device)), list[RoundRecord]()
+            folder = None if store is None or ranks.rank else store.folder(run.hash)
             if folder is not None and folder.exists():
                 folder.run()  # readable, and of this version
                 stack.enter_context(folder.lock())
                 if done := finished_records(run, folder):
                     if run.rounds not in folder.lengths():
                         folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
-                    yield from ((position, record) for record in done)
-                    continue
-                if len(folder.records()) >= run.rounds:
+                elif len(folder.records()) >= run.rounds:
                     again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
+            if ranks.told(len(done)):
+                yield from ((position, record) for record in done)
+                continue
             simulation = Simulation(run)  # a wrong request fails here, before anything is written
             if not started:
-                most = _fitting(simulation, 1 + len(waiting))
+                most = ranks.told(_fitting(simulation, 1 + len(waiting)))
             if folder is not None:
                 known = folder.exists()
                 folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
                 if not known:
                     stack.enter_context(folder.lock())
-                simulation.attach(folder)
+            simulation.attach(folder)
             stack.callback(simulation.close)
             started.append((position, simulation))
             yield from ((position, record) for record in simulation.earlier)
@@ -175,6 +182,7 @@ class Simulation:
         self.run = run
         self.folder: Folder | None = None
         self.device = usable_device(run.device)
+        self.ranks = meet(self.device)
         self.dtype = dtype_of(run.precision)
         self.federation = build_federation(run)
         data = self.federation.dataset
@@ -186,8 +194,8 @@ class Simulation:
             raise ValueError(
                 f"augment is {run.augment!r}, which needs images; {data.name} has shape {data.input_shape}"
             )
-        settings = Settings(run.local_epochs, run.batch_size, run.precision, augment)
-        self.engine: Engine = ENGINES[self.engine_name](settings)
+        self.settings = Settings(run.local_epochs, run.batch_size, run.precision, augment)
+        self.engine: Engine = ENGINES[self.engine_name](self.settings)
         self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
         self.states = ClientStates(self.algorithm.correction.init(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
@@ -211,7 +219,8 @@ class Simulation:
             each = stacked_bytes(model, correction, optimizer, batch)
         seen = clients_seen(run.clients, answering, run.rounds)
         own = "seed" in spec.parameters(resolve_dataset(run.dataset).factory)
-        return Need(int(answering * each), seen * correction, data.nbytes if own else 0)
+        ranks = self.ranks.size
+        return Need(int(answering * each) // ranks, seen * correction // ranks, data.nbytes if own else 0)
 
     def _check_model(self) -> None:
         """One look at what the model answers, so that a model that does not fit its data is a clear error."""
@@ -228,14 +237,20 @@ class Simulation:
                 f"{self.run.model} answers with shape {shape} per example; allowed: {wanted}, one per class"
             )
 
-    def attach(self, folder: Folder) -> None:
-        """Go on from what a folder holds, and keep there what comes."""
+    def attach(self, folder: Folder | None) -> None:
+        """Go on from what a folder holds, and keep there what comes. Of several ranks only the first has one."""
         self.folder = folder
-        if folder.checkpoint.exists():
-            checkpoint = load_checkpoint(folder.checkpoint, self.device)
-            self.round = self._saved = checkpoint.round
-            self.server = checkpoint.server
-            self.states.put(checkpoint.clients.numpy(), checkpoint.states)
+        with self.ranks.handed_out(None if folder is None else folder.checkpoint) as path:
+            if path is not None:
+                checkpoint = load_checkpoint(path, self.device)
+                self.round = self._saved = checkpoint.round
+                self.server = checkpoint.server
+                mine = np.flatnonzero(np.isin(checkpoint.clients.numpy(), self.mine(self.everyone)))
+                own = tree.rows(checkpoint.states, torch.from_numpy(mine).to(self.device))
+                self.states.put(checkpoint.clients.numpy()[mine], own)
+        self._complete = self.round, self.server
+        if folder is None:
+            return
         self.earlier = [RoundRecord(**record) for record in folder.keep_records(self.round)]
         if folder.card() is None:
             folder.write_card(describe_partition(self.run, self.federation))
@@ -244,7 +259,6 @@ class Simulation:
         changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
         reason = self.engine_reason
         folder.append_session({"from_round": self.round, **here, "engine_reason": reason, "changed": changed})
-        self._complete = self.round, self.server
 
     @property
     def normalisation(self) -> tuple[Any, Any]:
@@ -254,30 +268,57 @@ class Simulation:
     def recipe(self, round: int) -> Recipe:
         return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)
 
+    @property
+    def everyone(self) -> Ints:
+        return np.arange(self.federation.num_clients)
+
+    def mine(self, clients: Ints) -> Ints:
+        """Those of some clients that this rank trains.
+
+        A client that a correction remembers is always the same rank's; others go where their steps balance the round.
+        """
+        if self.ranks.size == 1:
+            return clients
+        base = self.everyone if self.states.any else clients
+        own = base[self.ranks.mine(self.settings.steps(self.federation.sizes(base)))]
+        return own[np.isin(own, clients)]
+
     def cohort(self, round: int) -> Cohort:
-        """The clients that are sampled and answer."""
-        everyone, run = np.arange(self.federation.num_clients), self.run
-        sampled = everyone
-        if run.clients_per_round < len(everyone):
-            chosen = rng.stream(run.seed, "cohort", round).choice(len(everyone), run.clients_per_round, replace=False)
+        """The clients that are sampled and answer, and of them those that this rank trains."""
+        sampled, run = self.everyone, self.run
+        if run.clients_per_round < len(sampled):
+            chosen = rng.stream(run.seed, "cohort", round).choice(len(sampled), run.clients_per_round, replace=False)
             sampled = np.sort(chosen)
         if run.dropout_rate:
             sampled = sampled[rng.uniform(rng.key(run.seed, "answer", round, sampled)) >= run.dropout_rate]
-        return Cohort(self.federation, sampled, self.states.gather(sampled), run.seed)
+        mine = self.mine(sampled)
+        return Cohort(self.federation, mine, self.states.gather(mine), run.seed, sampled)
 
-    def absorb(self, cohort: Cohort, update: Update | None) -> None:
-        """Take a cohort's updates (None if nobody answered) into the global model."""
-        if update is not None:
-            weights = cohort.weights(self.run.weighting)
-            weights = weights.to(self.device, non_blocking=True)  # the clients' steps may still be running
-            fraction = len(cohort.clients) / self.federation.num_clients
-            self.server = server_update(self.algorithm, self.server, update, weights, fraction)
-            self._pending = cohort.clients, update.client
+    def absorb(self, cohort: Cohort, update: Update | None) -> Sums | None:
+        """Take a cohort's updates, None if it has no client here, into the global model; None if it has none at all."""
         self.round += 1
+        whole = cohort.whole
+        if not len(whole):
+            return None
+        recipe = self.recipe(self.round)
+        if update is None:
+            sums = nothing(recipe, self.server)
+        else:
+            weights = cohort.weights(self.run.weighting)
+            travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
+            mine = torch.from_numpy(np.searchsorted(whole, cohort.clients))
+            scales = torch.stack([self.algorithm.aggregate.coefficients(weights, travel), weights / weights.sum()])
+            there = scales[:, mine].to(self.device, non_blocking=True)  # the clients' steps may still be running
+            sums = add_up(update, there[0], there[1], len(whole))
+            self._pending = cohort.clients, update.client
+        sums = self.ranks.add(sums)
+        self.server = conclude(self.algorithm, self.server, sums, len(whole) / self.federation.num_clients)
+        return sums
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
+        """Measures of the global model in rounds in which they are due, on the first rank."""
         due = self.round % self.run.eval_every == 0 or self.round > self.run.rounds - LAST
-        if not (due or now):
+        if self.ranks.rank or not (due or now):
             return None
         return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
 
@@ -301,15 +342,28 @@ class Simulation:
             self.states.put(*self._pending)
         self._pending, self._complete = None, (self.round, self.server)
         waited = time.monotonic() - self._saved_at
-        if self.ended or waited > max(_CHECKPOINT_SECONDS, _CHECKPOINT_SHARE * self._save_cost):
-            self.close()
+        due = self.ended or waited > max(_CHECKPOINT_SECONDS, _CHECKPOINT_SHARE * self._save_cost)
+        if not self._scattered:
+            if due:
+                self.close()
+        elif self.ranks.told(due):
+            self._save(*self.ranks.collected(*self.states.dump()))
+
+    @property
+    def _scattered(self) -> bool:
+        """Whether no rank alone has all that belongs to a checkpoint."""
+        return self.ranks.size > 1 and self.states.any
 
     def close(self) -> None:
         """Write a checkpoint of the last complete round, also after an interruption at any moment of the next one."""
+        if self.folder is not None and not self._scattered:
+            self._save(*self.states.dump())
+
+    def _save(self, clients: Tensor, states: Params) -> None:
         if self.folder is None or self._complete is None or self._complete[0] == self._saved:
             return
         began = time.monotonic()
-        save_checkpoint(self.folder.checkpoint, *self._complete, self.states)
+        save_checkpoint(self.folder.checkpoint, *self._complete, clients, states)
         self._saved, self._saved_at = self._complete[0], time.monotonic()
         self._save_cost = self._saved_at - began
 
@@ -326,27 +380,28 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     updates: list[Update | None] = [None] * len(cohorts)
     for i, made in zip(some, trained, strict=True):
         updates[i] = made
-    for simulation, cohort, update in zip(simulations, cohorts, updates, strict=True):
-        simulation.absorb(cohort, update)
+    sums = [s.absorb(cohort, update) for s, cohort, update in zip(simulations, cohorts, updates, strict=True)]
     seconds = (time.perf_counter() - began) / len(simulations)
     records = []
-    for simulation, cohort, update, server in zip(simulations, cohorts, updates, before, strict=True):
+    for i, simulation in enumerate(simulations):
         after = simulation.server
-        seen = Observation(round, simulation.run, simulation.model, cohort, server, update, after)
+        seen = Observation(round, simulation.run, simulation.model, cohorts[i], before[i], updates[i], after)
         looked = {name: value for probe in probes for name, value in probe(seen).items()}
-        records.append(_record(simulation, update, seconds, looked))
+        records.append(_record(simulation, cohorts[i], sums[i], seconds, looked))
         simulation.record(records[-1])
     return records
 
 
-def _record(simulation: Simulation, update: Update | None, seconds: float, probes: dict[str, Any]) -> RoundRecord:
+def _record(
+    simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, probes: dict[str, Any]
+) -> RoundRecord:
     diverged = not tree.finite(simulation.server.params)
     measured = simulation.evaluate(now=diverged)
     values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
     return RoundRecord(
         round=simulation.round,
-        train_loss=None if update is None else float(update.loss.double().mean()),
-        clients=0 if update is None else len(update.loss),
+        train_loss=None if sums is None else float(sums.loss),
+        clients=len(cohort.whole),
         seconds=seconds,
         engine=simulation.engine_name,
         device=str(simulation.device),
@@ -388,7 +443,7 @@ def usable_device(name: str) -> torch.device:
         raise ValueError(f"device is {name!r}, but this PyTorch sees no CUDA device; allowed here: cpu")
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"device is {name!r}; allowed: cpu, cuda, cuda:1")
-    return device
+    return place(device)
 
 
 def fingerprint(simulation: Simulation) -> dict[str, Any]:
@@ -403,6 +458,7 @@ def fingerprint(simulation: Simulation) -> dict[str, Any]:
         "cpus": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "engine": simulation.engine_name,
+        "ranks": simulation.ranks.size,
         "device": torch.cuda.get_device_name(simulation.device) if cuda else str(simulation.device),
     }
 

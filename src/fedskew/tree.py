@@ -40,12 +40,12 @@ def divide(a: Params, vector: Tensor) -> Params:
 
 
 def weighted_sum(a: Params, coefficients: Tensor) -> Params:
-    """sum_k coefficients[k] * leaf[k]. Whole numbers (a module's counters) are rounded back."""
+    """sum_k coefficients[k] * leaf[k], of whole numbers in float64."""
 
     def one(leaf: Tensor) -> Tensor:
         real = leaf if leaf.is_floating_point() else leaf.double()
         total: Tensor = torch.tensordot(coefficients.to(real), real, dims=1)
-        return total if leaf.is_floating_point() else total.round().to(leaf.dtype)
+        return total
 
     return map(one, a)
 

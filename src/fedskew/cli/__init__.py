@@ -33,6 +33,7 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.paper import paper_app
 from fedskew.cli.report import report_command
+from fedskew.ranks import expected, rank
 from fedskew.terminal import (
     byte_progress,
     console,
@@ -98,9 +99,13 @@ def run_command(
         raise ValueError(f"run takes one algorithm, not {len(names)}; fedskew compare takes several")
     run = build_run(fields, file, {"algorithm": names[0]} if names else {})
     store = open_store(runs)
-    show = not (json_ or quiet)
+    show = not (json_ or quiet or rank())
     _decode(run, enabled=show)
-    coming = simulate(run, [drift] if watch or track else [], store=store)
+    if rank():
+        for _ in simulate(run):  # the first rank has the store and the word
+            interruption.check()
+        return
+    coming = simulate(run, [drift] if (watch or track) and expected() == 1 else [], store=store)
     first, records = next(coming), []  # a wrong request shows before anything is printed
     title = f"{run.short_algorithm} on {run.title}, run {run.hash}"
     if show:
@@ -377,6 +382,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _guarded(arguments: list[str]) -> int:
     warnings.showwarning = lambda message, *_, **__: typer.echo(f"fedskew: note: {message}", err=True)
     try:
+        if expected() > 1 and arguments[:1] != ["run"]:
+            raise ValueError(
+                f"torchrun shares the work of `fedskew run`, not of {' '.join(arguments[:2]) or 'fedskew'}; "
+                "`fedskew paper run --shard k/n` shares a table's runs"
+            )
         code = app(arguments, prog_name="fedskew", standalone_mode=False)
         if code == _INTERRUPTED:
             return _complain("interrupted; what was done is kept, the same command goes on from there", code)
@@ -411,7 +421,9 @@ def _click_message(error: click.ClickException) -> str:
 
 
 def _complain(message: str, code: int) -> int:
-    typer.echo(f"fedskew: {message}", err=True)
+    """Of several ranks only the first speaks of what all of them see: a wrong request, an interruption."""
+    if not rank() or code == 1:
+        typer.echo(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{message}", err=True)
     return code
 
 

@@ -2,7 +2,8 @@
 
 A correction has a state per client and one on the server, both begun by `init`:
 `grad` changes a client's gradient at each local step; `finish` closes the client's round and writes its message;
-`absorb` folds the messages (stacked on the first axis) of the share `fraction` of all clients into the server's state.
+`absorb` folds the messages (stacked on the first axis) of the share `fraction` of all clients into the server's state;
+it may use nothing but their mean, and may be given that mean alone, so a cohort can be split over machines.
 `needs_travel` says that `finish` divides by how far the optimiser moves under a unit gradient.
 """
 

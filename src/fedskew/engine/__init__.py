@@ -11,6 +11,7 @@ from fedskew.engine.stacked import Stacked
 from fedskew.engine.threaded import Threaded, cores
 from fedskew.federation import Cohort
 from fedskew.models import Model
+from fedskew.ranks import machine_share
 from fedskew.round import Recipe, Server, Update
 from fedskew.settings import Settings
 
@@ -47,7 +48,7 @@ def choose_engine(name: str, model: Model, device: torch.device) -> tuple[str, s
     if parameters <= _SMALL and not convolutional:
         return "stacked", f"{parameters:,} parameters: the cohort runs as one tensor program"
     busy = "a convolutional network" if convolutional else f"{parameters:,} parameters"
-    if device.type == "cpu" and model.takes_mask and cores() > 1:
+    if device.type == "cpu" and model.takes_mask and (cores() > 1 or machine_share() > 1):
         return "threaded", f"{busy}: one client per core, {cores()} cores"
     if device.type == "cuda" and model.takes_mask:
         return "graphed", f"{busy}: captured steps, several clients in flight"

@@ -81,14 +81,13 @@ def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:
     total = 0
     for cohort in cohorts:
         sizes = np.sort(np.diff(cohort.federation.offsets))[-len(cohort.clients) :]
-        total += int((settings.epochs * -(-sizes // settings.batch_size)).sum())
+        total += int(settings.steps(sizes).sum())
     return total
 
 
 def local_steps(cohorts: Sequence[Cohort], settings: Settings) -> Ints:
     """How many steps each client takes."""
-    sizes = np.concatenate([cohort.federation.sizes(cohort.clients) for cohort in cohorts])
-    return settings.epochs * -(-sizes // settings.batch_size)
+    return settings.steps(np.concatenate([cohort.federation.sizes(cohort.clients) for cohort in cohorts]))
 
 
 def _rows(

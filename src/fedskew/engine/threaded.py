@@ -17,6 +17,7 @@ from torch import Tensor
 from fedskew import tree
 from fedskew.client import client_update
 from fedskew.federation import Cohort
+from fedskew.ranks import machine_share
 from fedskew.round import Recipe, Server, Update, join
 from fedskew.settings import Settings
 
@@ -70,8 +71,9 @@ def keep_memory() -> None:
 
 
 def cores() -> int:
-    """How many cores this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    """How many cores this process may use, beside other ranks on the machine."""
+    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, here // machine_share())
 
 
 def _channels_last(leaf: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from fedskew import tree
-from fedskew.client_states import ClientStates
 from fedskew.experiments.store import StoreError, write_whole
 from fedskew.round import Server
 from fedskew.tree import Params
@@ -26,9 +25,8 @@ class Checkpoint:
     states: Params
 
 
-def save_checkpoint(path: Path, round: int, server: Server, states: ClientStates) -> None:
-    clients, rows = states.dump()
-    tensors: Params = {"clients": clients, **tree.prefix(rows, "states")}
+def save_checkpoint(path: Path, round: int, server: Server, clients: torch.Tensor, states: Params) -> None:
+    tensors: Params = {"clients": clients, **tree.prefix(states, "states")}
     for part in _PARTS:
         tensors |= tree.prefix(getattr(server, part), part)
     whole = {name: leaf.detach().cpu().contiguous() for name, leaf in tensors.items()}

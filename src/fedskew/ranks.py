@@ -1,0 +1,22 @@
+"""What torchrun tells the processes it starts, read off the environment: who they are and how many."""
+
+import os
+
+
+def expected() -> int:
+    """How many ranks there are; 1 where torchrun started nothing."""
+    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
+
+
+def rank() -> int:
+    return int(os.environ["RANK"]) if expected() > 1 else 0
+
+
+def on_machine() -> int:
+    """This rank's number on its machine."""
+    return int(os.environ.get("LOCAL_RANK", "0")) if expected() > 1 else 0
+
+
+def machine_share() -> int:
+    """How many ranks share this machine."""
+    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if expected() > 1 else 1
