@@ -29,6 +29,7 @@ from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_to
 from fedskew.models import Model, build_model
 from fedskew.report.summary import LAST
 from fedskew.round import Recipe, Server, Update, server_update, start_server
+from fedskew.sampling import sampled_clients
 from fedskew.settings import Settings, dtype_of
 from fedskew.tree import Params
 
@@ -256,14 +257,8 @@ class Simulation:
 
     def cohort(self, round: int) -> Cohort:
         """The clients that are sampled and answer."""
-        everyone, run = np.arange(self.federation.num_clients), self.run
-        sampled = everyone
-        if run.clients_per_round < len(everyone):
-            chosen = rng.stream(run.seed, "cohort", round).choice(len(everyone), run.clients_per_round, replace=False)
-            sampled = np.sort(chosen)
-        if run.dropout_rate:
-            sampled = sampled[rng.uniform(rng.key(run.seed, "answer", round, sampled)) >= run.dropout_rate]
-        return Cohort(self.federation, sampled, self.states.gather(sampled), run.seed)
+        sampled = sampled_clients(self.run, round)
+        return Cohort(self.federation, sampled, self.states.gather(sampled), self.run.seed)
 
     def absorb(self, cohort: Cohort, update: Update | None) -> None:
         """Take a cohort's updates (None if nobody answered) into the global model."""
