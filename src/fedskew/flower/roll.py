@@ -10,7 +10,7 @@ from flwr.supercore import log
 
 from fedskew.flower.messages import CONFIG
 
-POLL_SECONDS = 0.2
+POLL_SECONDS = 0.3
 
 
 class Roll:
