@@ -51,6 +51,13 @@ class Federation:
         sizes = np.bincount(owner[order], minlength=int(owner.max()) + 1)
         return cls.split(dataset, torch.from_numpy(order).split(sizes.tolist()), held_out)
 
+    @classmethod
+    def of_one(cls, dataset: Dataset, client: int, clients: int) -> "Federation":
+        """As one of several clients sees it: it holds all of the data set, the others' examples are elsewhere."""
+        offsets = np.where(np.arange(clients + 1) > client, len(dataset.y_train), 0).astype(np.int64)
+        order = np.arange(len(dataset.y_train), dtype=np.int64)
+        return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())
+
     @property
     def num_clients(self) -> int:
         return len(self.offsets) - 1

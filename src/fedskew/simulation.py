@@ -32,6 +32,7 @@ from fedskew.models import Model, build_model
 from fedskew.ranks import expected
 from fedskew.report.summary import LAST
 from fedskew.round import Recipe, Server, Sums, Update, add_up, conclude, nothing, start_server
+from fedskew.sampling import sampled_clients
 from fedskew.settings import Settings, dtype_of
 from fedskew.tree import Params
 
@@ -285,14 +286,9 @@ class Simulation:
 
     def cohort(self, round: int) -> Cohort:
         """The clients that are sampled and answer, and of them those that this rank trains."""
-        sampled, run = self.everyone, self.run
-        if run.clients_per_round < len(sampled):
-            chosen = rng.stream(run.seed, "cohort", round).choice(len(sampled), run.clients_per_round, replace=False)
-            sampled = np.sort(chosen)
-        if run.dropout_rate:
-            sampled = sampled[rng.uniform(rng.key(run.seed, "answer", round, sampled)) >= run.dropout_rate]
+        sampled = sampled_clients(self.run, round)
         mine = self.mine(sampled)
-        return Cohort(self.federation, mine, self.states.gather(mine), run.seed, sampled)
+        return Cohort(self.federation, mine, self.states.gather(mine), self.run.seed, sampled)
 
     def absorb(self, cohort: Cohort, update: Update | None) -> Sums | None:
         """Take a cohort's updates, None if it has no client here, into the global model; None if it has none at all."""

@@ -15,6 +15,7 @@ import typer
 
 from fedskew.cli.advise import advise_command
 from fedskew.cli.diagnose import diagnose_command
+from fedskew.cli.flower import flower_app
 from fedskew.cli.options import (
     RUN_OPTIONS,
     Algorithms,
@@ -64,6 +65,7 @@ data_app = typer.Typer(help="Data files.", rich_markup_mode=None, no_args_is_hel
 app.add_typer(runs_app, name="runs")
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
+app.add_typer(flower_app, name="flower")
 app.command("advise")(advise_command)
 app.command("diagnose")(diagnose_command)
 app.command("report")(report_command)

@@ -15,13 +15,14 @@ from fedskew.data.femnist import femnist
 from fedskew.data.folder import fingerprint as folder_fingerprint
 from fedskew.data.folder import folder
 from fedskew.data.imagenet12 import imagenet12, read_classes
+from fedskew.data.nodes import Nodes, nodes
 from fedskew.data.npz import fingerprint as npz_fingerprint
 from fedskew.data.npz import npz
 from fedskew.data.svhn import svhn
 from fedskew.data.synthetic import synthetic
 from fedskew.memory import check_room, free_memory
 
-DATASETS: dict[str, Callable[..., Dataset]] = {
+DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "digits": digits,
     "synthetic": synthetic,
     "cifar10": cifar10,
@@ -31,6 +32,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "imagenet12": imagenet12,
     "folder": folder,
     "npz": npz,
+    "nodes": nodes,
 }
 GIVEN = ("seed", "clients", "data_dir", "progress")
 Progress = Callable[[int, int], None]
@@ -54,6 +56,7 @@ USUAL = {
     "imagenet12": Usual("resnet18", "dirichlet:0.1"),
     "folder": Usual("cnn", "dirichlet:0.1"),
     "npz": Usual("mlp", "dirichlet:0.1"),
+    "nodes": Usual("mlp", "natural"),
 }
 
 
@@ -81,12 +84,25 @@ def _loaded(
     text: str, seed: int, clients: int, data_dir: str | None, device: str, progress: Progress | None, *_content: str
 ) -> Dataset:
     made = resolve_dataset(text).build(seed=seed, clients=clients, data_dir=data_dir, progress=progress)
+    if isinstance(made, Nodes):
+        raise ValueError(
+            f"{text}: only the nodes of a federation hold these examples; docs/flower.md says how to run it"
+        )
     if not isinstance(made, Dataset):
         raise ValueError(f"{text} gave a {type(made).__name__}; allowed: a fedskew.data.dataset.Dataset")
     if device == "cpu":
         return made
     check_room(text, made.nbytes, free_memory(torch.device(device)), device, "device=cpu may have room for it")
     return made.to(device)
+
+
+def facts(text: str, seed: int, clients: int, data_dir: str | None = None, device: str = "cpu") -> Dataset | Nodes:
+    """What a model must know of a data set: shape, classes and normalisation; from the spec alone where that has it."""
+    resolved = resolve_dataset(text)
+    if resolved.factory is nodes:
+        known: Nodes = resolved.build()
+        return known
+    return load_dataset(text, seed, clients, data_dir, device)
 
 
 def fingerprint(resolved: spec.Resolved) -> str:
@@ -112,4 +128,15 @@ def _digest(arrays: bool, path: str, stamp: tuple[tuple[str, int, int], ...]) ->
     return npz_fingerprint(path) if arrays else folder_fingerprint(path)
 
 
-__all__ = ["DATASETS", "GIVEN", "USUAL", "Dataset", "Usual", "fingerprint", "load_dataset", "resolve_dataset"]
+__all__ = [
+    "DATASETS",
+    "GIVEN",
+    "USUAL",
+    "Dataset",
+    "Nodes",
+    "Usual",
+    "facts",
+    "fingerprint",
+    "load_dataset",
+    "resolve_dataset",
+]

@@ -53,6 +53,18 @@ def npz(path: str) -> Dataset:
     )
 
 
+def own_examples(path: str) -> tuple[Array, Ints]:
+    """The `x_train` and `y_train` of a file that belongs to one client, which may lack classes and test examples."""
+    arrays = _loaded(path)
+    absent = [name for name in ("x_train", "y_train") if name not in arrays]
+    if absent:
+        raise ValueError(f"{path} has no {', '.join(absent)}; a client's own file needs x_train and y_train")
+    x, y = arrays["x_train"], arrays["y_train"]
+    if y.ndim != 1 or y.dtype.kind not in "iu" or x.ndim < 2 or len(x) != len(y) or not len(y):
+        raise ValueError(f"{path}: y_train is {y.dtype} {list(y.shape)} for examples {list(x.shape)}")
+    return _examples(path, "x_train", x), y.astype(np.int64)
+
+
 def fingerprint(path: str) -> str:
     """The sha256 of the file's bytes."""
     with _existing(path).open("rb") as handle:

@@ -7,11 +7,11 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
+from fedskew.data import facts
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, StoreError, write_whole
 from fedskew.models import build_model
-from fedskew.simulation import build_federation
 
 
 def export_model(folder: Folder, path: Path) -> int:
@@ -19,7 +19,7 @@ def export_model(folder: Folder, path: Path) -> int:
     if not folder.checkpoint.exists():
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     run, checkpoint = Run(**folder.run()), load_checkpoint(folder.checkpoint)
-    data = build_federation(run.model_copy(update={"device": "cpu"})).dataset
+    data = facts(run.dataset, run.seed, run.clients, run.data_dir)
     about = {
         "model": run.model,
         "input_shape": data.input_shape,

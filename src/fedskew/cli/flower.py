@@ -1,0 +1,74 @@
+"""`fedskew flower`: a run as a real federation."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedskew.cli.options import (
+    RUN_OPTIONS,
+    Algorithms,
+    Json,
+    Quiet,
+    Runs,
+    algorithm_names,
+    build_run,
+    open_store,
+    run_options,
+)
+from fedskew.terminal import print_json
+
+flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
+_OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
+
+
+@flower_app.command("init")
+@run_options(*_OPTIONS)
+def init_command(
+    fields: dict[str, Any],
+    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    algorithm: Algorithms = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """A runnable Flower app: pyproject.toml with the run, and a few lines of Python.
+
+    Example: fedskew flower init app --dataset digits --clients 3 --algorithm fedlc --rounds 5
+    """
+    from fedskew.flower.app import write_app
+    from fedskew.flower.settings import Rules
+
+    names = algorithm_names(algorithm)
+    if len(names) > 1:
+        raise ValueError(f"a federation trains one algorithm, not {len(names)}")
+    run = build_run(fields, None, {"algorithm": names[0]} if names else {})
+    written = write_app(folder, run, Rules(store=str(open_store(runs).root.resolve())))
+    _tell(written, f"next: flwr run {folder}", json_=json_, quiet=quiet)
+
+
+@flower_app.command("certificates")
+def certificates_command(
+    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    host: Annotated[list[str] | None, typer.Option(help="Name or address of the SuperLink's machine; repeats.")] = None,
+    nodes: Annotated[int, typer.Option(help="How many node keys.")] = 3,
+    days: Annotated[int, typer.Option(help="How long the certificates are valid.")] = 365,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """An authority, a server certificate and a key per node, for TLS and node authentication.
+
+    Example: fedskew flower certificates keys --host fl.example.org --nodes 3
+    """
+    from fedskew.flower.certificates import make_certificates
+
+    written = make_certificates(folder, host or (), nodes, days)
+    _tell(written, "node keys go to their nodes, with ca.crt; server.key stays here", json_=json_, quiet=quiet)
+
+
+def _tell(written: list[Path], more: str, *, json_: bool, quiet: bool) -> None:
+    if json_:
+        print_json({"files": [str(path) for path in written]})
+    elif not quiet:
+        typer.echo("written: " + ", ".join(str(path) for path in written))
+        typer.echo(more)

@@ -1,0 +1,13 @@
+"""The same round over a network: any run as a Flower app, with clients that keep their data and label counts."""
+
+try:
+    import flwr  # noqa: F401
+except ImportError as error:
+    raise ImportError("fedskew.flower needs Flower; pip install 'fedskew[flower]'") from error
+
+from fedskew.flower.client import client_app
+from fedskew.flower.server import server_app
+from fedskew.flower.settings import Rules, read_rules, read_run
+from fedskew.flower.strategy import LabelSkew
+
+__all__ = ["LabelSkew", "Rules", "client_app", "read_rules", "read_run", "server_app"]

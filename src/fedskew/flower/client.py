@@ -1,0 +1,94 @@
+"""A node's side: one client's round, exactly as an engine would run it."""
+
+from collections.abc import Sequence
+from logging import INFO
+from pathlib import Path
+
+import numpy as np
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
+from flwr.clientapp.typing import Mod
+from flwr.supercore import log
+
+from fedskew import tree
+from fedskew.client import client_update
+from fedskew.data import facts
+from fedskew.experiments.run import Run
+from fedskew.federation import Cohort
+from fedskew.flower.data import client_number, load_node, run_here
+from fedskew.flower.memory import recall, remember
+from fedskew.flower.messages import CONFIG, Answer, decode_call, encode_answer
+from fedskew.flower.plan import Plan
+from fedskew.flower.settings import read_run
+from fedskew.simulation import usable_device
+
+
+def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
+    """A Flower ClientApp for one client of a run; without a run, of the one that the app's configuration describes.
+
+    `mods` are Flower's, around training only: its differential privacy goes here.
+    """
+    app = ClientApp()
+
+    @app.query()
+    def introduce(message: Message, context: Context) -> Message:
+        """Which client this node is, after everything that can be known to be wrong with it."""
+        here = _run(run, message, context)
+        client = client_number(here, context.node_config)
+        if private := next((mod for mod in mods if _is_private(mod)), None):
+            known = facts(here.dataset, here.seed, here.clients, here.data_dir)
+            Plan.of(here, known).check_private(getattr(private, "__name__", type(private).__name__))
+        about = ConfigRecord({"run": here.hash, "client": client})
+        return Message(RecordDict({CONFIG: about}), reply_to=message)
+
+    @app.train(mods=list(mods))
+    def train(message: Message, context: Context) -> Message:
+        here = _run(run, message, context)
+        return Message(encode_answer(_train(here, message, context)), reply_to=message)
+
+    return app
+
+
+def _run(run: Run | None, message: Message, context: Context) -> Run:
+    """This node's run, which must be the server's."""
+    here = run_here(run or read_run(context.run_config), context.node_config)
+    wanted = message.content.config_records[CONFIG].get("run")
+    if wanted != here.hash:
+        raise ValueError(
+            f"this node has run {here.hash}, the server has {wanted!r}; both must have the same run and version"
+        )
+    return here
+
+
+def _train(run: Run, message: Message, context: Context) -> Answer:
+    device = usable_device(run.device)
+    call = decode_call(message.content, device)
+    node = load_node(run, context.node_config)
+    if call.client != node.client:
+        raise ValueError(f"this node is client {node.client}, the server asked client {call.client}")
+    plan = Plan.of(run, node.federation.dataset)
+    given = context.node_config.get("state-file")
+    file, owner = Path(str(given)).expanduser() if given else None, f"client {node.client} of run {run.hash}"
+    memory = recall(context.state, file, owner, device)
+    state = memory.at(call.absorbed, plan.algorithm.correction.init(call.server.params))
+    clients = np.array([node.client])
+    cohort = Cohort(node.federation, clients, tree.stack([state]) if state else {}, run.seed)
+    update = client_update(plan.recipe(call.round), plan.settings, call.server, cohort, 0, call.round)
+    remember(context.state, file, owner, memory.after(call.absorbed, state, call.round, update.client))
+    examples = int(node.federation.sizes(clients)[0])
+    log(INFO, "round %s: client %s trained on %s examples, loss %.4f", call.round, node.client, examples, update.loss)
+    return Answer(
+        client=node.client,
+        round=call.round,
+        examples=examples,
+        steps=plan.steps(examples),
+        loss=float(update.loss),
+        params=tree.add(call.server.params, update.delta),
+        buffers=update.buffers,
+        message=update.message,
+    )
+
+
+def _is_private(mod: Mod) -> bool:
+    return isinstance(mod, LocalDpMod) or mod in (fixedclipping_mod, adaptiveclipping_mod)

@@ -1,0 +1,95 @@
+"""What a node trains on: its part of the run's data set, or a file or folder of its own."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from fedskew.data import Dataset, Nodes, facts
+from fedskew.data.images import image_dataset, images_in
+from fedskew.data.npz import own_examples
+from fedskew.experiments.run import Run
+from fedskew.federation import Federation
+from fedskew.simulation import build_federation, usable_device
+
+_NUMBER = "client-id", "partition-id"
+_HERE = "device", "data-dir"
+
+
+@dataclass(frozen=True)
+class Node:
+    """A client of the run, by number, and the federation as far as this node can see it."""
+
+    client: int
+    federation: Federation
+
+
+def run_here(run: Run, config: Mapping[str, Any]) -> Run:
+    """The run with what its node-config says of this machine; none of that changes the run's identity."""
+    return run.model_copy(update={key.replace("-", "_"): str(config[key]) for key in _HERE if key in config})
+
+
+def client_number(run: Run, config: Mapping[str, Any]) -> int:
+    """Which of the run's clients a node is."""
+    given = next((config[key] for key in _NUMBER if key in config), None)
+    if not isinstance(given, int) or isinstance(given, bool) or not 0 <= given < run.clients:
+        raise ValueError(f"node-config: client-id is {given!r}; allowed: a number from 0 to {run.clients - 1}")
+    return given
+
+
+def load_node(run: Run, config: Mapping[str, Any]) -> Node:
+    """The client a node-config describes, with its examples."""
+    client, own = client_number(run, config), config.get("data")
+    if own is not None:
+        path = Path(str(own)).expanduser()
+        known = facts(run.dataset, run.seed, run.clients, run.data_dir)
+        data = _from_folder(path, known) if path.is_dir() else _from_file(path, known)
+        return Node(client, Federation.of_one(data.to(usable_device(run.device)), client, run.clients))
+    if run.dataset.startswith("nodes:"):
+        raise ValueError(
+            f"node-config: data is missing; allowed: an .npz file or a folder with the data of client {client}"
+        )
+    return Node(client, _federation(run))
+
+
+@lru_cache(maxsize=1)
+def _federation(run: Run) -> Federation:
+    """One process may answer for several clients, one after the other, in a simulation."""
+    return build_federation(run)
+
+
+def _from_file(path: Path, known: Dataset | Nodes) -> Dataset:
+    x, y = own_examples(str(path))
+    if x.shape[1:] != known.input_shape:
+        raise ValueError(f"{path}: examples have shape {list(x.shape[1:])}; allowed: {list(known.input_shape)}")
+    examples, labels = torch.from_numpy(x), torch.from_numpy(y)
+    return Dataset(
+        name=str(path),
+        x_train=examples,
+        y_train=labels,
+        x_test=examples[:1],  # a node evaluates nothing
+        y_test=labels[:1],
+        num_classes=known.num_classes,
+        mean=known.mean,
+        std=known.std,
+        class_names=known.class_names,
+    )
+
+
+def _from_folder(path: Path, known: Dataset | Nodes) -> Dataset:
+    """Images in PATH/<class>/; a class is called by its name, or by its number where classes have no names."""
+    names = known.class_names or tuple(str(number) for number in range(known.num_classes))
+    present = sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
+    strange = [name for name in present if name not in names]
+    if strange or not present:
+        shown = ", ".join(names[:12])
+        raise ValueError(f"{path} has the folders {strange or present}; allowed: classes {shown}")
+    files = [images_in(path / name) if name in present else [] for name in names]
+    stand_in = [members[:1] for members in files]  # a node evaluates nothing
+    made = image_dataset(str(path), path, files, stand_in, names, known.input_shape[-1])
+    if made.input_shape != known.input_shape:
+        raise ValueError(f"{path}: images have shape {list(made.input_shape)}; allowed: {list(known.input_shape)}")
+    return replace(made, mean=known.mean, std=known.std)

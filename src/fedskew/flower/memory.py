@@ -1,0 +1,87 @@
+"""What a correction remembers of a client between rounds, kept on the client's own node.
+
+A node cannot know whether its answer reached the server. It therefore keeps two states, the one it trained with and the
+one it made, each with the round of its making, and the server's next call says which of the two counts.
+"""
+
+from dataclasses import dataclass
+from logging import WARNING
+from pathlib import Path
+
+import torch
+from flwr.app import ConfigRecord, RecordDict
+from flwr.supercore import log
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from fedskew import tree
+from fedskew.experiments.store import write_whole
+from fedskew.flower.messages import from_record, to_record
+from fedskew.tree import Params
+
+_ARRAYS, _ABOUT = "fedskew-states", "fedskew-rounds"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """States by the round that made them; round 0 is the state that every client starts from."""
+
+    states: dict[int, Params]
+
+    def at(self, round: int, initial: Params) -> Params:
+        """The state that counts, by the server's word."""
+        if round == 0 or not initial:
+            return initial
+        found = self.states.get(round)
+        if found is None or not _alike(found, initial):
+            log(WARNING, "the correction's state of round %s is not on this node any more: it begins at zero", round)
+            return initial
+        return found
+
+    def after(self, used: int, state: Params, round: int, made: Params) -> "Memory":
+        return Memory({used: state, round: made})
+
+
+def recall(state: RecordDict, file: Path | None, owner: str, device: torch.device) -> Memory:
+    """What Flower's state of this node holds, else what the file holds."""
+    if _ARRAYS in state.array_records:
+        rounds = state.config_records[_ABOUT]["rounds"]
+        return _split(from_record(state.array_records[_ARRAYS], device), [int(round) for round in rounds])  # type: ignore[union-attr]
+    if file is not None and file.exists():
+        return _read(file, owner, device)
+    return Memory({})
+
+
+def remember(state: RecordDict, file: Path | None, owner: str, memory: Memory) -> None:
+    leaves: Params = {}
+    for round, leaf in memory.states.items():
+        leaves |= tree.prefix(leaf, str(round))
+    if not leaves:
+        return
+    rounds = list(memory.states)
+    state[_ARRAYS], state[_ABOUT] = to_record(leaves), ConfigRecord({"rounds": rounds})
+    if file is not None:
+        whole = {name: leaf.detach().cpu().contiguous() for name, leaf in leaves.items()}
+        file.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(file, save(whole, {"owner": owner, "rounds": ",".join(map(str, rounds))}))
+
+
+def _split(leaves: Params, rounds: list[int]) -> Memory:
+    return Memory({round: tree.unprefix(leaves, str(round)) for round in rounds})
+
+
+def _read(file: Path, owner: str, device: torch.device) -> Memory:
+    try:
+        with safe_open(file, "pt", device=str(device)) as opened:
+            about = opened.metadata() or {}
+            leaves = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+        rounds = [int(round) for round in about["rounds"].split(",")]
+    except (SafetensorError, OSError, KeyError, ValueError) as error:
+        raise ValueError(f"state-file {file} is damaged ({error}); remove it to begin at zero") from error
+    if about.get("owner") != owner:
+        raise ValueError(f"state-file {file} belongs to {about.get('owner')}, this is {owner}; name another file")
+    return _split(leaves, rounds)
+
+
+def _alike(a: Params, b: Params) -> bool:
+    return a.keys() == b.keys() and all(leaf.shape == b[name].shape for name, leaf in a.items())

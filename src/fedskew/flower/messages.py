@@ -1,0 +1,140 @@
+"""What travels between server and nodes. Label counts are in no message.
+
+    query   server -> node    config: run
+            node -> server    config: run, client
+    train   server -> node    params, buffers*, correction*; config: run, client, round, absorbed
+            node -> server    params, buffers*, message*; metrics: client, round, num-examples, steps, loss
+
+Records with a star are there where a method or a model has them. Arrays are exact, in the run's type; a node answers
+with its whole model under the names it was sent, as Flower's differential privacy expects it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import isfinite
+from typing import Any
+
+import torch
+from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
+
+from fedskew import tree
+from fedskew.round import Server
+from fedskew.tree import Params
+
+PARAMS, BUFFERS, CORRECTION, MESSAGE, CONFIG, METRICS = (
+    "params",
+    "buffers",
+    "correction",
+    "message",
+    "config",
+    "metrics",
+)
+NUMBERS = ("client", "round", "num-examples", "steps", "loss")
+_ADDED = {"norm_bit"}  # by Flower's adaptive clipping
+
+
+@dataclass(frozen=True)
+class Call:
+    """A server's request that a client train. `absorbed` is the last round whose answer of this client has counted."""
+
+    run: str
+    client: int
+    round: int
+    absorbed: int
+    server: Server
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A client's round as its server sees it."""
+
+    client: int
+    round: int
+    examples: int
+    steps: int
+    loss: float
+    params: Params
+    buffers: Params
+    message: Params
+
+
+def to_record(leaves: Params) -> ArrayRecord:
+    return ArrayRecord({name: Array(leaf.detach().cpu().numpy()) for name, leaf in leaves.items()})
+
+
+def from_record(record: ArrayRecord, device: torch.device | str = "cpu") -> Params:
+    return {name: torch.from_numpy(array.numpy()).to(device) for name, array in record.items()}
+
+
+def encode_call(call: Call, params: ArrayRecord, config: Mapping[str, Any]) -> RecordDict:
+    """`params` are the call's, as a record that several calls share; `config` is what a strategy adds."""
+    about: dict[str, Any] = {"run": call.run, "client": call.client, "round": call.round, "absorbed": call.absorbed}
+    content = RecordDict({PARAMS: params, CONFIG: ConfigRecord({**config, **about})})
+    return _with(content, {BUFFERS: call.server.buffers, CORRECTION: call.server.correction})
+
+
+def decode_call(content: RecordDict, device: torch.device | str) -> Call:
+    config = content.config_records[CONFIG]
+    params, buffers, correction = (_tree(content, name, device) for name in (PARAMS, BUFFERS, CORRECTION))
+    client, round, absorbed = (int(config[name]) for name in ("client", "round", "absorbed"))  # type: ignore[arg-type]
+    return Call(str(config["run"]), client, round, absorbed, Server(params, buffers, correction, {}))
+
+
+def encode_answer(answer: Answer) -> RecordDict:
+    numbers = (answer.client, answer.round, answer.examples, answer.steps, answer.loss)
+    metrics = MetricRecord(dict(zip(NUMBERS, numbers, strict=True)))
+    content = RecordDict({PARAMS: to_record(answer.params), METRICS: metrics})
+    return _with(content, {BUFFERS: answer.buffers, MESSAGE: answer.message})
+
+
+def decode_answer(content: RecordDict, call: Call, message: Params, device: torch.device | str) -> Answer:
+    """A node's answer to a call, whose correction message must look like `message`; a ValueError says what is wrong."""
+    try:
+        records = {name: _tree(content, name, device) for name in (PARAMS, BUFFERS, MESSAGE)}
+        metrics = dict(content.metric_records.get(METRICS, {}))
+    except Exception as error:
+        raise ValueError(f"arrays that cannot be read: {type(error).__name__}: {error}") from error
+    wanted = {PARAMS: call.server.params, BUFFERS: call.server.buffers, MESSAGE: message}
+    _same("records", set(content), {METRICS, *(name for name, leaves in wanted.items() if leaves)})
+    _same("numbers", set(metrics) - _ADDED, set(NUMBERS))
+    for name, like in wanted.items():
+        _check_tree(name, records[name], like)
+    for name, least in (("client", 0), ("round", 1), ("num-examples", 1), ("steps", 1)):
+        value = metrics[name]
+        if not isinstance(value, int) or value < least:
+            raise ValueError(f"{name} is {value!r}; allowed: whole numbers from {least} on")
+    for name, expected in (("client", call.client), ("round", call.round)):
+        if metrics[name] != expected:
+            raise ValueError(f"{name} is {metrics[name]}, asked was {expected}")
+    if not isinstance(metrics["loss"], float) or not isfinite(metrics["loss"]):
+        raise ValueError(f"loss is {metrics['loss']!r}; allowed: finite numbers")
+    return Answer(*(metrics[name] for name in NUMBERS), **records)  # type: ignore[arg-type]
+
+
+def _with(content: RecordDict, trees: Mapping[str, Params]) -> RecordDict:
+    """Trees that have leaves, as further records."""
+    for name, leaves in trees.items():
+        if leaves:
+            content[name] = to_record(leaves)
+    return content
+
+
+def _tree(content: RecordDict, name: str, device: torch.device | str) -> Params:
+    return from_record(content.array_records[name], device) if name in content.array_records else {}
+
+
+def _same(what: str, found: set[str], wanted: set[str]) -> None:
+    if found != wanted:
+        raise ValueError(f"{what} are {', '.join(sorted(found))}; allowed: {', '.join(sorted(wanted))}")
+
+
+def _check_tree(name: str, leaves: Params, like: Params) -> None:
+    _same(f"names of {name}", set(leaves), set(like))
+    for key, leaf in leaves.items():
+        for about in ("shape", "dtype"):
+            found, wanted = getattr(leaf, about), getattr(like[key], about)
+            if found != wanted:
+                found, wanted = (list(x) if about == "shape" else x for x in (found, wanted))
+                raise ValueError(f"{name} {key} has {about} {found}; allowed: {wanted}")
+    if not tree.finite({key: leaf for key, leaf in leaves.items() if leaf.is_floating_point()}):
+        raise ValueError(f"{name} has values that are not finite numbers")

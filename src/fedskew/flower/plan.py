@@ -1,0 +1,69 @@
+"""What a server and its nodes both make of a run: the model, the method and how a client trains."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fedskew import tree
+from fedskew.algorithms import Algorithm
+from fedskew.data import Dataset, Nodes
+from fedskew.data.augment import AUGMENTS
+from fedskew.experiments.run import Run
+from fedskew.models import Model, build_model
+from fedskew.round import Recipe, Server, start_server
+from fedskew.settings import Settings, dtype_of
+from fedskew.simulation import usable_device
+from fedskew.tree import Params
+
+
+@dataclass(frozen=True)
+class Plan:
+    run: Run
+    model: Model
+    algorithm: Algorithm
+    settings: Settings
+
+    @classmethod
+    def of(cls, run: Run, known: Dataset | Nodes) -> "Plan":
+        model = build_model(run.model, known.input_shape, known.num_classes, run.seed)
+        augment = AUGMENTS[run.augment]
+        if augment is not None and len(known.input_shape) != 3:
+            raise ValueError(f"augment is {run.augment!r}, which needs images; examples have shape {known.input_shape}")
+        settings = Settings(run.local_epochs, run.batch_size, run.precision, augment)
+        return cls(run, model, run.build_algorithm(), settings)
+
+    def recipe(self, round: int) -> Recipe:
+        return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)
+
+    def start(self) -> Server:
+        """The first global model."""
+        dtype, device = dtype_of(self.run.precision), usable_device(self.run.device)
+        return start_server(self.recipe(1), *self.model.init(dtype, device))
+
+    def travel(self, steps: Tensor, round: int) -> Tensor:
+        """How far so many steps go, where the method needs to know."""
+        return self.recipe(round).optimizer.travel(steps) if self.algorithm.needs_travel else steps.double()
+
+    def message_like(self, server: Server) -> Params:
+        """What a client's correction message looks like."""
+        correction, nowhere = self.algorithm.correction, tree.zeros_like(server.params)
+        return correction.finish(correction.init(server.params), server.correction, nowhere, torch.tensor(1.0))[1]
+
+    def steps(self, examples: int) -> int:
+        """How many steps a client with so many examples takes in a round."""
+        return self.run.local_epochs * -(-examples // self.run.batch_size)
+
+    def check_private(self, mechanism: str) -> None:
+        """Flower's differential privacy protects one record of arrays, so nothing else may travel."""
+        params, buffers = self.model.init(dtype_of(self.run.precision), "cpu")
+        if self.algorithm.correction.init(params):
+            raise ValueError(
+                f"{mechanism} protects the model only, and {self.run.short_algorithm} sends its correction's state; "
+                "allowed: methods without one, such as fedavg, fedprox or fedlc"
+            )
+        if buffers:
+            raise ValueError(
+                f"{mechanism} protects parameters only, and {self.run.model} also sends batch statistics; "
+                "allowed: models without buffers, for example norm=group"
+            )

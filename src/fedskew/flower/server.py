@@ -1,0 +1,165 @@
+"""The server's app: round after round, each kept as soon as it is finished."""
+
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import asdict, fields, replace
+from logging import INFO
+from typing import Any
+
+import flwr
+import numpy as np
+import torch
+from flwr.app import ConfigRecord, Context
+from flwr.serverapp import Grid, ServerApp
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore import log
+
+import fedskew
+from fedskew import tree
+from fedskew.aggregators import weighted_mean
+from fedskew.client_states import ClientStates
+from fedskew.data import Dataset, facts
+from fedskew.evaluate import Evaluation, evaluate_model
+from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
+from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.store import Folder, Store
+from fedskew.flower.messages import from_record, to_record
+from fedskew.flower.plan import Plan
+from fedskew.flower.settings import Rules, read_rules, read_run
+from fedskew.flower.strategy import LabelSkew, exchange
+from fedskew.optimizers import sgd
+from fedskew.report.summary import LAST
+from fedskew.round import Server
+from fedskew.settings import dtype_of
+from fedskew.simulation import RoundRecord, finished_records, usable_device
+
+Evaluate = Callable[[Server], Evaluation | None]
+Wrap = Callable[[LabelSkew], Strategy]
+
+
+def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: Wrap | None = None) -> ServerApp:
+    """A Flower ServerApp that trains a run; without a run, the one that the app's configuration describes.
+
+    `evaluate` measures the global model; by default on the run's test set, or not at all where only the nodes have
+    data. `wrap` puts the strategy into one of Flower's wrappers for central differential privacy.
+    """
+    app = ServerApp()
+
+    @app.main()
+    def main(grid: Grid, context: Context) -> None:
+        federate(grid, run or read_run(context.run_config), read_rules(context.run_config), evaluate, wrap)
+
+    return app
+
+
+def federate(
+    grid: Grid, run: Run, rules: Rules, evaluate: Evaluate | None = None, wrap: Wrap | None = None
+) -> LabelSkew:
+    """All rounds that a run still lacks."""
+    known = facts(run.dataset, run.seed, run.clients, run.data_dir, str(usable_device(run.device)))
+    plan = Plan.of(run, known)
+    if wrap is not None:
+        rules = _private_rules(plan, rules)
+    if evaluate is None and isinstance(known, Dataset):
+        evaluate = _on_test_set(plan, known)
+    strategy = LabelSkew(plan, rules)
+    with ExitStack() as stack:
+        folder, done = _opened(run, rules, stack, strategy)
+        outer = strategy if wrap is None else wrap(strategy)
+        strategy.summary()
+        for round in range(done + 1, run.rounds + 1):
+            record = _round(grid, strategy, outer, round, evaluate)
+            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, record.accuracy)
+            if folder is not None:
+                folder.append_record(record.as_dict())
+                save_checkpoint(folder.checkpoint, round, strategy.server, *_as_states(strategy.absorbed).dump())
+            if record.diverged:
+                break
+    return strategy
+
+
+def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluate: Evaluate | None) -> RoundRecord:
+    began, run = time.perf_counter(), strategy.plan.run
+    messages = list(outer.configure_train(round, to_record(strategy.server.params), ConfigRecord(), grid))
+    replies = exchange(grid, messages, strategy.rules.round_timeout)
+    if outer is not strategy:
+        replies = strategy.proper(round, replies)
+    merged, _ = outer.aggregate_train(round, replies)
+    if merged is None:
+        raise RuntimeError(f"round {round}: {type(outer).__name__} made no model of {len(replies)} replies")
+    params = from_record(merged, usable_device(run.device))
+    strategy.server = replace(strategy.server, params=params)
+    diverged = not tree.finite(params)
+    due = round % run.eval_every == 0 or round > run.rounds - LAST or diverged
+    measured = evaluate(strategy.server) if evaluate is not None and due else None
+    values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
+    update = strategy.update
+    return RoundRecord(
+        round=round,
+        train_loss=None if update is None else float(update.loss.double().mean()),
+        clients=0 if update is None else len(update.loss),
+        seconds=time.perf_counter() - began,
+        engine="flower",
+        device=run.device,
+        diverged=diverged,
+        server=strategy.server,
+        **values,
+    )
+
+
+def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tuple[Folder | None, int]:
+    """The run's folder in the store and how many rounds are done there; the strategy goes on from those."""
+    root = rules.folder()
+    if root is None:
+        return None, 0
+    folder = Store(root).folder(run.hash)
+    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+    stack.enter_context(folder.lock())
+    done = 0
+    if folder.checkpoint.exists():
+        checkpoint = load_checkpoint(folder.checkpoint, usable_device(run.device))
+        done, strategy.server = checkpoint.round, checkpoint.server
+        counted = checkpoint.states.get("absorbed", torch.zeros(0)).tolist()
+        strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=False))
+    if finished_records(run, folder):
+        return folder, run.rounds
+    folder.keep_records(done)
+    log(INFO, "run %s goes on after round %s, kept in %s", run.hash, done, folder.path)
+    folder.append_session({"from_round": done, **_versions(run)})
+    return folder, done
+
+
+def _versions(run: Run) -> dict[str, Any]:
+    versions = {"fedskew": fedskew.__version__, "torch": torch.__version__, "numpy": np.__version__}
+    return {**versions, "flwr": flwr.__version__, "engine": "flower", "device": run.device}
+
+
+def _as_states(absorbed: dict[int, int]) -> ClientStates:
+    """The clients' last rounds that counted, as a checkpoint keeps things of clients. Their states are on the nodes."""
+    states = ClientStates({"absorbed": torch.tensor(0)})
+    states.put(
+        np.array(list(absorbed), dtype=np.int64), {"absorbed": torch.tensor(list(absorbed.values()), dtype=torch.int64)}
+    )
+    return states
+
+
+def _on_test_set(plan: Plan, data: Dataset) -> Evaluate:
+    dtype = dtype_of(plan.run.precision)
+    return lambda server: evaluate_model(plan.model, server.params, server.buffers, data, dtype)
+
+
+def _private_rules(plan: Plan, rules: Rules) -> Rules:
+    """Noise is measured for a plain mean over all who were sampled; where it would be too little, it is refused."""
+    plan.check_private("central differential privacy")
+    run, algorithm = plan.run, plan.algorithm
+    if run.weighting != "uniform":
+        raise ValueError(f"central differential privacy: weighting is {run.weighting!r}; allowed: uniform")
+    if algorithm.aggregate != weighted_mean() or algorithm.server != sgd(1.0):
+        raise ValueError(
+            f"central differential privacy adds its noise to a plain mean, which {run.short_algorithm} does not take; "
+            "allowed: methods that change the loss or the correction only"
+        )
+    if run.dropout_rate:
+        raise ValueError(f"central differential privacy: dropout_rate is {run.dropout_rate}; allowed: 0")
+    return rules.model_copy(update={"min_clients": run.clients_per_round})

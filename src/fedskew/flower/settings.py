@@ -1,0 +1,50 @@
+"""The app's configuration, `[tool.flwr.app.config]`: the fields of a run, and how its federation is kept together."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from fedskew import spec
+from fedskew.experiments.run import Run, explain
+
+
+class Rules(BaseModel):
+    """How a server deals with its nodes. The words of the configuration are the same with dashes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str = ""
+    """Folder that keeps the run, to be continued by the next `flwr run`; empty: nothing is kept."""
+    min_clients: Annotated[int, Field(ge=0)] = 0
+    """Proper answers that a round needs; 0: half of those sampled, rounded up."""
+    on_bad_reply: Literal["refuse", "fail"] = "refuse"
+    """Whether a round goes on without an answer that is wrong, or the run fails."""
+    round_timeout: Annotated[float, Field(gt=0)] = 3600.0
+    """Seconds after which a client counts as not answering."""
+    start_timeout: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds to wait for all clients before the first round."""
+
+    def needed(self, sampled: int) -> int:
+        return min(sampled, self.min_clients or -(-sampled // 2))
+
+    def folder(self) -> Path | None:
+        return Path(self.store).expanduser() if self.store else None
+
+
+def read_run(config: Mapping[str, Any]) -> Run:
+    """The run that a configuration describes; keys of `Rules` are left to `read_rules`."""
+    given = {key.replace("-", "_"): value for key, value in config.items()}
+    for name in given:
+        if name not in Run.model_fields and name not in Rules.model_fields:
+            raise ValueError(spec.unknown("key in the app's config", name, {**Run.model_fields, **Rules.model_fields}))
+    try:
+        return Run(**{name: value for name, value in given.items() if name in Run.model_fields})
+    except ValidationError as error:
+        raise ValueError(explain(error)) from error
+
+
+def read_rules(config: Mapping[str, Any]) -> Rules:
+    given = {key.replace("-", "_"): value for key, value in config.items()}
+    return Rules(**{name: value for name, value in given.items() if name in Rules.model_fields})

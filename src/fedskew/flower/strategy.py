@@ -1,0 +1,160 @@
+"""A server's side: the global model, taken further by those clients that answer properly."""
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from logging import INFO, WARNING
+
+import torch
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.serverapp import Grid
+from flwr.serverapp.strategy import Strategy
+from flwr.supercore import log
+
+from fedskew import tree
+from fedskew.flower.messages import Answer, Call, decode_answer, encode_call, from_record, to_record
+from fedskew.flower.plan import Plan
+from fedskew.flower.roll import POLL_SECONDS, Roll
+from fedskew.flower.settings import Rules
+from fedskew.round import Update, join, server_update
+from fedskew.sampling import sampled_clients
+from fedskew.simulation import usable_device
+
+
+class LabelSkew(Strategy):
+    """Any method of this package as a Flower strategy. One of Flower's wrappers for differential privacy may hold it.
+
+    `server` is the global model with what the method remembers, `absorbed` the last round of each client that counted.
+    """
+
+    def __init__(self, plan: Plan, rules: Rules | None = None) -> None:
+        self.plan, self.rules = plan, rules or Rules()
+        self.server, self.absorbed = plan.start(), dict[int, int]()
+        self.update: Update | None = None
+        self.roll = Roll(plan.run.hash, plan.run.clients)
+        self._device = usable_device(plan.run.device)
+        self._message = plan.message_like(self.server)
+        self._calls, self._sent = dict[int, Call](), list[Message]()
+        self._needed, self._met = 0, False
+
+    def configure_train(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """A call to each client that is sampled and there."""
+        self.server = replace(self.server, params=from_record(arrays, self._device))
+        nodes = self.roll.call(grid) if self._met else self.roll.wait(grid, self.rules.start_timeout)
+        self._met = True
+        sampled = sampled_clients(self.plan.run, server_round).tolist()
+        self._needed = self.rules.needed(len(sampled))
+        absent = [client for client in sampled if client not in nodes]
+        if absent:
+            log(WARNING, "round %s: no node is client %s%s", server_round, _listed(absent), self.roll.problems)
+        self._calls = {
+            nodes[client]: Call(self.plan.run.hash, client, server_round, self.absorbed.get(client, 0), self.server)
+            for client in sampled
+            if client in nodes
+        }
+        contents = {node: encode_call(call, arrays, config) for node, call in self._calls.items()}
+        self._sent = [Message(content, node, MessageType.TRAIN) for node, content in contents.items()]
+        return self._sent
+
+    def aggregate_train(
+        self, server_round: int, replies: Iterable[Message]
+    ) -> tuple[ArrayRecord | None, MetricRecord | None]:
+        """The next global model; too few proper answers are a RuntimeError."""
+        answers = [answer for _, answer in self._answered(server_round, replies)]
+        self._check_enough(server_round, len(answers))
+        self.update = None
+        if answers:
+            self._absorb(server_round, sorted(answers, key=lambda answer: answer.client))
+        loss = float("nan") if self.update is None else float(self.update.loss.double().mean())
+        return to_record(self.server.params), MetricRecord({"clients": len(answers), "train-loss": loss})
+
+    def proper(self, server_round: int, replies: Iterable[Message]) -> list[Message]:
+        """The replies that count, enough of them; a wrapper that skips a round for one bad reply gets these."""
+        found = [reply for reply, _ in self._answered(server_round, replies)]
+        self._check_enough(server_round, len(found))
+        return found
+
+    def configure_evaluate(
+        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+    ) -> Iterable[Message]:
+        """Nodes evaluate nothing."""
+        return []
+
+    def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
+        return None
+
+    def summary(self) -> None:
+        run = self.plan.run
+        log(INFO, "\t└──> %s on %s, run %s", run.short_algorithm, run.title, run.hash)
+
+    def _answered(self, round: int, replies: Iterable[Message]) -> list[tuple[Message, Answer]]:
+        """Answers in order, without those that are wrong."""
+        found = []
+        nodes = {sent.metadata.message_id: sent.metadata.dst_node_id for sent in self._sent}
+        for reply in replies:
+            node = nodes.get(reply.metadata.reply_to_message_id, reply.metadata.src_node_id)
+            try:
+                found.append((reply, self._answer(reply, node)))
+            except ValueError as error:
+                client = self._calls[node].client if node in self._calls else "unknown"
+                problem = f"round {round}: the reply of node {node}, client {client}, is refused: {error}"
+                if self.rules.on_bad_reply == "fail":
+                    raise RuntimeError(problem) from error
+                log(WARNING, problem)
+        return found
+
+    def _answer(self, reply: Message, node: int) -> Answer:
+        if reply.has_error():
+            raise ValueError(f"error {reply.error.code}: {(reply.error.reason or '').strip()}")
+        call = self._calls.get(node)
+        if call is None:
+            raise ValueError("this node was not asked")
+        answer = decode_answer(reply.content, call, self._message, self._device)
+        expected = self.plan.steps(answer.examples)
+        if answer.steps != expected:
+            raise ValueError(f"steps is {answer.steps}; {answer.examples} examples are {expected} steps")
+        return answer
+
+    def _check_enough(self, round: int, found: int) -> None:
+        silent = len(self._calls) - found
+        if silent:
+            log(WARNING, "round %s: %s of %s clients did not answer properly", round, silent, len(self._calls))
+        if found < self._needed:
+            raise RuntimeError(
+                f"round {round}: {found} clients answered properly, min-clients asks for {self._needed}"
+                f"{self.roll.problems}; the next `flwr run` goes on after round {round - 1}"
+            )
+
+    def _absorb(self, round: int, answers: Sequence[Answer]) -> None:
+        """As a simulation does, in the order of the clients."""
+        run = self.plan.run
+        self.update = join([self._as_update(answer, round) for answer in answers], new_axis=True)
+        examples = torch.tensor([float(answer.examples) for answer in answers], dtype=torch.float64)
+        weights = (examples if run.weighting == "samples" else torch.ones_like(examples)).to(self._device)
+        fraction = len(answers) / run.clients
+        self.server = server_update(self.plan.algorithm, self.server, self.update, weights, fraction)
+        self.absorbed |= {answer.client: round for answer in answers}
+
+    def _as_update(self, answer: Answer, round: int) -> Update:
+        delta = tree.sub(answer.params, self.server.params)
+        travel = self.plan.travel(torch.tensor(answer.steps, device=self._device), round)
+        loss = torch.tensor(answer.loss, dtype=torch.float64)
+        return Update(delta, answer.buffers, {}, answer.message, travel, loss)
+
+
+def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Message]:
+    """Send messages and collect replies, until all are there or for so long."""
+    waiting, end = set(grid.push_messages(messages)), time.monotonic() + seconds
+    replies = list[Message]()
+    while waiting and time.monotonic() < end:
+        came = list(grid.pull_messages(list(waiting)))
+        waiting -= {reply.metadata.reply_to_message_id for reply in came}
+        replies += came
+        time.sleep(POLL_SECONDS if waiting else 0)
+    return replies
+
+
+def _listed(clients: Sequence[int]) -> str:
+    return ", ".join(map(str, clients[:8])) + (", ..." if len(clients) > 8 else "")

@@ -1,0 +1,57 @@
+"""A federation inside one process: a grid whose nodes are a ClientApp called with a context each."""
+
+from collections.abc import Callable, Iterable, Sequence
+from itertools import count
+
+from flwr.app import Context, Error, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid
+from flwr.supercore.task_identity import TaskIdentity
+
+Change = Callable[[Message], Message | None]
+
+
+class Nodes(Grid):
+    """`change` sees every reply of a node on its way to the server; None means that it is lost."""
+
+    def __init__(self, app: ClientApp, configs: Sequence[dict], change: Change = lambda reply: reply) -> None:
+        TaskIdentity.task_id, TaskIdentity.run_id, TaskIdentity.node_id = 1, 1, 1  # messages carry them
+        self.app, self.change = app, change
+        self.contexts = {100 + i: Context(1, 100 + i, config, RecordDict(), {}) for i, config in enumerate(configs)}
+        self.messages: list[Message] = []
+        self._numbers, self._replies = count(1), dict[str, Message]()
+
+    def get_node_ids(self) -> Iterable[int]:
+        return list(self.contexts)
+
+    def push_messages(self, messages: Iterable[Message]) -> list[str]:
+        return [self._push(message) for message in messages]
+
+    def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        return [self._replies.pop(key) for key in message_ids if key in self._replies]
+
+    def _push(self, message: Message) -> str:
+        key = str(next(self._numbers))
+        message.metadata.__dict__["_message_id"] = key
+        self.messages.append(message)
+        try:
+            reply = self.app(message, self.contexts[message.metadata.dst_node_id])
+        except Exception as error:
+            reply = Message(Error(2, str(error)), reply_to=message)
+        self.messages.append(reply)
+        if (changed := self.change(reply)) is not None:
+            self._replies[key] = changed
+        return key
+
+    def set_run(self, run):
+        raise NotImplementedError
+
+    @property
+    def run(self):
+        raise NotImplementedError
+
+    def create_message(self, content, message_type, dst_node_id, group_id, ttl=None):
+        raise NotImplementedError
+
+    def send_and_receive(self, messages, *, timeout=None):
+        return self.pull_messages(self.push_messages(messages))

@@ -1,0 +1,75 @@
+"""A federation gives what a simulation of the same run gives."""
+
+import pytest
+
+from fedskew import Run, simulate
+from tests.helpers import assert_trees_close, assert_trees_equal
+
+pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+
+from fedskew.flower import Rules, client_app
+from fedskew.flower.server import federate
+from tests.flower.in_process import Nodes
+
+DIGITS = {"dataset": "digits", "partition": "dirichlet:0.3", "clients": 3, "rounds": 3, "lr": 0.1, "batch_size": 32}
+METHODS = [
+    "fedavg",
+    "fedprox:mu=0.1",
+    "scaffold",
+    "fednova",
+    "fedopt",
+    "fedrs",
+    "fedlc",
+    "fedla",
+    "fedlc+scaffold",
+    "fedlc+fedprox",
+    "fedlc+scaffold+fednova+fedopt:server=yogi",
+]
+
+
+def partitions(run):
+    return [{"partition-id": client} for client in range(run.clients)]
+
+
+def final(run):
+    *_, last = simulate(run)
+    return last
+
+
+@pytest.mark.parametrize("algorithm", METHODS)
+def test_every_method(algorithm):
+    run = Run(**DIGITS, algorithm=algorithm, engine="serial")
+    federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    assert_trees_close(federated.server.params, final(run).server.params, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"clients": 8, "clients_per_round": 3, "algorithm": "scaffold"},
+        {"clients": 6, "dropout_rate": 0.4, "weighting": "uniform", "algorithm": "scaffold"},
+        {"momentum": 0.9, "local_epochs": 2, "algorithm": "fednova", "lr_schedule": "step:2"},
+        {"model": "cnn:width=4,padding=1", "rounds": 2, "algorithm": "fedlc+scaffold"},
+        {"augment": "crop_flip", "precision": "fp64"},
+        {"clients": 2, "dropout_rate": 0.9, "rounds": 4},
+    ],
+)
+def test_every_way_of_running(more):
+    run = Run(**{**DIGITS, **more}, engine="serial")
+    federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    expected = final(run)
+    assert_trees_close(federated.server.params, expected.server.params, rtol=1e-6, atol=1e-6)
+    assert_trees_close(federated.server.buffers, expected.server.buffers, rtol=1e-6, atol=1e-6)
+
+
+def test_natural_clients():
+    run = Run(dataset="synthetic:1,1,max_size=60", clients=4, rounds=2, algorithm="fedlc", engine="serial")
+    federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    assert_trees_close(federated.server.params, final(run).server.params, rtol=1e-6, atol=1e-6)
+
+
+def test_the_order_of_the_nodes_changes_nothing():
+    run = Run(**DIGITS, algorithm="fedlc+scaffold")
+    one = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    other = federate(Nodes(client_app(run), partitions(run)[::-1]), run, Rules())
+    assert_trees_equal(one.server.params, other.server.params)
