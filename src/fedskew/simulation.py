@@ -122,25 +122,27 @@ def _simulate_group(
             position, run = waiting.popleft()
             ranks, done = meet(usable_device(run.device)), list[RoundRecord]()
             folder = None if store is None or ranks.rank else store.folder(run.hash)
-            if folder is not None and folder.exists():
-                folder.run()  # readable, and of this version
-                stack.enter_context(folder.lock())
+            simulation = None
+            if folder is not None:
+                if folder.exists():
+                    folder.run()  # readable, and of this version
+                else:
+                    simulation = Simulation(run)  # a wrong request fails here, before anything is written
+                    _note(run, folder)
+                stack.enter_context(folder.lock())  # from here on what is read stays so
                 if done := finished_records(run, folder):
                     if run.rounds not in folder.lengths():
-                        folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+                        _note(run, folder)
                 elif len(folder.records()) >= run.rounds:
                     again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
             if ranks.told(len(done)):
                 yield from ((position, record) for record in done)
                 continue
-            simulation = Simulation(run)  # a wrong request fails here, before anything is written
+            simulation = simulation or Simulation(run)
             if not started:
                 most = ranks.told(_fitting(simulation, 1 + len(waiting)))
             if folder is not None:
-                known = folder.exists()
-                folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
-                if not known:
-                    stack.enter_context(folder.lock())
+                _note(run, folder)
             simulation.attach(folder)
             stack.callback(simulation.close)
             started.append((position, simulation))
@@ -159,6 +161,11 @@ def _simulate_group(
                 started.remove(member)
         for folder, records in again.values():
             folder.fill_records([record.as_dict() for record in records])
+
+
+def _note(run: Run, folder: Folder) -> None:
+    """Begin the run's folder, or note how it is asked for now."""
+    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
 
 
 def _fitting(first: "Simulation", seeds: int) -> int:

@@ -4,9 +4,10 @@ import os
 import pytest
 import torch
 
-from fedskew import Run, Store, simulate
+from fedskew import Run, Store, simulate, simulation
 from fedskew.experiments.checkpoint import load_checkpoint
-from fedskew.experiments.store import StoreError, write_whole
+from fedskew.experiments.store import StoreBusy, StoreError, write_whole
+from fedskew.simulation import Simulation
 
 FIELDS = {
     "dataset": "synthetic:1,1,max_size=120",
@@ -242,3 +243,30 @@ def test_the_mean_of_the_last_ten_rounds_does_not_depend_on_what_is_stored(tmp_p
     stored = store.folder(short.hash).records()
     assert len(stored) == 45
     assert [r["accuracy"] for r in stored[30:40]] == [r.accuracy for r in fresh[-10:]]
+
+
+@pytest.mark.parametrize("rounds", [1, None], ids=["at work", "finished"])
+def test_a_run_that_another_process_began_meanwhile_is_not_done_twice(tmp_path, monkeypatch, rounds):
+    """Building a simulation takes seconds, in which a second process may begin the same run."""
+    store, run, others = Store(tmp_path), Run(**FIELDS), []
+
+    class Slow(Simulation):
+        def __init__(self, run):
+            monkeypatch.setattr(simulation, "Simulation", Simulation)
+            others.append(simulate(run, store=store))
+            for _ in range(rounds or run.rounds):
+                next(others[0])
+            if rounds is None:
+                others[0].close()
+            super().__init__(run)
+
+    monkeypatch.setattr(simulation, "Simulation", Slow)
+    mine = simulate(run, store=store)
+    if rounds is None:
+        assert [record.round for record in mine] == list(range(1, run.rounds + 1))
+    else:
+        with pytest.raises(StoreBusy):
+            next(mine)
+        list(others[0])
+    assert [record["round"] for record in store.folder(run.hash).records()] == list(range(1, run.rounds + 1))
+    assert len(store.folder(run.hash).sessions()) == 1
