@@ -102,14 +102,15 @@ def test_a_killed_run_goes_on_to_the_same_numbers(capsys):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
-def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number):
     command = ["run", "--dataset", "synthetic:1,1", "--clients", "50", "--rounds", "100000", "--json"]
     working = process(*command)
     deadline = time.monotonic() + 60
     while not any(path.stat().st_size for path in tmp_path.glob("runs/*/records.jsonl")):
         assert time.monotonic() < deadline
         time.sleep(0.01)
-    working.send_signal(signal.SIGINT)
+    working.send_signal(number)
     _, err = working.communicate(timeout=60)
     assert working.returncode == 130
     assert err.count("\n") == 1

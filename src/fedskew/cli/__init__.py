@@ -373,11 +373,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if threading.current_thread() is not threading.main_thread():
         sys.exit(_guarded(given))  # only the main thread hears of signals
     interruption.seen = False
-    before = signal.signal(signal.SIGINT, interruption)
+    before = {number: signal.signal(number, interruption) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         code = _guarded(given)
     finally:
-        signal.signal(signal.SIGINT, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
     sys.exit(code)
 
 

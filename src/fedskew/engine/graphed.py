@@ -8,6 +8,7 @@ slots run their steps directly, which tests the logic.
 
 import gc
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, fields, replace
@@ -72,6 +73,7 @@ class Graphed:
                 raise
             self.slots, self._stage = self.slots // 2, None
             warnings.warn(f"memory ran out; going on with {self.slots} clients in flight", stacklevel=2)
+        torch.cuda.synchronize()  # other slots may still be at work
         gc.collect()
         torch.cuda.empty_cache()
         return self._played(recipe, servers, cohorts, examples, table)
@@ -165,7 +167,8 @@ class Slot:
     """One client at a time: its state in fixed memory, a stream, and the graphs of one step."""
 
     def __init__(self, stage: Stage, server: Server, cohort: Cohort) -> None:
-        self.stage, cuda = stage, stage.x.is_cuda
+        self.stage: Stage = weakref.proxy(stage)  # no cycle: graphs go when their stage does, not at some later time
+        cuda = stage.x.is_cuda
         self.stream = torch.cuda.Stream() if cuda else None
         classes = cohort.federation.dataset.num_classes
         counts = torch.ones(classes, dtype=torch.int64, device=stage.x.device)
