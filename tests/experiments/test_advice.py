@@ -221,20 +221,25 @@ def test_what_was_below_more_often_than_above_is_not_in_the_command():
     assert methods({**advice, "methods": advice["methods"][1:]}) == ["fedavg"]
 
 
-def test_the_papers_settings_get_the_verdicts_of_the_cell_that_is_nearest():
-    """There are published runs of D(0.1) and D(0.5): D(0.05) gets the verdicts of the first, D(0.3) of the second."""
+def test_the_papers_settings_get_advice_of_their_own():
+    """Each has published runs; neighbours share evidence, and the nearest is told apart from the rest."""
     said = {}
     for beta in (0.05, 0.1, 0.3, 0.5):
         advice = advise(dirichlet(beta), load())
-        assert advice["evidence"], beta
-        assert advice["evidence"][0]["distance"] <= FAR
+        nearest = advice["evidence"][0]
+        assert nearest["cell"] == f"cifar10/dirichlet:{beta}"
+        assert nearest["distance"] <= FAR
         assert all(gain["runs"] for item in advice["evidence"] for gain in [item["base"], *item["gains"]])
-        cell = advice["evidence"][0]["cell"]
-        command = try_command(advice, {}, None)
-        said[beta] = cell, {row["method"]: row["verdict"] for row in advice["methods"]}, command
-    skewed, mild = said[0.1], said[0.5]
-    assert (skewed[0], mild[0]) == ("cifar10/dirichlet:0.1", "cifar10/dirichlet:0.5")
-    assert skewed[1] != mild[1]
-    assert skewed[2] != mild[2]
-    assert said[0.05][:2] == skewed[:2]
-    assert said[0.3][:2] == mild[:2]
+        (alone,) = [line for line in lines(advice) if line.startswith(f"On the nearest alone, {nearest['cell']}: fed")]
+        (highest,) = [line for line in lines(advice) if line.startswith(f"The highest accuracy on {nearest['cell']}")]
+        said[beta] = alone.partition(": ")[2], highest, {row["method"]: row["verdict"] for row in advice["methods"]}
+    for part in (0, 1):
+        assert len({one[part] for one in said.values()}) == 4
+    assert said[0.05][2]["fedlc"] == said[0.1][2]["fedlc"] == "worth trying"
+    assert said[0.3][2]["fedlc"] == said[0.5][2]["fedlc"] == "no gain"
+
+
+def test_the_nearest_cell_is_told_apart_only_from_others():
+    counts = dirichlet(0.1)
+    one = table({"fedavg": 60, "fedlc": 64, "fedrs": 50}, skew=near(counts))
+    assert not [line for line in lines(advise(counts, one)) if line.startswith("On the nearest alone")]

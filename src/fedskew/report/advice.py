@@ -77,6 +77,7 @@ def verdicts(advice: Mapping[str, Any]) -> Iterator[str]:
                 yield f"  {row['method']:16} {_VERDICTS[row['verdict']]}: {_range(row)}"
     if untried := advice.get("untried"):
         yield f"Nothing is known here about {', '.join(untried)}."
+    yield from _nearest(found)
     yield from _highest(found)
     yield from _doubts(found)
 
@@ -126,6 +127,26 @@ def _differences(advice: Mapping[str, Any]) -> Iterator[str]:
             f"The largest difference to [{nearest['number']}]: the {_INDICES[name]} is {word} here, {here:.2f} against "
             f"{there:.2f}."
         )
+
+
+def _nearest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What methods gained on the nearest cell alone, where the evidence is of several."""
+    cell, gains = found[0]["cell"], dict[str, list[float]]()
+    if all(item["cell"] == cell for item in found):
+        return
+    for item in found:
+        for gain in item["gains"] if item["cell"] == cell else ():
+            if gain["mean"] is not None:
+                gains.setdefault(gain["algorithm"].partition(":")[0], []).append(gain["mean"])
+    told = [f"{name} {_span(means)}" for name, means in gains.items()]
+    if told:
+        yield f"On the nearest alone, {cell}: {', '.join(told)}."
+
+
+def _span(means: Sequence[float]) -> str:
+    if len(means) == 1:
+        return f"{means[0]:+.2f}"
+    return f"{min(means):+.2f} to {max(means):+.2f} in {len(means)} trainings"
 
 
 def _highest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:

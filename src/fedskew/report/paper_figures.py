@@ -29,7 +29,7 @@ def figure1(path: Path, rows: Sequence[Mapping[str, Any]], title: str, note: str
             _drop(axes, place, row, reference)
         if reference is not None:
             axes.axhline(100 * reference, color=_DARK, linestyle="--", linewidth=1, label="IID, measured")
-        axes.set_xticks(places, [row["label"] for row in rows])
+        axes.set_xticks(places, [row["label"].replace(":", "\n") for row in rows])
         axes.grid(visible=False, axis="x")
         axes.set_ylabel("accuracy on the test set (%)")
         axes.set_xlabel("label skew")
