@@ -124,7 +124,7 @@ def open_store(root: str | None) -> "Store":
 
 
 class Interruption:
-    """Ctrl-C or SIGTERM, remembered: Python drops the exception where it is raised inside a destructor or a callback."""
+    """Ctrl-C or SIGTERM, remembered: Python drops an exception that is raised inside a destructor or a callback."""
 
     def __init__(self) -> None:
         self.seen = False
