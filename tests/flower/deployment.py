@@ -148,14 +148,15 @@ class Deployment:
         return self.state(run)
 
     def kill_server_app(self) -> None:
-        (found,) = [pid for pid in self._ours() if "flwr-serverapp" in _read(pid, "cmdline")]
+        (found,) = [
+            pid
+            for pid in processes_of(f"FLWR_HOME={self.env['FLWR_HOME']}")
+            if "flwr-serverapp" in _read(pid, "cmdline")
+        ]
         os.kill(found, signal.SIGKILL)
 
     def _ours(self) -> list[int]:
-        """Everything that this federation's processes have started, by the environment they share."""
-        mark = f"FLWR_HOME={self.env['FLWR_HOME']}"
-        pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
-        return [pid for pid in pids if mark in _read(pid, "environ").split("\0")]
+        return processes_of(f"FLWR_HOME={self.env['FLWR_HOME']}")
 
     def close(self) -> None:
         for name in list(self.processes):
@@ -163,6 +164,12 @@ class Deployment:
         for pid in self._ours():
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
+
+
+def processes_of(mark: str) -> list[int]:
+    """Everything with a variable in its environment: what a federation's processes have started in their turn."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if mark in _read(pid, "environ").split("\0")]
 
 
 def _read(pid: int, name: str) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedskew import Run, Store, simulate
+from fedskew.data import load_dataset
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.simulation import build_federation
 from tests.helpers import assert_trees_close
@@ -18,7 +19,7 @@ from tests.flower.deployment import Deployment, wait_until
 from tests.flower.in_process import in_order_of
 from tests.flower.recording import leaks, read
 
-DIGITS = {"dataset": "digits", "partition": "dirichlet:0.3", "clients": 3, "rounds": 5, "lr": 0.1, "batch_size": 32}
+DIGITS = {"partition": "dirichlet:0.3", "clients": 3, "rounds": 5, "lr": 0.1, "batch_size": 32}
 METHODS = ["fedlc", "fedlc+scaffold", "fednova", "fedopt"]
 FAULTY = '''
 import numpy as np
@@ -64,9 +65,20 @@ def main(grid, context):
 
 
 @pytest.fixture(scope="module")
-def federation(tmp_path_factory):
+def digits(tmp_path_factory):
+    """The digits as a file: clients that are a process per message are spared the import of scikit-learn."""
+    data = load_dataset("digits", 0, 3)
+    path = tmp_path_factory.mktemp("data") / "digits.npz"
+    arrays = {name: getattr(data, name).numpy() for name in ("x_train", "y_train", "x_test", "y_test")}
+    np.savez(path, **arrays)
+    return f"npz:{path}"
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory, digits):
     """A SuperLink with three SuperNodes; the fourth key is not registered."""
     with Deployment(tmp_path_factory.mktemp("federation"), nodes=4) as deployment:
+        deployment.fields = {**DIGITS, "dataset": digits}
         for node in range(3):
             deployment.register(node)
             deployment.start_node(node, f"partition-id={node}")
@@ -75,7 +87,7 @@ def federation(tmp_path_factory):
 
 def made_app(federation, name, code=None, **fields):
     """A folder with an app and the run it trains."""
-    run, rules = Run(**{**DIGITS, **fields}), Rules(store=str(federation.folder / "runs"), min_clients=1)
+    run, rules = Run(**{**federation.fields, **fields}), Rules(store=str(federation.folder / "runs"), min_clients=1)
     folder = federation.folder / name
     write_app(folder, run, rules)
     if code:
@@ -101,7 +113,7 @@ def messages(federation):
 def trained(federation, messages):
     """The four methods, one run after the other. The server of the last is killed after two rounds and run again."""
     app, _ = made_app(federation, "recorded", RECORDING.format(file=str(messages)))
-    runs = {name: Run(**DIGITS, algorithm=name) for name in METHODS}
+    runs = {name: Run(**federation.fields, algorithm=name) for name in METHODS}
     for name in METHODS[:-1]:
         status = federation.finish(federation.submit(app, f'algorithm="{name}"'))
         assert status[0] == "finished:completed", federation.log("link")
@@ -134,9 +146,12 @@ def test_a_killed_server_goes_on_from_its_last_round(federation, trained):
     assert sessions[-1]["from_round"] >= 2
 
 
-def test_no_message_has_label_counts(trained, messages):
-    federation = build_federation(Run(**DIGITS))
-    counts = federation.counts(np.arange(3))
+@pytest.fixture(scope="module")
+def counts(trained):
+    return build_federation(trained["fedlc"]).counts(np.arange(3))
+
+
+def test_no_message_has_label_counts(counts, messages):
     found = read(messages)
     kinds = {(message["way"], message["type"]) for message in found}
     assert kinds == {("sent", "query"), ("received", "query"), ("sent", "train"), ("received", "train")}
@@ -160,8 +175,7 @@ def test_no_message_has_label_counts(trained, messages):
             assert metrics["steps"] == -(-metrics["num-examples"] // 32)
 
 
-def test_label_counts_would_be_seen(trained, messages):
-    counts = build_federation(Run(**DIGITS)).counts(np.arange(3))
+def test_label_counts_would_be_seen(counts, messages):
     answer = next(m for m in read(messages) if (m["way"], m["type"]) == ("received", "train"))
     present = counts[1][counts[1] > 0]
     weight = max(answer["records"]["params"].values(), key=np.size).copy()
