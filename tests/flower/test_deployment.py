@@ -208,7 +208,7 @@ def test_faults_of_nodes(federation, trained):
     assert answered[0] == 2
     assert answered[4:] == [2, 2, 2]
     assert sorted(answered[1:4]) != [3, 3, 3]
-    log = federation.log("link")
+    log = federation.flwr("log", number, "here", "--show")
     for problem in (
         "round 1: no node is client 2",
         "client 1, is refused: error 2",
@@ -220,6 +220,14 @@ def test_faults_of_nodes(federation, trained):
         "client 0, is refused: error 5",
     ):
         assert problem in log, log
+
+
+def test_a_run_with_too_few_nodes_fails_cleanly(federation, trained):
+    federation.kill("node1", signal.SIGTERM)
+    number = federation.submit(federation.folder / "recorded", "start-timeout=1.0 min-clients=3 seed=2")
+    status, details = federation.finish(number)
+    assert status == "finished:failed"
+    assert "min-clients asks for 3" in details + federation.flwr("log", number, "here", "--show")
 
 
 def test_a_node_without_a_valid_key_is_refused(federation):
