@@ -11,6 +11,7 @@ pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower
 
 import torch
 
+from fedskew import rng
 from tests.flower.deployment import BIN, QUIET, ROOT, free_port, processes_of
 
 TEXT = (ROOT / "docs/flower.md").read_text()
@@ -69,9 +70,11 @@ def test_the_loss_in_an_app_of_ones_own():
     exec(compile(blocks("python")[3], "docs/flower.md", "exec"), found)
     generator = torch.Generator().manual_seed(0)
     images, labels = torch.randn(200, 4, generator=generator), torch.arange(200) % 2
-    images[:, 0] += 3 * labels
-    model = torch.nn.Linear(4, 3)
-    reply = found["train"](model, images, labels, num_classes=3)
+    images[:, 0] += 4 * labels
+    with rng.torch_seed(0, "model"):
+        model = torch.nn.Linear(4, 3)
+        for _ in range(5):
+            reply = found["train"](model, images, labels, num_classes=3)
     assert reply["metrics"]["num-examples"] == 200
     assert set(reply["arrays"]) == {"weight", "bias"}
-    assert (model(images).argmax(-1) == labels).float().mean() > 0.8
+    assert (model(images)[:, :2].argmax(-1) == labels).float().mean() > 0.9  # class 2 is not this client's to judge

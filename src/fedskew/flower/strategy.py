@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
 from fedskew import tree
-from fedskew.flower.messages import Answer, Call, decode_answer, encode_call, from_record, to_record
+from fedskew.flower.messages import Answer, Call, decode_answer, encode_call, from_record, server_records, to_record
 from fedskew.flower.plan import Plan
 from fedskew.flower.roll import POLL_SECONDS, Roll
 from fedskew.flower.settings import Rules
@@ -55,8 +55,10 @@ class LabelSkew(Strategy):
             if client in nodes
         }
         self._check_enough(server_round, len(self._calls), "are there")
-        contents = {node: encode_call(call, arrays, config) for node, call in self._calls.items()}
-        self._sent = [Message(content, node, MessageType.TRAIN) for node, content in contents.items()]
+        shared = server_records(self.server)
+        self._sent = [
+            Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()
+        ]
         return self._sent
 
     def aggregate_train(
