@@ -57,7 +57,8 @@ def test_help_needs_no_torch():
     "command",
     ["run", "compare", "inspect", "diagnose", "advise", "export"]
     + [f"runs {name}" for name in ("list", "show", "remove", "condense")]
-    + [f"paper {name}" for name in ("list", "run", "show", "map")],
+    + [f"paper {name}" for name in ("list", "run", "show", "map")]
+    + [f"flower {name}" for name in ("init", "certificates")],
 )
 def test_every_help_shows_an_example(capsys, command):
     code, out, _ = call(capsys, *command.split(), "--help")

@@ -131,6 +131,15 @@ def test_flower_and_engine_never_meet() -> None:
             assert not {name for name in own(path) if within(name, f"fedskew.{other}")}, path
 
 
+def test_only_flower_needs_flower() -> None:
+    tools = ("flwr", "cryptography", "ray")
+    users = {module_of(path) for path in FILES if any(within(name, *tools) for name in imports(path))}
+    assert users
+    assert {name for name in users if not within(name, "fedskew.flower")} == set()
+    outside = [path for path in FILES if not within(module_of(path), "fedskew.flower", "fedskew.cli")]
+    assert not [path for path in outside if any(within(name, "fedskew.flower") for name in own(path))]
+
+
 def test_report_reads_only_the_store() -> None:
     allowed = ("fedskew.report", "fedskew.experiments.store", "fedskew.spec", "fedskew.__version__")
     for path in below("report"):

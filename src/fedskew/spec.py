@@ -189,7 +189,12 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
 
 
 def _from_file(path: Path, name: str) -> tuple[Callable[..., Any], str]:
-    """A factory from a file of the user's own, which runs as any file of theirs does."""
+    """A factory from a file of the user's own, which runs as any file of theirs does.
+
+    It is looked for in the current folder, then where Python looks for modules: an app is installed somewhere else on
+    each node of a federation, and must be the same run everywhere.
+    """
+    path = next((found for found in (path, *(Path(place) / path for place in sys.path)) if found.is_file()), path)
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()

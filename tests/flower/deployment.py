@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import socket
 import ssl
@@ -9,6 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from contextlib import suppress
 from pathlib import Path
 
 from fedskew.flower.certificates import make_certificates
@@ -19,7 +21,7 @@ QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
     "PYTHONUNBUFFERED": "1",
@@ -112,10 +114,8 @@ class Deployment:
     def kill(self, name: str, signum: int = signal.SIGKILL) -> None:
         """End a process and its children."""
         process = self.processes.pop(name)
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(process.pid, signum)
-        except ProcessLookupError:
-            pass
         process.wait(30)
 
     def log(self, name: str) -> str:
@@ -140,15 +140,43 @@ class Deployment:
         (row,) = json.loads(self.flwr("list", "here", "--run-id", run, "--format", "json"))["runs"]
         return row["status"], str(row.get("status-details", ""))
 
-    def finish(self, run: str, seconds: float = 180) -> tuple[str, str]:
-        wait_until(lambda: self.state(run)[0].startswith("finished"), seconds, lambda: f"run {run}: {self.log('link')}")
+    def finish(self, run: str, seconds: float = 300) -> tuple[str, str]:
+        """Wait for a run's end. Asking Flower costs a process each time, so its log is watched."""
+        done = re.compile(rf"Finished task \d+ of run {run}\b")
+        wait_until(lambda: done.search(self.log("link")), seconds, lambda: f"run {run}: {self.log('link')}")
+        wait_until(lambda: self.state(run)[0].startswith("finished"), 30, "the run's state")
         return self.state(run)
 
+    def kill_server_app(self) -> None:
+        (found,) = [
+            pid
+            for pid in processes_of(f"FLWR_HOME={self.env['FLWR_HOME']}")
+            if "flwr-serverapp" in _read(pid, "cmdline")
+        ]
+        os.kill(found, signal.SIGKILL)
+
+    def _ours(self) -> list[int]:
+        return processes_of(f"FLWR_HOME={self.env['FLWR_HOME']}")
+
     def close(self) -> None:
-        for name in [name for name in self.processes if name != "link"]:
-            self.kill(name)
         for name in list(self.processes):
             self.kill(name)
+        for pid in self._ours():
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def processes_of(mark: str) -> list[int]:
+    """Everything with a variable in its environment: what a federation's processes have started in their turn."""
+    pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    return [pid for pid in pids if mark in _read(pid, "environ").split("\0")]
+
+
+def _read(pid: int, name: str) -> str:
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes().decode(errors="replace")
+    except OSError:
+        return ""
 
 
 FILES = {"ca-certfile": "ca.crt", "certfile": "server.crt", "keyfile": "server.key"}

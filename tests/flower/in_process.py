@@ -8,6 +8,8 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedskew.tree import Params
+
 Change = Callable[[Message], Message | None]
 
 
@@ -55,3 +57,9 @@ class Nodes(Grid):
 
     def send_and_receive(self, messages, *, timeout=None):
         return self.pull_messages(self.push_messages(messages))
+
+
+def in_order_of(tree: Params, other: Params) -> Params:
+    """A file keeps its leaves by name."""
+    assert tree.keys() == other.keys()
+    return {name: tree[name] for name in other}

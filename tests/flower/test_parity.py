@@ -68,6 +68,23 @@ def test_natural_clients():
     assert_trees_close(federated.server.params, final(run).server.params, rtol=1e-6, atol=1e-6)
 
 
+def test_a_method_in_a_file_of_the_app(tmp_path, monkeypatch):
+    """It is in another place on every machine, and the same run."""
+    code = "from fedskew.losses import calibrated\ndef mine(tau: float = 2.0):\n    return calibrated(tau)\n"
+    hashes = set()
+    for machine in ("server", "node"):
+        (tmp_path / machine).mkdir()
+        (tmp_path / machine / "method_of_mine.py").write_text(code)
+        with monkeypatch.context() as there:
+            there.syspath_prepend(tmp_path / machine)
+            run = Run(**DIGITS, algorithm="method_of_mine.py:mine")
+            hashes.add(run.hash)
+            federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    assert len(hashes) == 1
+    expected = final(Run(**DIGITS, algorithm="fedlc:tau=2", engine="serial"))
+    assert_trees_close(federated.server.params, expected.server.params, rtol=1e-6, atol=1e-6)
+
+
 def test_the_order_of_the_nodes_changes_nothing():
     run = Run(**DIGITS, algorithm="fedlc+scaffold")
     one = federate(Nodes(client_app(run), partitions(run)), run, Rules())

@@ -41,7 +41,7 @@ _CODE = '''\
 
     client-id=0 data=/path/own.npz      x_train and y_train of its own, or a folder <class>/*.png
     partition-id=0                      its part of the run's data set
-    state-file=/path/state              SCAFFOLD's state survives a restart of the node
+    state-dir=/path                     SCAFFOLD's state of this client is kept there, and survives a restart
     device=cuda data-dir=/path          where and with which files this node trains
 
 Label counts never leave a node.

@@ -68,14 +68,13 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
     if call.client != node.client:
         raise ValueError(f"this node is client {node.client}, the server asked client {call.client}")
     plan = Plan.of(run, node.federation.dataset)
-    given = context.node_config.get("state-file")
-    file, owner = Path(str(given)).expanduser() if given else None, f"client {node.client} of run {run.hash}"
-    memory = recall(context.state, file, owner, device)
+    file = _state_file(run, node.client, context)
+    memory = recall(context.state, file, device)
     state = memory.at(call.absorbed, plan.algorithm.correction.init(call.server.params))
     clients = np.array([node.client])
     cohort = Cohort(node.federation, clients, tree.stack([state]) if state else {}, run.seed)
     update = client_update(plan.recipe(call.round), plan.settings, call.server, cohort, 0, call.round)
-    remember(context.state, file, owner, memory.after(call.absorbed, state, call.round, update.client))
+    remember(context.state, file, memory.after(call.absorbed, state, call.round, update.client))
     examples = int(node.federation.sizes(clients)[0])
     log(INFO, "round %s: client %s trained on %s examples, loss %.4f", call.round, node.client, examples, update.loss)
     return Answer(
@@ -88,6 +87,12 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
         buffers=update.buffers,
         message=update.message,
     )
+
+
+def _state_file(run: Run, client: int, context: Context) -> Path | None:
+    """Where a node that is told a `state-dir` keeps the correction's state of a run."""
+    given = context.node_config.get("state-dir")
+    return Path(str(given)).expanduser() / f"{run.hash}-client{client}.safetensors" if given else None
 
 
 def _is_private(mod: Mod) -> bool:

@@ -42,17 +42,17 @@ class Memory:
         return Memory({used: state, round: made})
 
 
-def recall(state: RecordDict, file: Path | None, owner: str, device: torch.device) -> Memory:
+def recall(state: RecordDict, file: Path | None, device: torch.device) -> Memory:
     """What Flower's state of this node holds, else what the file holds."""
     if _ARRAYS in state.array_records:
         rounds = state.config_records[_ABOUT]["rounds"]
         return _split(from_record(state.array_records[_ARRAYS], device), [int(round) for round in rounds])  # type: ignore[union-attr]
     if file is not None and file.exists():
-        return _read(file, owner, device)
+        return _read(file, device)
     return Memory({})
 
 
-def remember(state: RecordDict, file: Path | None, owner: str, memory: Memory) -> None:
+def remember(state: RecordDict, file: Path | None, memory: Memory) -> None:
     leaves: Params = {}
     for round, leaf in memory.states.items():
         leaves |= tree.prefix(leaf, str(round))
@@ -63,23 +63,20 @@ def remember(state: RecordDict, file: Path | None, owner: str, memory: Memory) -
     if file is not None:
         whole = {name: leaf.detach().cpu().contiguous() for name, leaf in leaves.items()}
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_whole(file, save(whole, {"owner": owner, "rounds": ",".join(map(str, rounds))}))
+        write_whole(file, save(whole, {"rounds": ",".join(map(str, rounds))}))
 
 
 def _split(leaves: Params, rounds: list[int]) -> Memory:
     return Memory({round: tree.unprefix(leaves, str(round)) for round in rounds})
 
 
-def _read(file: Path, owner: str, device: torch.device) -> Memory:
+def _read(file: Path, device: torch.device) -> Memory:
     try:
         with safe_open(file, "pt", device=str(device)) as opened:
-            about = opened.metadata() or {}
+            rounds = [int(round) for round in opened.metadata()["rounds"].split(",")]
             leaves = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        rounds = [int(round) for round in about["rounds"].split(",")]
-    except (SafetensorError, OSError, KeyError, ValueError) as error:
-        raise ValueError(f"state-file {file} is damaged ({error}); remove it to begin at zero") from error
-    if about.get("owner") != owner:
-        raise ValueError(f"state-file {file} belongs to {about.get('owner')}, this is {owner}; name another file")
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{file} is damaged ({error}); remove it, and this client begins at zero") from error
     return _split(leaves, rounds)
 
 

@@ -66,11 +66,16 @@ def from_record(record: ArrayRecord, device: torch.device | str = "cpu") -> Para
     return {name: torch.from_numpy(array.numpy()).to(device) for name, array in record.items()}
 
 
-def encode_call(call: Call, params: ArrayRecord, config: Mapping[str, Any]) -> RecordDict:
-    """`params` are the call's, as a record that several calls share; `config` is what a strategy adds."""
+def server_records(server: Server) -> dict[str, ArrayRecord]:
+    """What all calls of a round share."""
+    trees = {PARAMS: server.params, BUFFERS: server.buffers, CORRECTION: server.correction}
+    return {name: to_record(leaves) for name, leaves in trees.items() if leaves}
+
+
+def encode_call(call: Call, shared: Mapping[str, ArrayRecord], config: Mapping[str, Any]) -> RecordDict:
+    """`shared` are the records of the call's server, `config` is what a strategy adds."""
     about: dict[str, Any] = {"run": call.run, "client": call.client, "round": call.round, "absorbed": call.absorbed}
-    content = RecordDict({PARAMS: params, CONFIG: ConfigRecord({**config, **about})})
-    return _with(content, {BUFFERS: call.server.buffers, CORRECTION: call.server.correction})
+    return RecordDict({**shared, CONFIG: ConfigRecord({**config, **about})})
 
 
 def decode_call(content: RecordDict, device: torch.device | str) -> Call:
@@ -83,8 +88,8 @@ def decode_call(content: RecordDict, device: torch.device | str) -> Call:
 def encode_answer(answer: Answer) -> RecordDict:
     numbers = (answer.client, answer.round, answer.examples, answer.steps, answer.loss)
     metrics = MetricRecord(dict(zip(NUMBERS, numbers, strict=True)))
-    content = RecordDict({PARAMS: to_record(answer.params), METRICS: metrics})
-    return _with(content, {BUFFERS: answer.buffers, MESSAGE: answer.message})
+    trees = {PARAMS: answer.params, BUFFERS: answer.buffers, MESSAGE: answer.message}
+    return RecordDict({METRICS: metrics, **{name: to_record(leaves) for name, leaves in trees.items() if leaves}})
 
 
 def decode_answer(content: RecordDict, call: Call, message: Params, device: torch.device | str) -> Answer:
@@ -109,14 +114,6 @@ def decode_answer(content: RecordDict, call: Call, message: Params, device: torc
     if not isinstance(metrics["loss"], float) or not isfinite(metrics["loss"]):
         raise ValueError(f"loss is {metrics['loss']!r}; allowed: finite numbers")
     return Answer(*(metrics[name] for name in NUMBERS), **records)  # type: ignore[arg-type]
-
-
-def _with(content: RecordDict, trees: Mapping[str, Params]) -> RecordDict:
-    """Trees that have leaves, as further records."""
-    for name, leaves in trees.items():
-        if leaves:
-            content[name] = to_record(leaves)
-    return content
 
 
 def _tree(content: RecordDict, name: str, device: torch.device | str) -> Params:

@@ -47,4 +47,7 @@ def read_run(config: Mapping[str, Any]) -> Run:
 
 def read_rules(config: Mapping[str, Any]) -> Rules:
     given = {key.replace("-", "_"): value for key, value in config.items()}
-    return Rules(**{name: value for name, value in given.items() if name in Rules.model_fields})
+    try:
+        return Rules(**{name: value for name, value in given.items() if name in Rules.model_fields})
+    except ValidationError as error:
+        raise ValueError(explain(error).replace("_", "-")) from error

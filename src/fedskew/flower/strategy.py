@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 
 from fedskew import tree
-from fedskew.flower.messages import Answer, Call, decode_answer, encode_call, from_record, to_record
+from fedskew.flower.messages import Answer, Call, decode_answer, encode_call, from_record, server_records, to_record
 from fedskew.flower.plan import Plan
 from fedskew.flower.roll import POLL_SECONDS, Roll
 from fedskew.flower.settings import Rules
@@ -54,8 +54,11 @@ class LabelSkew(Strategy):
             for client in sampled
             if client in nodes
         }
-        contents = {node: encode_call(call, arrays, config) for node, call in self._calls.items()}
-        self._sent = [Message(content, node, MessageType.TRAIN) for node, content in contents.items()]
+        self._check_enough(server_round, len(self._calls), "are there")
+        shared = server_records(self.server)
+        self._sent = [
+            Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()
+        ]
         return self._sent
 
     def aggregate_train(
@@ -63,7 +66,7 @@ class LabelSkew(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The next global model; too few proper answers are a RuntimeError."""
         answers = [answer for _, answer in self._answered(server_round, replies)]
-        self._check_enough(server_round, len(answers))
+        self._check_enough(server_round, len(answers), "answered properly")
         self.update = None
         if answers:
             self._absorb(server_round, sorted(answers, key=lambda answer: answer.client))
@@ -73,7 +76,7 @@ class LabelSkew(Strategy):
     def proper(self, server_round: int, replies: Iterable[Message]) -> list[Message]:
         """The replies that count, enough of them; a wrapper that skips a round for one bad reply gets these."""
         found = [reply for reply, _ in self._answered(server_round, replies)]
-        self._check_enough(server_round, len(found))
+        self._check_enough(server_round, len(found), "answered properly")
         return found
 
     def configure_evaluate(
@@ -117,13 +120,13 @@ class LabelSkew(Strategy):
             raise ValueError(f"steps is {answer.steps}; {answer.examples} examples are {expected} steps")
         return answer
 
-    def _check_enough(self, round: int, found: int) -> None:
+    def _check_enough(self, round: int, found: int, what: str) -> None:
         silent = len(self._calls) - found
         if silent:
             log(WARNING, "round %s: %s of %s clients did not answer properly", round, silent, len(self._calls))
         if found < self._needed:
             raise RuntimeError(
-                f"round {round}: {found} clients answered properly, min-clients asks for {self._needed}"
+                f"round {round}: {found} clients {what}, min-clients asks for {self._needed}"
                 f"{self.roll.problems}; the next `flwr run` goes on after round {round - 1}"
             )
 

@@ -1,0 +1,236 @@
+"""Real processes on loopback, TLS, authenticated nodes: what a federation trains, what travels, what it survives."""
+
+import signal
+
+import numpy as np
+import pytest
+
+from fedskew import Run, Store, simulate
+from fedskew.data import load_dataset
+from fedskew.experiments.checkpoint import load_checkpoint
+from fedskew.simulation import build_federation
+from tests.helpers import assert_trees_close
+
+pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+
+from fedskew.flower import Rules
+from fedskew.flower.app import write_app
+from tests.flower.deployment import Deployment, wait_until
+from tests.flower.in_process import in_order_of
+from tests.flower.recording import leaks, read
+
+DIGITS = {"partition": "dirichlet:0.3", "clients": 3, "rounds": 5, "lr": 0.1, "batch_size": 32}
+METHODS = ["fedlc", "fedlc+scaffold", "fednova", "fedopt"]
+FAULTY = '''
+import numpy as np
+from flwr.app import Array
+from fedskew.flower import client_app, server_app
+
+def faults(message, context, call_next):
+    """Client 1 does something else wrong every round."""
+    round, node = message.content["config"]["round"], context.node_config["partition-id"]
+    if node == 1 and round == 2:
+        raise RuntimeError("the disk of client 1 is full")
+    reply = call_next(message, context)
+    params, metrics = reply.content["params"], reply.content["metrics"]
+    name = next(iter(params))
+    if node == 1 and round == 3:
+        params[name] = Array(np.full_like(params[name].numpy(), np.nan))
+    if node == 1 and round == 4:
+        params[name] = Array(params[name].numpy()[:-1])
+    if node == 1 and round == 5:
+        metrics["steps"] = -metrics["steps"]
+    if node == 0 and round == 6:
+        open({file!r}, "w").close()
+        __import__("time").sleep(60)
+    return reply
+
+client = client_app(mods=[faults])
+server = server_app()
+'''
+RECORDING = """
+from flwr.serverapp import ServerApp
+from fedskew.flower import client_app, read_rules, read_run
+from fedskew.flower.server import federate
+from tests.flower.in_process import in_order_of
+from tests.flower.recording import Recorder
+
+client = client_app()
+server = ServerApp()
+
+@server.main()
+def main(grid, context):
+    federate(Recorder(grid, {file!r}), read_run(context.run_config), read_rules(context.run_config))
+"""
+
+
+@pytest.fixture(scope="module")
+def digits(tmp_path_factory):
+    """The digits as a file: clients that are a process per message are spared the import of scikit-learn."""
+    data = load_dataset("digits", 0, 3)
+    path = tmp_path_factory.mktemp("data") / "digits.npz"
+    arrays = {name: getattr(data, name).numpy() for name in ("x_train", "y_train", "x_test", "y_test")}
+    np.savez(path, **arrays)
+    return f"npz:{path}"
+
+
+@pytest.fixture(scope="module")
+def federation(tmp_path_factory, digits):
+    """A SuperLink with three SuperNodes; the fourth key is not registered."""
+    with Deployment(tmp_path_factory.mktemp("federation"), nodes=4) as deployment:
+        deployment.fields = {**DIGITS, "dataset": digits}
+        for node in range(3):
+            deployment.register(node)
+            deployment.start_node(node, f"partition-id={node}")
+        yield deployment
+
+
+def made_app(federation, name, code=None, **fields):
+    """A folder with an app and the run it trains."""
+    run, rules = Run(**{**federation.fields, **fields}), Rules(store=str(federation.folder / "runs"), min_clients=1)
+    folder = federation.folder / name
+    write_app(folder, run, rules)
+    if code:
+        (folder / "federation.py").write_text(code)
+    return folder, run
+
+
+def stored(federation, run):
+    return Store(federation.folder / "runs").folder(run.hash)
+
+
+def rounds_done(federation, run):
+    folder = stored(federation, run)
+    return len(folder.records()) if folder.exists() else 0
+
+
+@pytest.fixture(scope="module")
+def messages(federation):
+    return federation.folder / "messages"
+
+
+@pytest.fixture(scope="module")
+def trained(federation, messages):
+    """The four methods, one run after the other. The server of the last is killed after two rounds and run again."""
+    app, _ = made_app(federation, "recorded", RECORDING.format(file=str(messages)))
+    runs = {name: Run(**federation.fields, algorithm=name) for name in METHODS}
+    for name in METHODS[:-1]:
+        status = federation.finish(federation.submit(app, f'algorithm="{name}"'))
+        assert status[0] == "finished:completed", federation.log("link")
+    last = runs[METHODS[-1]]
+    federation.submit(app, f'algorithm="{METHODS[-1]}"')
+    wait_until(lambda: rounds_done(federation, last) >= 2, 120, lambda: federation.log("link"))
+    federation.kill_server_app()
+    assert rounds_done(federation, last) < last.rounds
+    status = federation.finish(federation.submit(app, f'algorithm="{METHODS[-1]}"'))
+    assert status[0] == "finished:completed", federation.log("link")
+    return runs
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_a_federation_equals_a_simulation(federation, trained, name):
+    run = trained[name]
+    checkpoint = load_checkpoint(stored(federation, run).checkpoint)
+    *_, expected = simulate(run)
+    assert checkpoint.round == 5
+    params = in_order_of(checkpoint.server.params, expected.server.params)
+    assert_trees_close(params, expected.server.params, rtol=0, atol=1e-5)
+    records = stored(federation, run).records()
+    assert [record["round"] for record in records] == [1, 2, 3, 4, 5]
+    assert records[-1]["accuracy"] == pytest.approx(expected.accuracy, abs=0.01)
+
+
+def test_a_killed_server_goes_on_from_its_last_round(federation, trained):
+    sessions = stored(federation, trained["fedopt"]).sessions()
+    assert sessions[0]["from_round"] == 0
+    assert sessions[-1]["from_round"] >= 2
+
+
+@pytest.fixture(scope="module")
+def counts(trained):
+    return build_federation(trained["fedlc"]).counts(np.arange(3))
+
+
+def test_no_message_has_label_counts(counts, messages):
+    found = read(messages)
+    kinds = {(message["way"], message["type"]) for message in found}
+    assert kinds == {("sent", "query"), ("received", "query"), ("sent", "train"), ("received", "train")}
+    assert sum(message["type"] == "train" for message in found) >= 2 * 3 * 5 * 4
+    assert [place for message in found for place in leaks(message, counts)] == []
+    for message in found:
+        records = message["records"]
+        params = {"params"} | ({"correction"} if message["way"] == "sent" else {"message"}) & set(records)
+        wanted = {
+            ("sent", "query"): {"config": {"run"}},
+            ("received", "query"): {"config": {"run", "client"}},
+            ("sent", "train"): {"config": {"run", "client", "round", "absorbed"}},
+            ("received", "train"): {"metrics": {"client", "round", "num-examples", "steps", "loss"}},
+        }[message["way"], message["type"]]
+        assert set(records) == set(wanted) | (params if message["type"] == "train" else set())
+        for name, keys in wanted.items():
+            assert set(records[name]) == keys
+        if message["type"] == "train" and message["way"] == "received":
+            metrics = records["metrics"]
+            assert metrics["num-examples"] == counts[metrics["client"]].sum()
+            assert metrics["steps"] == -(-metrics["num-examples"] // 32)
+
+
+def test_label_counts_would_be_seen(counts, messages):
+    answer = next(m for m in read(messages) if (m["way"], m["type"]) == ("received", "train"))
+    present = counts[1][counts[1] > 0]
+    weight = max(answer["records"]["params"].values(), key=np.size).copy()
+    weight.flat[7 : 7 + len(counts[1])] = np.random.default_rng(0).permutation(counts[1] / counts[1].sum())
+    for record, key, value in [
+        ("metrics", "counts", counts[1].tolist()),
+        ("metrics", "most", int(counts[1].max())),
+        ("metrics", "loss", float(present[0])),
+        ("params", "shares", (counts[2] / counts[2].sum()).astype(np.float32)),
+        ("params", "hidden", weight),
+        ("message", "present", present[::-1].astype(np.float32)),
+    ]:
+        records = {name: dict(entries) for name, entries in answer["records"].items()}
+        records.setdefault(record, {})[key] = value
+        assert leaks({**answer, "records": records}, counts) == [f"{record}/{key}"]
+
+
+def test_faults_of_nodes(federation, trained):
+    """Node 2 comes late; client 1 raises, sends NaN, a wrong shape, a negative number; node 0 is killed in a round."""
+    federation.kill("node2", signal.SIGTERM)
+    killed_in = federation.folder / "round6"
+    app, run = made_app(federation, "faulty", FAULTY.format(file=str(killed_in)), rounds=7, algorithm="fedavg", seed=1)
+    number = federation.submit(app, "start-timeout=20.0")
+    wait_until(lambda: rounds_done(federation, run) >= 1, 120, lambda: federation.log("link"))
+    federation.start_node(2, "partition-id=2")
+    wait_until(killed_in.exists, 180, lambda: federation.log("link"))
+    federation.kill("node0")
+    assert federation.finish(number)[0] == "finished:completed", federation.log("link")
+    answered = [record["clients"] for record in stored(federation, run).records()]
+    assert answered[0] == 2
+    assert answered[4:] == [2, 2, 2]
+    assert sorted(answered[1:4]) != [3, 3, 3]
+    log = federation.flwr("log", number, "here", "--show")
+    for problem in (
+        "round 1: no node is client 2",
+        "client 1, is refused: error 2",
+        "the disk of client 1 is full",
+        "client 1, is refused: params has values that are not finite numbers",
+        "client 1, is refused: params",
+        "has shape",
+        "client 1, is refused: steps is -",
+        "client 0, is refused: error 5",
+    ):
+        assert problem in log, log
+
+
+def test_a_run_with_too_few_nodes_fails_cleanly(federation, trained):
+    federation.kill("node1", signal.SIGTERM)
+    number = federation.submit(federation.folder / "recorded", "start-timeout=1.0 min-clients=3 seed=2")
+    status, details = federation.finish(number)
+    assert status == "finished:failed"
+    assert "min-clients asks for 3" in details + federation.flwr("log", number, "here", "--show")
+
+
+def test_a_node_without_a_valid_key_is_refused(federation):
+    stranger = federation.start_node(3, "partition-id=0")
+    assert stranger.wait(60) != 0
+    assert federation.log("node3")

@@ -1,0 +1,140 @@
+"""Flower's own differential privacy around our methods."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from fedskew import Run
+from tests.helpers import assert_trees_close
+
+pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+
+from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
+from flwr.serverapp.strategy import (
+    DifferentialPrivacyClientSideAdaptiveClipping,
+    DifferentialPrivacyClientSideFixedClipping,
+    DifferentialPrivacyServerSideAdaptiveClipping,
+    DifferentialPrivacyServerSideFixedClipping,
+)
+
+from fedskew import tree
+from fedskew.flower import Rules, client_app
+from fedskew.flower.data import facts
+from fedskew.flower.plan import Plan
+from fedskew.flower.server import federate
+from tests.flower.in_process import Nodes
+
+FIELDS = {"dataset": "digits", "partition": "dirichlet:0.3", "clients": 3, "rounds": 2, "lr": 0.1, "batch_size": 32}
+FEDLC = Run(**FIELDS, algorithm="fedlc", weighting="uniform", engine="serial")
+THREE = [{"partition-id": client} for client in range(3)]
+
+
+def first_model(run):
+    return Plan.of(run, facts(run.dataset, run.seed, run.clients)).start().params
+
+
+def far(params, run):
+    return float(tree.norm(tree.sub(params, first_model(run)), 0))
+
+
+def test_local_clipping_bounds_each_answer():
+    run = FEDLC.model_copy(update={"rounds": 1})
+    grid = Nodes(client_app(run, mods=[LocalDpMod(0.05, 0.0, 1.0, 1e-5)]), THREE)
+    federated = federate(grid, run, Rules())
+    assert far(federated.server.params, run) <= 0.05 * 1.001
+    for delta in (tree.rows(federated.update.delta, k) for k in range(3)):
+        assert float(tree.norm(delta, 0)) == pytest.approx(0.05, rel=1e-3)
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedprox", "fedlc", "fedrs", "fedla", "fednova", "fedopt"])
+def test_local_noise_is_there_for_every_method_with_one_record(algorithm):
+    run = Run(**{**FIELDS, "rounds": 1}, algorithm=algorithm)
+    grid = Nodes(client_app(run, mods=[LocalDpMod(0.001, 0.01, 1.0, 1e-5)]), THREE)
+    update = federate(grid, run, Rules()).update
+    deviation = 0.01 * np.sqrt(2 * np.log(1.25e5))
+    values = torch.cat([leaf.flatten() for leaf in update.delta.values()])
+    assert float(values.std()) == pytest.approx(deviation, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("make", "mods"),
+    [
+        (lambda s: DifferentialPrivacyServerSideFixedClipping(s, 0.0, 0.05, 3), []),
+        (lambda s: DifferentialPrivacyClientSideFixedClipping(s, 0.0, 0.05, 3), [fixedclipping_mod]),
+        (lambda s: DifferentialPrivacyServerSideAdaptiveClipping(s, 0.0, 3, initial_clipping_norm=0.05), []),
+        (
+            lambda s: DifferentialPrivacyClientSideAdaptiveClipping(s, 0.0, 3, initial_clipping_norm=0.05),
+            [adaptiveclipping_mod],
+        ),
+    ],
+)
+def test_central_clipping(make, mods):
+    run = FEDLC.model_copy(update={"rounds": 1})
+    federated = federate(Nodes(client_app(run, mods=mods), THREE), run, Rules(), wrap=make)
+    assert 0 < far(federated.server.params, run) <= 0.05 * 1.001
+
+
+def test_central_noise_reaches_the_model_and_the_checkpoint(tmp_path):
+    from fedskew import Store
+    from fedskew.experiments.checkpoint import load_checkpoint
+
+    def wrap(strategy):
+        return DifferentialPrivacyServerSideFixedClipping(strategy, 3.0, 0.1, 3)
+
+    rules = Rules(store=str(tmp_path))
+    federated = federate(Nodes(client_app(FEDLC), THREE), FEDLC, rules, wrap=wrap)
+    move = tree.sub(federated.server.params, first_model(FEDLC))
+    values = torch.cat([leaf.flatten() for leaf in move.values()])
+    assert float(values.std()) == pytest.approx(0.1 * np.sqrt(2), rel=0.1)  # two rounds of noise
+    kept = load_checkpoint(Store(tmp_path).folder(FEDLC.hash).checkpoint).server.params
+    assert_trees_close({name: kept[name] for name in move}, federated.server.params, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"algorithm": "scaffold"}, "sends its correction's state"),
+        ({"model": "cnn:width=4,padding=1"}, "sends batch statistics"),
+        ({"weighting": "samples"}, "weighting is 'samples'; allowed: uniform"),
+        ({"algorithm": "fednova"}, "adds its noise to a plain mean, which fednova does not take"),
+        ({"algorithm": "fedopt"}, "which fedopt does not take"),
+        ({"dropout_rate": 0.2}, "dropout_rate is 0.2"),
+    ],
+)
+def test_what_central_privacy_cannot_do_is_refused_at_the_start(more, problem):
+    run = Run(**{**FIELDS, "weighting": "uniform", **more})
+
+    def wrap(strategy):
+        raise AssertionError("not reached")
+
+    with pytest.raises(ValueError, match=problem):
+        federate(Nodes(client_app(run), THREE), run, Rules(), wrap=wrap)
+
+
+def test_central_privacy_needs_every_answer():
+    def breaks(message, context, call_next):
+        if context.node_config["partition-id"] == 2:
+            raise RuntimeError("away")
+        return call_next(message, context)
+
+    def wrap(strategy):
+        return DifferentialPrivacyServerSideFixedClipping(strategy, 1.0, 0.1, 3)
+
+    with pytest.raises(RuntimeError, match="2 clients answered properly, min-clients asks for 3"):
+        federate(Nodes(client_app(FEDLC, mods=[breaks]), THREE), FEDLC, Rules(), wrap=wrap)
+
+
+@pytest.mark.parametrize("mod", [LocalDpMod(1.0, 0.0, 1.0, 1e-5), fixedclipping_mod, adaptiveclipping_mod])
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [({"algorithm": "scaffold"}, "correction's state"), ({"model": "cnn:width=4,padding=1"}, "batch statistics")],
+)
+def test_what_local_privacy_cannot_do_is_refused_at_the_start(mod, more, problem, caplog):
+    run = Run(**FIELDS, **more)
+    with (
+        caplog.at_level(logging.WARNING, "flwr"),
+        pytest.raises(RuntimeError, match=f"node 100: .*{problem}"),
+    ):
+        federate(Nodes(client_app(run, mods=[mod]), THREE), run, Rules(start_timeout=0.1))

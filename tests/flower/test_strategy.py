@@ -1,0 +1,265 @@
+"""What a server accepts, what it refuses and how it goes on."""
+
+import logging
+
+import numpy as np
+import pytest
+
+from fedskew import Run, Store, simulate
+from tests.helpers import assert_trees_close, assert_trees_equal
+
+pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+
+from flwr.app import Array, Error, Message, MetricRecord, RecordDict
+
+from fedskew.flower import Rules, client_app
+from fedskew.flower.server import federate
+from tests.flower.in_process import Nodes, in_order_of
+
+RUN = Run(dataset="digits", partition="dirichlet:0.3", clients=3, rounds=2, lr=0.1, batch_size=32, engine="serial")
+SCAFFOLD = RUN.model_copy(update={"algorithm": "fedlc+scaffold", "rounds": 4})
+THREE = [{"partition-id": client} for client in range(3)]
+
+
+def answers_of(client, round, change):
+    """Change one answer of a client on its way."""
+
+    def on_its_way(reply):
+        metrics = reply.content.metric_records.get("metrics", {}) if reply.has_content() else {}
+        return change(reply) if (metrics.get("client"), metrics.get("round")) == (client, round) else reply
+
+    return on_its_way
+
+
+def with_number(name, value):
+    def change(reply):
+        reply.content["metrics"][name] = value
+        return reply
+
+    return change
+
+
+def with_array(make, record="params"):
+    def change(reply):
+        name = next(iter(reply.content[record]))
+        reply.content[record][name] = Array(make(reply.content[record][name].numpy()))
+        return reply
+
+    return change
+
+
+def without(record, key=None):
+    def change(reply):
+        if key is None:
+            del reply.content[record]
+        else:
+            del reply.content[record][key]
+        return reply
+
+    return change
+
+
+def renamed(reply):
+    params = reply.content["params"]
+    params["mine"] = params.pop(next(iter(params)))
+    return reply
+
+
+def with_a_record(reply):
+    reply.content["more"] = MetricRecord({"x": 1})
+    return reply
+
+
+def unreadable(reply):
+    name = next(iter(reply.content["params"]))
+    old = reply.content["params"][name]
+    reply.content["params"][name] = Array(dtype=old.dtype, shape=old.shape, stype=old.stype, data=b"nothing")
+    return reply
+
+
+BAD = {
+    "not finite": with_array(lambda x: np.full_like(x, np.nan)),
+    "has shape": with_array(lambda x: x[:-1]),
+    "has dtype": with_array(lambda x: x.astype(np.float64)),
+    "names of params": renamed,
+    "records are": with_a_record,
+    "message": without("message"),
+    "numbers are": without("metrics", "loss"),
+    "cannot be read": unreadable,
+    "steps is -3": with_number("steps", -3),
+    "steps is 1;": with_number("steps", 1),
+    "num-examples is 0": with_number("num-examples", 0),
+    "num-examples is 12.5": with_number("num-examples", 12.5),
+    "client is 2, asked was 1": with_number("client", 2),
+    "round is 7, asked was 1": with_number("round", 7),
+    "loss is nan": with_number("loss", float("nan")),
+    "error 2: no memory": lambda reply: Message(Error(2, "no memory"), reply_to=_asked(reply)),
+}
+
+
+def _asked(reply):
+    """A message that the reply would be one to."""
+    sent = Message(RecordDict(), reply.metadata.src_node_id, "train")
+    sent.metadata.__dict__["_message_id"] = reply.metadata.reply_to_message_id
+    return sent
+
+
+@pytest.mark.parametrize("problem", BAD)
+def test_a_bad_reply_is_refused_and_the_round_goes_on(problem, caplog):
+    grid = Nodes(client_app(SCAFFOLD), THREE, answers_of(1, 1, BAD[problem]))
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(grid, SCAFFOLD.model_copy(update={"rounds": 1}), Rules())
+    assert len(federated.update.loss) == 2
+    assert federated.absorbed == {0: 1, 2: 1}
+    (refused,) = [text for text in caplog.messages if "is refused" in text]
+    assert refused.startswith("round 1: the reply of node 101, client 1, is refused: ")
+    assert problem in refused
+
+
+def test_a_bad_reply_may_fail_the_run():
+    grid = Nodes(client_app(RUN), THREE, answers_of(1, 1, with_number("steps", -3)))
+    with pytest.raises(RuntimeError, match="node 101, client 1, is refused: steps is -3"):
+        federate(grid, RUN, Rules(on_bad_reply="fail"))
+
+
+def test_too_few_answers_fail_the_run():
+    grid = Nodes(client_app(RUN), THREE, answers_of(1, 1, lambda reply: None))
+    with pytest.raises(RuntimeError, match="2 clients answered properly, min-clients asks for 3"):
+        federate(grid, RUN, Rules(min_clients=3, round_timeout=0.5))
+
+
+@pytest.mark.parametrize(
+    ("sampled", "least", "needed"), [(3, 0, 2), (4, 0, 2), (1, 0, 1), (0, 0, 0), (5, 2, 2), (2, 9, 2)]
+)
+def test_how_many_answers_a_round_needs(sampled, least, needed):
+    assert Rules(min_clients=least).needed(sampled) == needed
+
+
+def test_what_is_lost_is_as_if_the_client_had_not_answered():
+    """A client whose answer never came goes on from the state that its server knows of."""
+    lost = Nodes(client_app(SCAFFOLD), THREE, answers_of(1, 2, lambda reply: None))
+    other = federate(lost, SCAFFOLD, Rules(round_timeout=0.5))
+    absent = Nodes(client_app(SCAFFOLD), THREE)
+    push = absent._push
+
+    def never_asked(message):
+        config = message.content.config_records["config"]
+        if (config.get("client"), config.get("round")) == (1, 2):
+            return "nobody"
+        return push(message)
+
+    absent._push = never_asked
+    assert_trees_equal(federate(absent, SCAFFOLD, Rules(round_timeout=0.5)).server.params, other.server.params)
+
+
+def test_states_live_on_the_nodes():
+    grid = Nodes(client_app(SCAFFOLD), THREE)
+    federate(grid, SCAFFOLD, Rules())
+    for context in grid.contexts.values():
+        assert context.state.config_records["fedskew-rounds"]["rounds"] == [3, 4]
+    plain = Nodes(client_app(RUN), THREE)
+    federate(plain, RUN, Rules())
+    assert all(not context.state for context in plain.contexts.values())
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_new_flower_run_goes_on_from_the_store(kept, tmp_path, caplog):
+    """With a folder on each node, to the same bits; without, the clients' states begin at zero, and the log says so."""
+    nodes = [{**config, **({"state-dir": str(tmp_path / "states")} if kept else {})} for config in THREE]
+    rules = Rules(store=str(tmp_path / "runs"), round_timeout=0.5)
+    broken = Nodes(client_app(SCAFFOLD), nodes, answers_of(1, 3, lambda reply: None))
+    with pytest.raises(RuntimeError, match="the next `flwr run` goes on after round 2"):
+        federate(broken, SCAFFOLD, rules.model_copy(update={"min_clients": 3}))
+    folder = Store(tmp_path / "runs").folder(SCAFFOLD.hash)
+    assert [record["round"] for record in folder.records()] == [1, 2]
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(Nodes(client_app(SCAFFOLD), nodes), SCAFFOLD, rules)
+    *_, expected = simulate(SCAFFOLD)
+    assert [record["round"] for record in folder.records()] == [1, 2, 3, 4]
+    assert [session["from_round"] for session in folder.sessions()] == [0, 2]
+    zero = [text for text in caplog.messages if "begins at zero" in text]
+    if kept:
+        assert zero == []
+        params = in_order_of(federated.server.params, expected.server.params)
+        assert_trees_close(params, expected.server.params, rtol=1e-6, atol=1e-6)
+        assert folder.records()[-1]["accuracy"] == expected.accuracy
+    else:
+        assert len(zero) == 3
+    again = federate(Nodes(client_app(SCAFFOLD), []), SCAFFOLD, rules)  # finished: nobody is asked
+    assert_trees_equal(in_order_of(again.server.params, federated.server.params), federated.server.params)
+
+
+def test_a_damaged_state_is_named(tmp_path, caplog):
+    (tmp_path / f"{SCAFFOLD.hash}-client1.safetensors").write_bytes(b"half")
+    nodes = [{**config, "state-dir": str(tmp_path)} for config in THREE]
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federate(Nodes(client_app(SCAFFOLD), nodes), SCAFFOLD.model_copy(update={"rounds": 1}), Rules())
+    assert any("client1.safetensors is damaged" in text for text in caplog.messages)
+
+
+def test_the_commands_of_the_store_know_a_federation(tmp_path, capsys):
+    from fedskew.cli import main
+
+    rules = Rules(store=str(tmp_path / "runs"))
+    federate(Nodes(client_app(RUN), THREE), RUN, rules)
+    for command in (
+        ["runs", "list", "--runs", rules.store],
+        ["runs", "show", RUN.hash, "--runs", rules.store],
+        ["report", "-o", str(tmp_path / "report.html"), "--runs", rules.store],
+        ["export", RUN.hash, str(tmp_path / "model.safetensors"), "--runs", rules.store],
+    ):
+        with pytest.raises(SystemExit) as done:
+            main(command)
+        assert done.value.code == 0, capsys.readouterr().err
+
+
+def test_a_node_with_another_run_is_refused():
+    other = RUN.model_copy(update={"lr": 0.2})
+    with pytest.raises(RuntimeError, match=f"0 clients are there.*node 100: this node has run {other.hash}"):
+        federate(Nodes(client_app(other), THREE), RUN, Rules(start_timeout=0.5))
+
+
+@pytest.mark.parametrize("config", [{}, {"partition-id": 3}, {"client-id": "one"}, {"partition-id": True}])
+def test_a_node_that_is_no_client_is_refused(config, caplog):
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(Nodes(client_app(RUN), [*THREE[:2], config]), RUN, Rules(start_timeout=0.5))
+    assert len(federated.update.loss) == 2
+    assert any("node 102 is refused: node-config: client-id is" in text for text in caplog.messages)
+
+
+def test_of_two_nodes_that_are_one_client_the_first_has_it(caplog):
+    grid = Nodes(client_app(RUN), [*THREE, {"partition-id": 1}])
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federate(grid, RUN, Rules())
+    assert any("node 103 is refused as long as another node is client 1" in text for text in caplog.messages)
+    sent = [message.metadata for message in grid.messages if message.metadata.reply_to_message_id == ""]
+    assert {about.dst_node_id for about in sent if about.message_type == "train"} == {100, 101, 102}
+
+
+def test_a_late_node_takes_part_from_the_next_round_on():
+    run = RUN.model_copy(update={"rounds": 3})
+    grid = Nodes(client_app(run), THREE)
+    late = grid.contexts.pop(102)
+    seen = []
+
+    def joins(reply):
+        if reply.content.metric_records:
+            seen.append((reply.content["metrics"]["round"], reply.content["metrics"]["client"]))
+            grid.contexts[102] = late
+        return reply
+
+    grid.change = joins
+    federate(grid, run, Rules(start_timeout=0.5))
+    assert sorted(seen) == [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
+
+
+def test_a_client_that_raises_is_named(caplog):
+    def breaks(message, context, call_next):
+        if context.node_config["partition-id"] == 2:
+            raise RuntimeError("the disk is full")
+        return call_next(message, context)
+
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(Nodes(client_app(RUN, mods=[breaks]), THREE), RUN, Rules())
+    assert federated.absorbed == {0: 2, 1: 2}
+    assert any("node 102, client 2, is refused: error 2: the disk is full" in text for text in caplog.messages)
