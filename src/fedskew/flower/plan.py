@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
-from torch import Tensor
 
 from fedskew import tree
 from fedskew.algorithms import Algorithm
@@ -41,10 +41,6 @@ class Plan:
         dtype, device = dtype_of(self.run.precision), usable_device(self.run.device)
         return start_server(self.recipe(1), *self.model.init(dtype, device))
 
-    def travel(self, steps: Tensor, round: int) -> Tensor:
-        """How far so many steps go, where the method needs to know."""
-        return self.recipe(round).optimizer.travel(steps) if self.algorithm.needs_travel else steps.double()
-
     def message_like(self, server: Server) -> Params:
         """What a client's correction message looks like."""
         correction, nowhere = self.algorithm.correction, tree.zeros_like(server.params)
@@ -52,7 +48,7 @@ class Plan:
 
     def steps(self, examples: int) -> int:
         """How many steps a client with so many examples takes in a round."""
-        return self.run.local_epochs * -(-examples // self.run.batch_size)
+        return int(self.settings.steps(np.array(examples)))
 
     def check_private(self, mechanism: str) -> None:
         """Flower's differential privacy protects one record of arrays, so nothing else may travel."""

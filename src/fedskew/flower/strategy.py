@@ -142,7 +142,7 @@ class LabelSkew(Strategy):
 
     def _as_update(self, answer: Answer, round: int) -> Update:
         delta = tree.sub(answer.params, self.server.params)
-        travel = self.plan.travel(torch.tensor(answer.steps, device=self._device), round)
+        travel = self.plan.recipe(round).travel(torch.tensor(answer.steps, device=self._device))
         loss = torch.tensor(answer.loss, dtype=torch.float64)
         return Update(delta, answer.buffers, {}, answer.message, travel, loss)
 
