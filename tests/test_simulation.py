@@ -5,7 +5,9 @@ import pytest
 import torch
 
 from fedskew import Run, simulate
+from fedskew.diagnostics.observing import observe
 from fedskew.simulation import Simulation, build_federation, simulate_many
+from tests.helpers import assert_trees_close
 
 SMALL = {"dataset": "synthetic:1,1,max_size=100", "clients": 5, "batch_size": 16}
 
@@ -167,3 +169,12 @@ def test_a_users_factory_that_fails_says_so(tmp_path):
     file.write_text("def bad():\n    return {}['x']\n")
     with pytest.raises(ValueError, match="failed: KeyError: 'x'"):
         Run(**SMALL, algorithm=f"{file}:bad")
+
+
+def test_a_cohort_may_be_in_any_order():
+    simulation = Simulation(Run(**SMALL, algorithm="fednova", precision="fp64"))
+    ends = []
+    for clients in ([4, 0, 2], [0, 2, 4]):
+        seen = observe(simulation, clients=np.array(clients))
+        ends.append(seen.after.params)
+    assert_trees_close(*ends)

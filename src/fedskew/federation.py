@@ -1,5 +1,6 @@
 """The clients: who holds which training examples, and in which order a cohort uses them."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -57,6 +58,13 @@ class Federation:
         offsets = np.where(np.arange(clients + 1) > client, len(dataset.y_train), 0).astype(np.int64)
         order = np.arange(len(dataset.y_train), dtype=np.int64)
         return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())
+
+    @property
+    def digest(self) -> int:
+        """A number for labels and split, to see whether two processes have the same."""
+        parts = (self.labels, self.order, self.offsets)
+        whole = hashlib.sha256(b"".join(np.ascontiguousarray(part).tobytes() for part in parts))
+        return int(whole.hexdigest()[:15], 16)
 
     @property
     def num_clients(self) -> int:

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import torch
 
+from fedskew.ranks import machine_share
+
 _MEMINFO = Path("/proc/meminfo")
 
 
@@ -40,14 +42,14 @@ def clients_seen(clients: int, per_round: float, rounds: int) -> int:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be had; None where the system does not say."""
+    """Bytes that can still be had, beside other ranks on the machine; None where the system does not say."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + kept
     if not _MEMINFO.exists():
         return None
     lines = dict(line.split(":", 1) for line in _MEMINFO.read_text().splitlines())
-    return 1024 * int(lines["MemAvailable"].split()[0]) if "MemAvailable" in lines else None
+    return 1024 * int(lines["MemAvailable"].split()[0]) // machine_share() if "MemAvailable" in lines else None
 
 
 def seeds_together(need: Need, free: int | None, seeds: int) -> int:

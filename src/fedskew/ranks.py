@@ -4,8 +4,8 @@ import os
 
 
 def expected() -> int:
-    """How many ranks there are; 1 where torchrun started nothing."""
-    return int(os.environ.get("WORLD_SIZE", "1")) if "RANK" in os.environ else 1
+    """How many ranks there are; 1 where torchrun started nothing, whatever a cluster's own variables say."""
+    return int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
 
 
 def rank() -> int:
@@ -14,9 +14,9 @@ def rank() -> int:
 
 def on_machine() -> int:
     """This rank's number on its machine."""
-    return int(os.environ.get("LOCAL_RANK", "0")) if expected() > 1 else 0
+    return int(os.environ["LOCAL_RANK"]) if expected() > 1 else 0
 
 
 def machine_share() -> int:
     """How many ranks share this machine."""
-    return int(os.environ.get("LOCAL_WORLD_SIZE", "1")) if expected() > 1 else 1
+    return int(os.environ["LOCAL_WORLD_SIZE"]) if expected() > 1 else 1

@@ -188,8 +188,8 @@ def add_up(updates: Update, coefficients: Tensor, shares: Tensor, count: int) ->
         return Sums(
             delta=tree.weighted_sum(updates.delta, coefficients),
             buffers=tree.weighted_sum(updates.buffers, shares),
-            message=tree.map(lambda leaf: leaf.sum(0) / count, updates.message),
-            loss=updates.loss.double().sum() / count,
+            message=tree.map(lambda leaf: leaf.mean(0) * (len(leaf) / count), updates.message),
+            loss=updates.loss.double().mean() * (len(updates.loss) / count),
         )
 
 

@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
+from functools import partial
 from math import isfinite
 from typing import Any
 
@@ -120,25 +121,20 @@ def _simulate_group(
         again, most = dict[int, tuple[Folder, list[RoundRecord]]](), len(waiting)
         while waiting and len(started) < most:
             position, run = waiting.popleft()
-            ranks, done = meet(usable_device(run.device)), list[RoundRecord]()
+            ranks = meet(usable_device(run.device))
+            ranks.check_same(int(run.hash[:15], 16) ^ run.rounds, "runs")
             folder = None if store is None or ranks.rank else store.folder(run.hash)
             simulation = None
-            if folder is not None:
-                if folder.exists():
-                    folder.run()  # readable, and of this version
-                else:
-                    simulation = Simulation(run)  # a wrong request fails here, before anything is written
-                    _note(run, folder)
-                stack.enter_context(folder.lock())  # from here on what is read stays so
-                if done := finished_records(run, folder):
-                    if run.rounds not in folder.lengths():
-                        _note(run, folder)
-                elif len(folder.records()) >= run.rounds:
-                    again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
-            if ranks.told(len(done)):
+            if ranks.told(folder is not None and not folder.exists()):
+                simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
+            done = ranks.all_can(partial(_opened, run, folder, stack))
+            if folder is not None and not done and len(folder.records()) >= run.rounds:
+                again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
+            if done := [RoundRecord(**record) for record in ranks.told([record.as_dict() for record in done])]:
                 yield from ((position, record) for record in done)
                 continue
-            simulation = simulation or Simulation(run)
+            simulation = simulation or ranks.all_can(partial(Simulation, run))
+            ranks.check_same(simulation.federation.digest, "data or splits of them")
             if not started:
                 most = ranks.told(_fitting(simulation, 1 + len(waiting)))
             if folder is not None:
@@ -161,6 +157,21 @@ def _simulate_group(
                 started.remove(member)
         for folder, records in again.values():
             folder.fill_records([record.as_dict() for record in records])
+
+
+def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundRecord]:
+    """Lock the run's folder, so that what is read stays so; gives the records of a run that needs no more work."""
+    if folder is None:
+        return []
+    if folder.exists():
+        folder.run()  # readable, and of this version
+    else:
+        _note(run, folder)
+    stack.enter_context(folder.lock())
+    done = finished_records(run, folder)
+    if done and run.rounds not in folder.lengths():
+        _note(run, folder)
+    return done
 
 
 def _note(run: Run, folder: Folder) -> None:
@@ -208,6 +219,7 @@ class Simulation:
         self.states = ClientStates(self.algorithm.correction.init(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
         self._pending: tuple[Ints, Params] | None = None
+        self._owned: Ints | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
         self._complete: tuple[int, Server] | None = self.round, self.server
         self._check_model()
@@ -250,16 +262,19 @@ class Simulation:
         self.folder = folder
         with self.ranks.handed_out(None if folder is None else folder.checkpoint) as path:
             if path is not None:
-                checkpoint = load_checkpoint(path, self.device)
+                checkpoint = self.ranks.all_can(partial(load_checkpoint, path, self.device))
                 self.round = self._saved = checkpoint.round
                 self.server = checkpoint.server
-                mine = np.flatnonzero(np.isin(checkpoint.clients.numpy(), self.mine(self.everyone)))
-                own = tree.rows(checkpoint.states, torch.from_numpy(mine).to(self.device))
-                self.states.put(checkpoint.clients.numpy()[mine], own)
+                clients, states = checkpoint.clients.numpy(), checkpoint.states
+                if self.ranks.size > 1:
+                    mine = np.flatnonzero(np.isin(clients, self.mine(self.everyone)))
+                    clients, states = clients[mine], tree.rows(states, torch.from_numpy(mine).to(self.device))
+                self.states.put(clients, states)
         self._complete = self.round, self.server
+        kept = self.ranks.told([] if folder is None else folder.keep_records(self.round))
+        self.earlier = [RoundRecord(**record) for record in kept]
         if folder is None:
             return
-        self.earlier = [RoundRecord(**record) for record in folder.keep_records(self.round)]
         if folder.card() is None:
             folder.write_card(describe_partition(self.run, self.federation))
         here = fingerprint(self)
@@ -287,9 +302,11 @@ class Simulation:
         """
         if self.ranks.size == 1:
             return clients
-        base = self.everyone if self.states.any else clients
-        own = base[self.ranks.mine(self.settings.steps(self.federation.sizes(base)))]
-        return own[np.isin(own, clients)]
+        if self.states.any:
+            if self._owned is None:
+                self._owned = self.ranks.mine(self.settings.steps(self.federation.sizes(self.everyone)))
+            return clients[np.isin(clients, self._owned)]
+        return clients[self.ranks.mine(self.settings.steps(self.federation.sizes(clients)))]
 
     def cohort(self, round: int) -> Cohort:
         """The clients that are sampled and answer, and of them those that this rank trains."""
@@ -309,7 +326,7 @@ class Simulation:
         else:
             weights = cohort.weights(self.run.weighting)
             travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
-            mine = torch.from_numpy(np.searchsorted(whole, cohort.clients))
+            mine = torch.from_numpy(np.isin(whole, cohort.clients))
             scales = torch.stack([self.algorithm.aggregate.coefficients(weights, travel), weights / weights.sum()])
             there = scales[:, mine].to(self.device, non_blocking=True)  # the clients' steps may still be running
             sums = add_up(update, there[0], there[1], len(whole))
@@ -319,10 +336,13 @@ class Simulation:
         return sums
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
-        """Measures of the global model in rounds in which they are due, on the first rank."""
+        """Measures of the global model in rounds in which they are due; the first rank makes them."""
         due = self.round % self.run.eval_every == 0 or self.round > self.run.rounds - LAST
-        if self.ranks.rank or not (due or now):
+        if not (due or now):
             return None
+        return Evaluation(**self.ranks.told(None if self.ranks.rank else asdict(self._evaluation())))
+
+    def _evaluation(self) -> Evaluation:
         return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
 
     def validate(self) -> float | None:
@@ -349,8 +369,9 @@ class Simulation:
         if not self._scattered:
             if due:
                 self.close()
-        elif self.ranks.told(due):
-            self._save(*self.ranks.collected(*self.states.dump()))
+        elif self.ranks.told(due and self.folder is not None):
+            began = time.monotonic()
+            self._save(*self.ranks.collected(*self.states.dump()), began)
 
     @property
     def _scattered(self) -> bool:
@@ -360,12 +381,11 @@ class Simulation:
     def close(self) -> None:
         """Write a checkpoint of the last complete round, also after an interruption at any moment of the next one."""
         if self.folder is not None and not self._scattered:
-            self._save(*self.states.dump())
+            self._save(*self.states.dump(), time.monotonic())
 
-    def _save(self, clients: Tensor, states: Params) -> None:
+    def _save(self, clients: Tensor, states: Params, began: float) -> None:
         if self.folder is None or self._complete is None or self._complete[0] == self._saved:
             return
-        began = time.monotonic()
         save_checkpoint(self.folder.checkpoint, *self._complete, clients, states)
         self._saved, self._saved_at = self._complete[0], time.monotonic()
         self._save_cost = self._saved_at - began

@@ -111,6 +111,16 @@ def test_absorb_ignores_the_order_of_clients(part: Correction, generator: torch.
 
 
 @EVERY
+def test_absorb_needs_no_more_than_the_mean(part: Correction, generator: torch.Generator) -> None:
+    """So a cohort can be split over machines, which add up means."""
+    delta, here = params(generator, 3), params(generator, 3)
+    client, server = state(part, generator, here), state(part, generator, tree.rows(here, 0))
+    _, message = part.finish(client, server, delta, travels(3))
+    mean = tree.map(lambda leaf: leaf.mean(0, keepdim=True), message)
+    assert_trees_close(part.absorb(server, mean, 0.3), part.absorb(server, message, 0.3))
+
+
+@EVERY
 def test_frozen_hashable_equal(part: Correction) -> None:
     twin = dataclasses.replace(part)  # type: ignore[type-var]
     assert twin == part

@@ -1,5 +1,6 @@
 """Several ranks: who trains whom, sums that add up, and real processes under torchrun."""
 
+import ast
 import json
 import os
 import signal
@@ -87,9 +88,15 @@ def test_sums_of_parts_are_those_of_the_whole(algorithm: str) -> None:
     assert float(sums.loss) == pytest.approx(float(update.loss.mean()))
 
 
+def pretend(monkeypatch: pytest.MonkeyPatch, **variables: int) -> None:
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, str(value))
+
+
 def test_by_itself_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("RANK", raising=False)
-    monkeypatch.setenv("WORLD_SIZE", "8")  # a cluster's own variable, without torchrun
+    monkeypatch.setenv("RANK", "3")  # a cluster's own variables, without torchrun
+    monkeypatch.setenv("WORLD_SIZE", "8")
     alone = meet(torch.device("cpu"))
     assert (alone.rank, alone.size, ranks.expected(), ranks.machine_share()) == (0, 1, 1, 1)
     assert not torch.distributed.is_initialized()
@@ -97,20 +104,19 @@ def test_by_itself_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in {"RANK": "5", "LOCAL_RANK": "1", "WORLD_SIZE": "8", "LOCAL_WORLD_SIZE": "4"}.items():
-        monkeypatch.setenv(name, value)
+    pretend(monkeypatch, RANK=5, LOCAL_RANK=1, WORLD_SIZE=8, LOCAL_WORLD_SIZE=4)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert place(torch.device("cuda")) == torch.device("cuda", 1)
-    assert place(torch.device("cuda", 0)) == torch.device("cuda", 0)
     assert place(torch.device("cpu")) == torch.device("cpu")
+    with pytest.raises(ValueError, match="'cuda:0' on 4 ranks of this machine"):
+        place(torch.device("cuda", 0))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
     with pytest.raises(ValueError, match="rank 1 of this machine has no GPU of its own, 1 are here"):
         place(torch.device("cuda"))
 
 
 def test_probes_need_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("RANK", "0")
-    monkeypatch.setenv("WORLD_SIZE", "2")
+    pretend(monkeypatch, RANK=0, LOCAL_RANK=0, WORLD_SIZE=2, LOCAL_WORLD_SIZE=2)
     with pytest.raises(ValueError, match="of several ranks none has them all"):
         next(simulate(Run(**DIGITS), [lambda seen: {}]))
 
@@ -153,6 +159,105 @@ def test_real_ranks_come_to_what_one_process_does(size: int, tmp_path: Path) -> 
         assert record["clients"] == last.clients, name
         assert record["accuracy"] == pytest.approx(last.accuracy, abs=0.003), name
         assert record["train_loss"] == pytest.approx(last.train_loss, rel=1e-4), name
+
+
+SEQUENCE = """
+import sys
+from pathlib import Path
+from fedskew import Run, Store, ranks, simulate
+from fedskew.engine.distributed import RankLost
+from fedskew.experiments.store import StoreBusy
+from fedskew.simulation import simulate_many
+
+folder, rank = Path(sys.argv[1]), ranks.rank()
+store = Store(folder / "store")
+digits = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 6, "lr": 0.1, "batch_size": 32, "rounds": 12}
+
+def say(*words):
+    with (folder / f"rank{rank}").open("a") as file:
+        print(*words, file=file)
+
+def told(records):
+    return [(r.round, r.accuracy, r.clients, r.train_loss) for r in records]
+
+run = Run(**digits, algorithm="fedlc+scaffold", eval_every=5)
+say("new", told(simulate(run, store=store)))
+say("finished", told(simulate(run, store=store)))
+say("shorter", told(simulate(Run(**{**digits, "rounds": 4}, algorithm="fedlc+scaffold", eval_every=5), store=store)))
+say("longer", told(simulate(Run(**{**digits, "rounds": 14}, algorithm="fedlc+scaffold", eval_every=5), store=store)))
+seeds = [Run(**digits, seed=seed) for seed in (1, 2)]
+say("seeds", [(position, *told([record])) for position, record in simulate_many(seeds, store=store)])
+
+early = []
+for record in simulate(Run(**digits, seed=3)):
+    early.append(record)
+    if record.accuracy > 0.2:
+        break
+say("early", told(early))
+
+busy = Run(**digits, seed=4)
+if not rank:
+    store.folder(busy.hash).create(busy.hash, busy.model_dump(), busy.short, 1)
+    held = store.folder(busy.hash).lock()
+    held.__enter__()
+try:
+    list(simulate(busy, store=store))
+except (RuntimeError, StoreBusy) as error:
+    say("busy", error)
+say("after", told(simulate(Run(**digits, seed=5), store=store)))
+
+try:
+    list(simulate(Run(**digits, seed=6 + rank)))
+except ValueError as error:
+    say("different", error)
+
+damaged = store.folder(seeds[0].hash)
+if not rank:
+    damaged.checkpoint.write_bytes(b"nothing")
+try:
+    list(simulate(Run(**{**digits, "rounds": 20}, seed=1), store=store))
+except Exception as error:
+    say("damaged", error)
+"""
+
+
+def test_ranks_see_the_same_and_never_lose_step(tmp_path: Path) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(SEQUENCE)
+    code, _, err = ended(torchrun(2, str(worker), str(tmp_path)))
+    assert code == 0, err
+    said = [dict(line.split(" ", 1) for line in (tmp_path / f"rank{rank}").read_text().splitlines()) for rank in (0, 1)]
+    for name in ("new", "finished", "shorter", "longer", "seeds", "early", "after"):
+        assert said[0][name] == said[1][name], name
+    assert said[0]["new"] == said[0]["finished"]
+    assert "another process is working on run" in said[0]["busy"]
+    assert "another rank cannot go on" in said[1]["busy"]
+    assert "ranks have different runs" in said[0]["different"]
+    assert "ranks have different runs" in said[1]["different"]
+    assert str(tmp_path / "store") in said[0]["damaged"]
+    assert "is damaged" in said[1]["damaged"]
+    digits = {**DIGITS, "clients": 6, "batch_size": 32, "rounds": 12}
+    *_, last = simulate(Run(**digits, seed=5))
+    assert ast.literal_eval(said[0]["after"])[-1][1] == pytest.approx(last.accuracy, abs=0.005)
+    known = {record.round: record.accuracy for record in simulate(Run(**digits, seed=3))}
+    *before, (stopped, accuracy, *_) = ast.literal_eval(said[0]["early"])
+    assert accuracy == pytest.approx(known[stopped], abs=0.005)
+    assert all(one[1] <= 0.2 for one in before)
+
+
+def test_an_error_on_one_rank_is_its_own_to_say(tmp_path: Path) -> None:
+    worker = tmp_path / "worker.py"
+    worker.write_text(
+        "import sys\nfrom fedskew import cli, ranks, simulation\n"
+        "def fail(run):\n    raise ValueError('the data are not on this machine')\n"
+        "if ranks.rank():\n    simulation.build_federation = fail\n"
+        "cli.main(['run', '--dataset', 'digits', '--runs', sys.argv[1]])\n"
+    )
+    code, _, err = ended(torchrun(2, str(worker), str(tmp_path / "store")))
+    assert code != 0
+    assert "fedskew: rank 1: the data are not on this machine" in err
+    assert "fedskew: another rank cannot go on; its own message says why" in err
+    assert not list((tmp_path / "store").glob("*"))
 
 
 def options(fields: dict[str, object], store: Path) -> list[str]:

@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -51,6 +51,7 @@ from fedskew.terminal import (
 if TYPE_CHECKING:
     from fedskew.experiments.run import Run
     from fedskew.experiments.store import Folder
+    from fedskew.simulation import RoundRecord
 
 app = typer.Typer(
     help="Federated learning under label skew.\n\nExample: fedskew compare --dataset digits --algorithm fedavg,fedlc",
@@ -104,8 +105,7 @@ def run_command(
     show = not (json_ or quiet or rank())
     _decode(run, enabled=show)
     if rank():
-        for _ in simulate(run):  # the first rank has the store and the word
-            interruption.check()
+        _follow(simulate(run))
         return
     coming = simulate(run, [drift] if (watch or track) and expected() == 1 else [], store=store)
     first, records = next(coming), []  # a wrong request shows before anything is printed
@@ -421,6 +421,19 @@ def _click_message(error: click.ClickException) -> str:
     where = getattr(error, "ctx", None)
     hint = f" (see {where.command_path} --help)" if where is not None else ""
     return error.format_message().replace("\n", " ") + hint
+
+
+def _follow(records: "Iterator[RoundRecord]") -> None:
+    """Another rank's part of a run; the first rank has the store and the word."""
+    from torch import distributed
+
+    try:
+        for _ in records:
+            interruption.check()
+    except ValueError as error:
+        if distributed.is_initialized():
+            raise  # all ranks have this error
+        raise RuntimeError(str(error)) from error
 
 
 def _complain(message: str, code: int) -> int:

@@ -48,6 +48,8 @@ def observe(
 
     The simulation stays where it is: what happens here happens to a copy.
     """
+    if simulation.ranks.size > 1:
+        raise ValueError("a round is observed with all its clients; of several ranks none has them all")
     twin = _copy(simulation, algorithm, local_epochs)
     round, before = twin.round + 1, twin.server
     if clients is None:

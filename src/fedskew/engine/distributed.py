@@ -1,18 +1,20 @@
 """The cohort split over processes of `torch.distributed`, as torchrun starts them: gloo on CPUs, nccl on GPUs.
 
 Every rank holds the federation and the same global model and trains its part of each cohort with the ordinary engine;
-one all-reduce of the round's sums gives every rank the next model. A client's batches hang on nothing but the run, the
-round and the client, so results are those of one process up to the order in which sums are added.
-Rank 0 alone evaluates and has the store.
+one all-reduce of the round's sums gives every rank the next model. A client's batches depend on nothing but the run,
+the round and the client, so results are those of one process up to the order in which sums are added.
+Rank 0 alone evaluates and has the store; it tells the others what it finds, so all of them yield the same records.
 """
 
 import atexit
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -21,15 +23,16 @@ from torch import Tensor
 
 from fedskew import tree
 from fedskew.federation import Ints
-from fedskew.ranks import expected, on_machine
+from fedskew.ranks import expected, machine_share, on_machine
 from fedskew.round import Sums
 from fedskew.tree import Params
 
 _PATIENCE = timedelta(minutes=30)
+Made = TypeVar("Made")
 
 
 class RankLost(RuntimeError):
-    """A process that shares the work does not answer any more."""
+    """A process that shares the work cannot go on, or does not answer any more."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +41,6 @@ class Ranks:
 
     rank: int = 0
     size: int = 1
-    device: torch.device = torch.device("cpu")  # noqa: RUF009
 
     def mine(self, steps: Ints) -> Ints:
         """Positions of this rank's part of clients with so many steps, all parts of nearly the same number of steps.
@@ -63,46 +65,79 @@ class Ranks:
         delta, buffers, message, last = (tree.map(lambda leaf: next(parts).view_as(leaf).to(leaf), a) for a in trees)
         return Sums(delta, buffers, message, last["loss"])
 
-    def told(self, number: int) -> int:
-        """A number that rank 0 knows."""
+    def all_can(self, work: Callable[[], Made]) -> Made:
+        """What this rank makes, if every rank can make its own; an error on one is an error on all of them."""
         if self.size == 1:
-            return number
-        shared = torch.tensor([number], device=self.device)
-        _together(dist.broadcast, shared, 0)
-        return int(shared)
+            return work()
+        failed: Exception | None = None
+        try:
+            made = work()
+        except Exception as error:
+            failed = error
+        failures = torch.tensor([int(failed is not None)])
+        _together(dist.all_reduce, failures)
+        if failed is not None:
+            if int(failures) < self.size:  # of all ranks the first speaks, of some every one
+                raise RuntimeError(str(failed) or type(failed).__name__) from failed
+            raise failed
+        if int(failures):
+            raise RankLost("another rank cannot go on; its own message says why")
+        return made
+
+    def check_same(self, number: int, what: str) -> None:
+        """Refuse to go on where ranks have different numbers."""
+        if self.size == 1:
+            return
+        both = torch.tensor([number, -number])
+        _together(dist.all_reduce, both, op=dist.ReduceOp.MAX)
+        if int(both[0]) != -int(both[1]):
+            raise ValueError(f"ranks have different {what}; all of them need the same")
+
+    def told(self, value: Any) -> Any:
+        """Something that rank 0 knows, as far as JSON can say it."""
+        return json.loads(self._spread(json.dumps(value).encode())) if self.size > 1 else value
 
     @contextmanager
     def handed_out(self, path: Path | None) -> Iterator[Path | None]:
         """A file that rank 0 has, or a copy of it; None if there is none."""
         there = path is not None and path.exists()
-        length = self.told(path.stat().st_size if path is not None and there else 0)
-        if self.size == 1 or not length:
-            yield path if there else None
+        if not self.told(there):
+            yield None
             return
-        content = path.read_bytes() if path is not None else bytes(length)
-        shared = torch.frombuffer(bytearray(content), dtype=torch.uint8).to(self.device)
-        _together(dist.broadcast, shared, 0)
+        content = self._spread(path.read_bytes() if path is not None else b"") if self.size > 1 else b""
+        if not self.rank:
+            yield path
+            return
         with TemporaryDirectory() as folder:
             copy = Path(folder) / "copy"
-            copy.write_bytes(shared.cpu().numpy().tobytes())
+            copy.write_bytes(content)
             yield copy
 
+    def _spread(self, content: bytes) -> bytes:
+        """Bytes that rank 0 has."""
+        length = torch.tensor([len(content)])
+        _together(dist.broadcast, length, 0)
+        shared = torch.zeros(int(length), dtype=torch.uint8)
+        if not self.rank:
+            shared = torch.frombuffer(bytearray(content), dtype=torch.uint8)
+        _together(dist.broadcast, shared, 0)
+        return shared.numpy().tobytes()
+
     def collected(self, clients: Tensor, states: Params) -> tuple[Tensor, Params]:
-        """The clients of all ranks and their states, on rank 0; the others keep what they have."""
+        """The clients of all ranks and their states, on rank 0 in main memory; the others keep what they have."""
         if self.size == 1:
             return clients, states
-        own = [clients.to(self.device), *states.values()]
+        own = [leaf.cpu().contiguous() for leaf in (clients, *states.values())]
         if self.rank:
-            _together(dist.send, torch.tensor([len(clients)], device=self.device), 0)
-            for leaf in own:
-                _together(dist.send, leaf.contiguous(), 0)
+            for leaf in (torch.tensor([len(clients)]), *own):
+                _together(dist.send, leaf, 0)
             return clients, states
         everyone = [own, *(list(self._from(rank, own)) for rank in range(1, self.size))]
         ids, *leaves = (torch.cat(parts) for parts in zip(*everyone, strict=True))
-        return ids.cpu(), dict(zip(states, leaves, strict=True))
+        return ids, dict(zip(states, leaves, strict=True))
 
     def _from(self, rank: int, like: list[Tensor]) -> Iterator[Tensor]:
-        count = torch.zeros(1, dtype=torch.int64, device=self.device)
+        count = torch.zeros(1, dtype=torch.int64)
         _together(dist.recv, count, rank)
         for leaf in like:
             theirs = leaf.new_empty(int(count), *leaf.shape[1:])
@@ -111,10 +146,12 @@ class Ranks:
 
 
 def place(device: torch.device) -> torch.device:
-    """This rank's own GPU, where "cuda" was asked for and several ranks share a machine."""
-    if expected() == 1 or device.type != "cuda" or device.index is not None:
+    """This rank's own GPU, where "cuda" was asked for and several ranks were started."""
+    if expected() == 1 or device.type != "cuda":
         return device
-    here, there = on_machine(), torch.cuda.device_count()
+    if device.index is not None and machine_share() > 1:
+        raise ValueError(f"device is {str(device)!r} on {machine_share()} ranks of this machine; allowed: cuda, cpu")
+    here, there = on_machine() if device.index is None else device.index, torch.cuda.device_count()
     if here >= there:
         raise ValueError(f"rank {here} of this machine has no GPU of its own, {there} are here; start that many ranks")
     return torch.device("cuda", here)
@@ -124,13 +161,18 @@ def meet(device: torch.device) -> Ranks:
     """This process and the others, once all of them are there."""
     if expected() == 1:
         return Ranks()
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     if not dist.is_initialized():
-        if device.type == "cuda":
-            torch.cuda.set_device(device)
-        backend = "nccl" if device.type == "cuda" else "gloo"
+        backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
         _together(dist.init_process_group, backend, timeout=_PATIENCE)
-        atexit.register(dist.destroy_process_group)
-    return Ranks(dist.get_rank(), dist.get_world_size(), device)
+        atexit.register(_leave)
+    return Ranks(dist.get_rank(), dist.get_world_size())
+
+
+def _leave() -> None:
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 def _together(call: Callable[..., object], *arguments: object, **named: object) -> None:
@@ -138,5 +180,7 @@ def _together(call: Callable[..., object], *arguments: object, **named: object) 
     try:
         call(*arguments, **named)
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
-        raise RankLost(f"another rank is gone or does not answer; the same command goes on ({reason})") from error
+        raise RankLost(
+            "another rank is gone or does not answer; where it ended by an error its own message says why, "
+            "where it was killed the same command goes on"
+        ) from error

@@ -54,7 +54,7 @@ class Graphed:
         table = self._table(cohorts, offsets, round)
         with arithmetic(self.settings.precision, x.device), naming(round, cohorts):
             updates = self._played(recipe, servers, cohorts, (data, x, y), table)
-            if all(len(cohort.clients) == cohort.federation.num_clients for cohort in cohorts):
+            if all(len(cohort.whole) == cohort.federation.num_clients for cohort in cohorts):
                 self._table(cohorts, offsets, round + 1)  # while the device is busy
             return updates
 
@@ -117,7 +117,8 @@ class Stage:
         self.draws = torch.zeros_like(self.index) if engine.settings.augment else None
         self.rate, self.recipe = engine.step(recipe, x.device)
         self.slots = [Slot(self, server, cohorts[0])]
-        for _ in range(1, min(engine.slots, len(table.first), self._room())):
+        everyone = sum(len(cohort.whole) for cohort in cohorts)  # parts of other rounds may be larger
+        for _ in range(1, min(engine.slots, everyone, self._room())):
             self.slots.append(Slot(self, server, cohorts[0]))
 
     def _room(self) -> int:

@@ -80,7 +80,7 @@ def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:
     """How long such cohorts' tables can get in any round: when every one of them draws its largest clients."""
     total = 0
     for cohort in cohorts:
-        sizes = np.sort(np.diff(cohort.federation.offsets))[-len(cohort.clients) :]
+        sizes = np.sort(np.diff(cohort.federation.offsets))[-len(cohort.whole) :]
         total += int(settings.steps(sizes).sum())
     return total
 
