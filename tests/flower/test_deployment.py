@@ -19,6 +19,7 @@ from tests.flower.deployment import Deployment, wait_until
 from tests.flower.in_process import in_order_of
 from tests.flower.recording import leaks, read
 
+pytestmark = pytest.mark.xdist_group("deployment")  # one federation for all of them
 DIGITS = {"partition": "dirichlet:0.3", "clients": 3, "rounds": 5, "lr": 0.1, "batch_size": 32}
 METHODS = ["fedlc", "fedlc+scaffold", "fednova", "fedopt"]
 FAULTY = '''
@@ -104,6 +105,10 @@ def rounds_done(federation, run):
     return len(folder.records()) if folder.exists() else 0
 
 
+def saved_round(folder):
+    return load_checkpoint(folder.checkpoint).round if folder.checkpoint.exists() else 0
+
+
 @pytest.fixture(scope="module")
 def messages(federation):
     return federation.folder / "messages"
@@ -117,11 +122,11 @@ def trained(federation, messages):
     for name in METHODS[:-1]:
         status = federation.finish(federation.submit(app, f'algorithm="{name}"'))
         assert status[0] == "finished:completed", federation.log("link")
-    last = runs[METHODS[-1]]
+    last = stored(federation, runs[METHODS[-1]])
     federation.submit(app, f'algorithm="{METHODS[-1]}"')
-    wait_until(lambda: rounds_done(federation, last) >= 2, 120, lambda: federation.log("link"))
-    federation.kill_server_app()
-    assert rounds_done(federation, last) < last.rounds
+    wait_until(lambda: saved_round(last) >= 2, 180, lambda: federation.log("link"))
+    federation.kill_holder(last.path / "lock")
+    assert saved_round(last) < 5
     status = federation.finish(federation.submit(app, f'algorithm="{METHODS[-1]}"'))
     assert status[0] == "finished:completed", federation.log("link")
     return runs
@@ -198,10 +203,10 @@ def test_faults_of_nodes(federation, trained):
     federation.kill("node2", signal.SIGTERM)
     killed_in = federation.folder / "round6"
     app, run = made_app(federation, "faulty", FAULTY.format(file=str(killed_in)), rounds=7, algorithm="fedavg", seed=1)
-    number = federation.submit(app, "start-timeout=20.0")
+    number = federation.submit(app, "start-timeout=10.0")
     wait_until(lambda: rounds_done(federation, run) >= 1, 120, lambda: federation.log("link"))
     federation.start_node(2, "partition-id=2")
-    wait_until(killed_in.exists, 180, lambda: federation.log("link"))
+    wait_until(killed_in.exists, 240, lambda: federation.log("link"))
     federation.kill("node0")
     assert federation.finish(number)[0] == "finished:completed", federation.log("link")
     answered = [record["clients"] for record in stored(federation, run).records()]
