@@ -21,6 +21,7 @@ def blocks(language):
     return re.findall(rf"```{language}\n(.*?)```", TEXT, re.S)
 
 
+@pytest.mark.xdist_group("deployment")  # not beside another federation of many processes
 def test_the_commands_in_their_order(tmp_path):
     script = "\n".join(["set -euo pipefail", *blocks("bash")])
     for port in ("9092", "9095", "9100", "9101", "9102"):
@@ -34,7 +35,7 @@ def test_the_commands_in_their_order(tmp_path):
             ["bash", "-c", script], cwd=tmp_path, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         )
         try:
-            code = shell.wait(400)
+            code = shell.wait(600)
         finally:
             for pid in processes_of(f"FLWR_HOME={tmp_path}/flwr"):
                 os.kill(pid, signal.SIGKILL)
