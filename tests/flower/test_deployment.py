@@ -1,6 +1,11 @@
-"""Real processes on loopback, TLS, authenticated nodes: what a federation trains, what travels, what it survives."""
+"""Real processes on loopback, TLS, authenticated nodes: what a federation trains, what travels, what it survives.
 
+All in one file, so that parallel tests (--dist loadfile) start one federation, and one at a time.
+"""
+
+import os
 import signal
+import subprocess
 
 import numpy as np
 import pytest
@@ -10,16 +15,16 @@ from fedskew.data import load_dataset
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.simulation import build_federation
 from tests.helpers import assert_trees_close
+from tests.test_docs import blocks
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
 
 from fedskew.flower import Rules
 from fedskew.flower.app import write_app
-from tests.flower.deployment import Deployment, wait_until
+from tests.flower.deployment import BIN, QUIET, ROOT, Deployment, free_port, processes_of, wait_until
 from tests.flower.in_process import in_order_of
 from tests.flower.recording import leaks, read
 
-pytestmark = pytest.mark.xdist_group("deployment")  # one federation for all of them
 DIGITS = {"partition": "dirichlet:0.3", "clients": 3, "rounds": 5, "lr": 0.1, "batch_size": 32}
 METHODS = ["fedlc", "fedlc+scaffold", "fednova", "fedopt"]
 FAULTY = '''
@@ -63,6 +68,35 @@ server = ServerApp()
 def main(grid, context):
     federate(Recorder(grid, {file!r}), read_run(context.run_config), read_rules(context.run_config))
 """
+
+
+def test_the_commands_of_the_docs_in_their_order(tmp_path):
+    script = "\n".join(["set -euo pipefail", *blocks("docs/flower.md", "bash")])
+    for port in ("9092", "9095", "9100", "9101", "9102"):
+        script = script.replace(port, str(free_port()))
+    script = script.replace("910$node", "$((base + node))")
+    script = script.replace("set -euo pipefail", f"set -euo pipefail\nbase={free_port()}")
+    env = {**os.environ, **QUIET, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+    env["HOME"] = str(tmp_path)
+    with (tmp_path / "log").open("w") as log:
+        shell = subprocess.Popen(
+            ["bash", "-c", script], cwd=tmp_path, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = shell.wait(600)
+        finally:
+            for pid in processes_of(f"FLWR_HOME={tmp_path}/flwr"):
+                os.kill(pid, signal.SIGKILL)
+            if shell.poll() is None:
+                os.killpg(shell.pid, signal.SIGKILL)
+                shell.wait()
+    said = (tmp_path / "log").read_text()
+    assert code == 0, said
+    assert said.count("finished:completed") == 2, said
+    assert "3/3" in said, said
+    assert (tmp_path / "model.safetensors").exists()
+    states = sorted(path.name.partition("-")[2] for path in (tmp_path / "states").iterdir())
+    assert states == [f"client{k}.safetensors" for k in range(3)]
 
 
 @pytest.fixture(scope="module")
