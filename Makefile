@@ -29,7 +29,7 @@ demo: $(READY)
 	$(BIN)/fedskew report --runs demo/runs --out demo/report.html
 
 test: $(READY) lint
-	$(BIN)/python -m pytest -n 2 --durations 5
+	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 5
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow

@@ -147,12 +147,9 @@ class Deployment:
         wait_until(lambda: self.state(run)[0].startswith("finished"), 30, "the run's state")
         return self.state(run)
 
-    def kill_server_app(self) -> None:
-        (found,) = [
-            pid
-            for pid in processes_of(f"FLWR_HOME={self.env['FLWR_HOME']}")
-            if "flwr-serverapp" in _read(pid, "cmdline")
-        ]
+    def kill_holder(self, file: Path) -> None:
+        """Kill the app's server: the one process of ours that has a file open."""
+        (found,) = [pid for pid in self._ours() if file in _open_files(pid)]
         os.kill(found, signal.SIGKILL)
 
     def _ours(self) -> list[int]:
@@ -170,6 +167,13 @@ def processes_of(mark: str) -> list[int]:
     """Everything with a variable in its environment: what a federation's processes have started in their turn."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [pid for pid in pids if mark in _read(pid, "environ").split("\0")]
+
+
+def _open_files(pid: int) -> list[Path]:
+    try:
+        return [link.readlink() for link in Path(f"/proc/{pid}/fd").iterdir()]
+    except OSError:
+        return []
 
 
 def _read(pid: int, name: str) -> str:

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from fedskew import Run, simulate
+from fedskew.cli import main
 from fedskew.data.nodes import nodes
 from fedskew.simulation import build_federation
 from tests.helpers import assert_trees_close, assert_trees_equal
@@ -55,10 +56,14 @@ def test_own_files_give_the_same_bits_as_parts_of_the_data_set(own_files):
     assert_trees_equal(federated.server.params, expected.server.params)
 
 
-def test_a_server_without_data(own_files):
-    run = without_data()
+def test_a_server_without_data(own_files, tmp_path, capsys):
+    run, rules = without_data(), Rules(store=str(tmp_path / "runs"))
     assert run.hash != RUN.hash
-    federated = federate(Nodes(client_app(run), own_files), run, Rules())
+    federated = federate(Nodes(client_app(run), own_files), run, rules)
+    for command in (["runs", "list"], ["runs", "show", run.hash], ["report", "-o", str(tmp_path / "report.html")]):
+        with pytest.raises(SystemExit) as done:
+            main([*command, "--runs", rules.store])
+        assert done.value.code == 0, capsys.readouterr().err
     *_, expected = simulate(RUN)
     assert_trees_close(federated.server.params, expected.server.params, rtol=1e-6, atol=1e-6)
 

@@ -1,6 +1,11 @@
-"""Real processes on loopback, TLS, authenticated nodes: what a federation trains, what travels, what it survives."""
+"""Real processes on loopback, TLS, authenticated nodes: what a federation trains, what travels, what it survives.
 
+All in one file, so that parallel tests (--dist loadfile) start one federation, and one at a time.
+"""
+
+import os
 import signal
+import subprocess
 
 import numpy as np
 import pytest
@@ -10,12 +15,13 @@ from fedskew.data import load_dataset
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.simulation import build_federation
 from tests.helpers import assert_trees_close
+from tests.test_docs import blocks
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
 
 from fedskew.flower import Rules
 from fedskew.flower.app import write_app
-from tests.flower.deployment import Deployment, wait_until
+from tests.flower.deployment import BIN, QUIET, ROOT, Deployment, free_port, processes_of, wait_until
 from tests.flower.in_process import in_order_of
 from tests.flower.recording import leaks, read
 
@@ -64,6 +70,35 @@ def main(grid, context):
 """
 
 
+def test_the_commands_of_the_docs_in_their_order(tmp_path):
+    script = "\n".join(["set -euo pipefail", *blocks("docs/flower.md", "bash")])
+    for port in ("9092", "9095", "9100", "9101", "9102"):
+        script = script.replace(port, str(free_port()))
+    script = script.replace("910$node", "$((base + node))")
+    script = script.replace("set -euo pipefail", f"set -euo pipefail\nbase={free_port()}")
+    env = {**os.environ, **QUIET, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+    env["HOME"] = str(tmp_path)
+    with (tmp_path / "log").open("w") as log:
+        shell = subprocess.Popen(
+            ["bash", "-c", script], cwd=tmp_path, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+        )
+        try:
+            code = shell.wait(600)
+        finally:
+            for pid in processes_of(f"FLWR_HOME={tmp_path}/flwr"):
+                os.kill(pid, signal.SIGKILL)
+            if shell.poll() is None:
+                os.killpg(shell.pid, signal.SIGKILL)
+                shell.wait()
+    said = (tmp_path / "log").read_text()
+    assert code == 0, said
+    assert said.count("finished:completed") == 2, said
+    assert "3/3" in said, said
+    assert (tmp_path / "model.safetensors").exists()
+    states = sorted(path.name.partition("-")[2] for path in (tmp_path / "states").iterdir())
+    assert states == [f"client{k}.safetensors" for k in range(3)]
+
+
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory):
     """The digits as a file: clients that are a process per message are spared the import of scikit-learn."""
@@ -104,6 +139,10 @@ def rounds_done(federation, run):
     return len(folder.records()) if folder.exists() else 0
 
 
+def saved_round(folder):
+    return load_checkpoint(folder.checkpoint).round if folder.checkpoint.exists() else 0
+
+
 @pytest.fixture(scope="module")
 def messages(federation):
     return federation.folder / "messages"
@@ -117,11 +156,11 @@ def trained(federation, messages):
     for name in METHODS[:-1]:
         status = federation.finish(federation.submit(app, f'algorithm="{name}"'))
         assert status[0] == "finished:completed", federation.log("link")
-    last = runs[METHODS[-1]]
+    last = stored(federation, runs[METHODS[-1]])
     federation.submit(app, f'algorithm="{METHODS[-1]}"')
-    wait_until(lambda: rounds_done(federation, last) >= 2, 120, lambda: federation.log("link"))
-    federation.kill_server_app()
-    assert rounds_done(federation, last) < last.rounds
+    wait_until(lambda: saved_round(last) >= 2, 180, lambda: federation.log("link"))
+    federation.kill_holder(last.path / "lock")
+    assert saved_round(last) < 5
     status = federation.finish(federation.submit(app, f'algorithm="{METHODS[-1]}"'))
     assert status[0] == "finished:completed", federation.log("link")
     return runs
@@ -198,10 +237,10 @@ def test_faults_of_nodes(federation, trained):
     federation.kill("node2", signal.SIGTERM)
     killed_in = federation.folder / "round6"
     app, run = made_app(federation, "faulty", FAULTY.format(file=str(killed_in)), rounds=7, algorithm="fedavg", seed=1)
-    number = federation.submit(app, "start-timeout=20.0")
+    number = federation.submit(app, "start-timeout=10.0")
     wait_until(lambda: rounds_done(federation, run) >= 1, 120, lambda: federation.log("link"))
     federation.start_node(2, "partition-id=2")
-    wait_until(killed_in.exists, 180, lambda: federation.log("link"))
+    wait_until(killed_in.exists, 240, lambda: federation.log("link"))
     federation.kill("node0")
     assert federation.finish(number)[0] == "finished:completed", federation.log("link")
     answered = [record["clients"] for record in stored(federation, run).records()]

@@ -1,9 +1,4 @@
-"""What docs/flower.md says, done: its commands in order as real processes, its Python."""
-
-import os
-import re
-import signal
-import subprocess
+"""The Python of docs/flower.md runs; its commands do in test_deployment.py."""
 
 import pytest
 
@@ -12,42 +7,11 @@ pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower
 import torch
 
 from fedskew import rng
-from tests.flower.deployment import BIN, QUIET, ROOT, free_port, processes_of
-
-TEXT = (ROOT / "docs/flower.md").read_text()
+from tests.test_docs import blocks as blocks_of
 
 
 def blocks(language):
-    return re.findall(rf"```{language}\n(.*?)```", TEXT, re.S)
-
-
-def test_the_commands_in_their_order(tmp_path):
-    script = "\n".join(["set -euo pipefail", *blocks("bash")])
-    for port in ("9092", "9095", "9100", "9101", "9102"):
-        script = script.replace(port, str(free_port()))
-    script = script.replace("910$node", "$((base + node))")
-    script = script.replace("set -euo pipefail", f"set -euo pipefail\nbase={free_port()}")
-    env = {**os.environ, **QUIET, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
-    env["HOME"] = str(tmp_path)
-    with (tmp_path / "log").open("w") as log:
-        shell = subprocess.Popen(
-            ["bash", "-c", script], cwd=tmp_path, env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
-        )
-        try:
-            code = shell.wait(400)
-        finally:
-            for pid in processes_of(f"FLWR_HOME={tmp_path}/flwr"):
-                os.kill(pid, signal.SIGKILL)
-            if shell.poll() is None:
-                os.killpg(shell.pid, signal.SIGKILL)
-                shell.wait()
-    said = (tmp_path / "log").read_text()
-    assert code == 0, said
-    assert said.count("finished:completed") == 2, said
-    assert "3/3" in said, said
-    assert (tmp_path / "model.safetensors").exists()
-    states = sorted(path.name.partition("-")[2] for path in (tmp_path / "states").iterdir())
-    assert states == [f"client{k}.safetensors" for k in range(3)]
+    return blocks_of("docs/flower.md", language)
 
 
 def test_the_app_is_what_init_writes(tmp_path):

@@ -149,7 +149,7 @@ class LabelSkew(Strategy):
 
 def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Message]:
     """Send messages and collect replies, until all are there or for so long."""
-    waiting, end = set(grid.push_messages(messages)), time.monotonic() + seconds
+    waiting, end = {key for key in grid.push_messages(messages) if key}, time.monotonic() + seconds
     replies = list[Message]()
     while waiting and time.monotonic() < end:
         came = list(grid.pull_messages(list(waiting)))
