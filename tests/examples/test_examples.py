@@ -2,8 +2,10 @@
 
 import importlib.util
 import runpy
+import tomllib
 from pathlib import Path
 
+import pytest
 import torch
 
 from fedskew import Run, simulate
@@ -57,3 +59,17 @@ def test_own_algorithm():
     own = list(simulate(Run(algorithm=f"{spec}+scaffold", rounds=20, lr=0.1, batch_size=16)))[-1]
     assert own.accuracy > 0.8
     assert len((EXAMPLES / "own_algorithm.py").read_text().splitlines()) < 40
+
+
+def test_the_flower_app_is_what_init_writes(tmp_path):
+    pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+    from fedskew.flower import Rules, read_rules, read_run
+    from fedskew.flower.app import write_app
+
+    there = EXAMPLES / "flower_app"
+    config = tomllib.loads((there / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert read_rules(config) == Rules()
+    written = write_app(tmp_path / "flower_app", read_run(config), Rules())
+    assert {path.name for path in there.iterdir() if path.is_file()} == {path.name for path in written}
+    for path in written:
+        assert path.read_text() == (there / path.name).read_text()
