@@ -8,7 +8,7 @@ METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedpro
 DIGITS := --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --lr 0.1 --batch-size 16 --runs demo/runs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-slow lint bench bench-peers reproduction evidence figures clean
+.PHONY: setup demo test test-slow test-federation lint bench bench-peers reproduction evidence figures clean
 
 setup: $(READY)
 
@@ -29,7 +29,10 @@ demo: $(READY)
 	$(BIN)/fedskew report --runs demo/runs --out demo/report.html
 
 test: $(READY) lint
-	$(BIN)/python -m pytest -n 2 --dist loadfile --durations 5
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 5
+
+test-federation: $(READY)
+	$(BIN)/python -m pytest -m 'slow or not slow' --durations 5 tests/flower tests/engine/test_distributed.py
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
