@@ -26,7 +26,7 @@ from fedskew.engine.distributed import meet, place
 from fedskew.evaluate import Evaluation, evaluate_model, predict
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.run import RESULT_VERSION, Run
-from fedskew.experiments.store import Folder, Store
+from fedskew.experiments.store import Folder, Store, StoreError
 from fedskew.federation import Cohort, Federation, Ints
 from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_together, stacked_bytes, update_bytes
 from fedskew.models import Model, build_model
@@ -165,6 +165,8 @@ def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundReco
         return []
     if folder.exists():
         folder.run()  # readable, and of this version
+        if any(session.get("engine") == "flower" for session in folder.sessions()):
+            raise StoreError(f"run {run.hash} in this store is a federation's; simulate it in another store")
     else:
         _note(run, folder)
     stack.enter_context(folder.lock())

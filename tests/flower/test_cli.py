@@ -93,3 +93,19 @@ def test_certificates_for_nobody(tmp_path, capsys, option):
 def test_a_wrong_configuration_is_named(config, problem):
     with pytest.raises(ValueError, match=problem):
         read_run(config), read_rules(config)
+
+
+def test_certificates_hold_before_a_strict_reader(tmp_path):
+    """As Python 3.13 reads them."""
+    from cryptography import x509
+    from cryptography.x509 import verification
+
+    from fedskew.flower.certificates import make_certificates
+
+    make_certificates(tmp_path / "keys", hosts=["fl.example.org"])
+    authority, server = (
+        x509.load_pem_x509_certificate((tmp_path / "keys" / name).read_bytes()) for name in ("ca.crt", "server.crt")
+    )
+    trusted = verification.PolicyBuilder().store(verification.Store([authority]))
+    for host in ("fl.example.org", "localhost"):
+        trusted.build_server_verifier(x509.DNSName(host)).verify(server, [])

@@ -11,6 +11,7 @@ from tests.helpers import assert_trees_close
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
 
+from flwr.app import ArrayRecord
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp.strategy import (
     DifferentialPrivacyClientSideAdaptiveClipping,
@@ -138,3 +139,43 @@ def test_what_local_privacy_cannot_do_is_refused_at_the_start(mod, more, problem
         pytest.raises(RuntimeError, match=f"node 100: .*{problem}"),
     ):
         federate(Nodes(client_app(run, mods=[mod]), THREE), run, Rules(start_timeout=0.1))
+
+
+def test_noise_for_another_number_of_clients_is_refused():
+    def wrap(strategy):
+        return DifferentialPrivacyServerSideFixedClipping(strategy, 1.0, 0.1, 1000)
+
+    with pytest.raises(ValueError, match="num_sampled_clients is 1000; allowed: 3"):
+        federate(Nodes(client_app(FEDLC), THREE), FEDLC, Rules(), wrap=wrap)
+
+
+def test_a_node_that_does_not_clip_is_refused(caplog):
+    def wrap(strategy):
+        return DifferentialPrivacyClientSideFixedClipping(strategy, 0.1, 0.05, 3)
+
+    with (
+        caplog.at_level(logging.WARNING, "flwr"),
+        pytest.raises(RuntimeError, match="0 clients answered properly"),
+    ):
+        federate(Nodes(client_app(FEDLC), THREE), FEDLC, Rules(), wrap=wrap)
+    assert any("clipping on the node allows" in text for text in caplog.messages)
+
+
+def test_the_order_of_a_replys_arrays_does_not_matter_to_clipping():
+    run = FEDLC.model_copy(update={"rounds": 1})
+
+    def turned(reply):
+        if reply.has_content() and "params" in reply.content:
+            arrays = reply.content["params"]
+            reply.content["params"] = ArrayRecord({name: arrays[name] for name in reversed(list(arrays))})
+        return reply
+
+    def wrap(strategy):
+        return DifferentialPrivacyServerSideFixedClipping(strategy, 0.001, 0.05, 3)
+
+    ends = [
+        federate(Nodes(client_app(run), THREE, change), run, Rules(), wrap=wrap).server.params
+        for change in (turned, lambda reply: reply)
+    ]
+    assert far(ends[0], run) <= 0.05 * 1.001 + 0.01
+    assert float(tree.norm(tree.sub(*ends), 0)) < 0.01

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedskew import Run, Store, simulate
+from fedskew.experiments.store import StoreError
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
@@ -263,3 +264,85 @@ def test_a_client_that_raises_is_named(caplog):
         federated = federate(Nodes(client_app(RUN, mods=[breaks]), THREE), RUN, Rules())
     assert federated.absorbed == {0: 2, 1: 2}
     assert any("node 102, client 2, is refused: error 2: the disk is full" in text for text in caplog.messages)
+
+
+def scaled(by):
+    return with_array(lambda array: array * np.float32(by))
+
+
+def test_a_model_that_is_too_far_away_is_refused(caplog):
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(Nodes(client_app(RUN), THREE, answers_of(1, 2, scaled(1e20))), RUN, Rules(max_norm=50.0))
+    assert federated.absorbed == {0: 2, 1: 1, 2: 2}
+    assert any("client 1, is refused" in text and "max-norm allows 50" in text for text in caplog.messages)
+
+
+def test_a_claim_of_too_many_examples_is_refused(caplog):
+    def boast(reply):
+        reply.content["metrics"]["num-examples"] = 32 * 10**6
+        reply.content["metrics"]["steps"] = 10**6
+        return reply
+
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federate(Nodes(client_app(RUN), THREE, answers_of(1, 2, boast)), RUN, Rules(max_examples=10**5))
+    assert any("num-examples is 32000000; max-examples allows 100000" in text for text in caplog.messages)
+
+
+def test_a_round_that_would_ruin_the_server_is_dropped(tmp_path):
+    run, rules = RUN.model_copy(update={"algorithm": "fedopt"}), Rules(store=str(tmp_path))
+    with pytest.raises(RuntimeError, match="round 2: the server's optimizer are no finite numbers"):
+        federate(Nodes(client_app(run), THREE, answers_of(1, 2, scaled(1e25))), run, rules)
+    assert len(Store(tmp_path).folder(run.hash).records()) == 1
+    federated = federate(Nodes(client_app(run), THREE), run, rules)
+    *_, expected = simulate(run)
+    params = in_order_of(federated.server.params, expected.server.params)
+    assert_trees_close(params, expected.server.params, rtol=1e-6, atol=1e-6)
+
+
+def test_a_store_holds_a_run_simulated_or_federated(tmp_path):
+    list(simulate(RUN, store=Store(tmp_path / "a")))
+    with pytest.raises(ValueError, match="was simulated; a federation needs a store without that run"):
+        federate(Nodes(client_app(RUN), THREE), RUN, Rules(store=str(tmp_path / "a")))
+    federate(Nodes(client_app(RUN), THREE), RUN, Rules(store=str(tmp_path / "b")))
+    with pytest.raises(StoreError, match="is a federation's; simulate it in another store"):
+        next(simulate(RUN, store=Store(tmp_path / "b")))
+
+
+def test_a_store_is_an_absolute_path():
+    with pytest.raises(ValueError, match="absolute path"):
+        Rules(store="runs")
+
+
+def test_a_refused_node_is_asked_again():
+    run = RUN.model_copy(update={"rounds": 4})
+    grid = Nodes(client_app(run), [*THREE[:2], {"partition-id": 7}])
+    federated = federate(repairing(grid), run, Rules(start_timeout=0.1))
+    assert federated.absorbed[2] == 4
+
+
+def repairing(grid):
+    """The third node gets its right number once the first round is done."""
+
+    def change(reply):
+        metrics = reply.content.metric_records.get("metrics", {}) if reply.has_content() else {}
+        if metrics.get("round") == 1:
+            grid.contexts[102].node_config["partition-id"] = 2
+        return reply
+
+    grid.change = change
+    return grid
+
+
+def test_a_reply_that_cannot_be_read_costs_no_other(caplog):
+    class Broken(Nodes):
+        def pull_messages(self, message_ids):
+            for reply in (found := super().pull_messages(message_ids)):
+                metrics = reply.content.metric_records.get("metrics", {})
+                if (metrics.get("client"), metrics.get("round")) == (1, 1):
+                    raise TypeError("'str' object cannot be interpreted as an integer")
+            return found
+
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(Broken(client_app(RUN), THREE), RUN, Rules())
+    assert federated.absorbed == {0: 2, 1: 2, 2: 2}
+    assert any("node 101, client 1, is refused" in text and "cannot be read" in text for text in caplog.messages)

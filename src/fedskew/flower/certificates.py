@@ -23,16 +23,23 @@ def make_certificates(folder: Path, hosts: Sequence[str] = (), nodes: int = 3, d
         raise ValueError(f"nodes is {nodes}; allowed: 1 or more")
     if days < 1:
         raise ValueError(f"days is {days}; allowed: 1 or more")
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"{folder} is a file; name a folder")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty; keys are never written over, name another folder")
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedskew federation")])
     own = _certificate(issuer, issuer, authority, days).add_extension(x509.BasicConstraints(True, 0), critical=True)
+    own = own.add_extension(_usage(sign_certificates=True), critical=True)
     names = x509.SubjectAlternativeName([_host(host) for host in (*LOOPBACK, *hosts)])
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, [*hosts, "localhost"][0])])
     served = _certificate(subject, issuer, server, days).add_extension(names, critical=False)
     served = served.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
+    served = served.add_extension(x509.BasicConstraints(False, None), critical=True)
+    served = served.add_extension(_usage(sign_certificates=False), critical=True)
+    known = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
+    served = served.add_extension(known, critical=False)
     files = {
         "ca.crt": own.sign(authority, hashes.SHA384()).public_bytes(form.Encoding.PEM),
         "server.crt": served.sign(authority, hashes.SHA384()).public_bytes(form.Encoding.PEM),
@@ -53,6 +60,21 @@ def _certificate(
         x509.CertificateBuilder(issuer, subject, key.public_key(), x509.random_serial_number())
         .not_valid_before(now - timedelta(minutes=5))
         .not_valid_after(now + timedelta(days=days))
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+    )
+
+
+def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
+    return x509.KeyUsage(
+        digital_signature=not sign_certificates,
+        content_commitment=False,
+        key_encipherment=False,
+        data_encipherment=False,
+        key_agreement=False,
+        key_cert_sign=sign_certificates,
+        crl_sign=sign_certificates,
+        encipher_only=False,
+        decipher_only=False,
     )
 
 

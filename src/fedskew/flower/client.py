@@ -33,7 +33,7 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
-        """Which client this node is, after everything that can be known to be wrong with it."""
+        """Which client this node is. Its data are looked at when it trains."""
         here = _run(run, message, context)
         client = client_number(here, context.node_config)
         if private := next((mod for mod in mods if _is_private(mod)), None):

@@ -66,6 +66,10 @@ def _from_file(path: Path, known: Dataset | Nodes) -> Dataset:
     if x.shape[1:] != known.input_shape:
         raise ValueError(f"{path}: examples have shape {list(x.shape[1:])}; allowed: {list(known.input_shape)}")
     examples, labels = torch.from_numpy(x), torch.from_numpy(y)
+    bytes_wanted = known.mean is not None if isinstance(known, Nodes) else known.x_train.dtype == torch.uint8
+    if (examples.dtype == torch.uint8) != bytes_wanted:
+        kind = "bytes (uint8), which the run normalises" if bytes_wanted else "real numbers, as the run has them"
+        raise ValueError(f"{path}: examples are {examples.dtype}; allowed: {kind}")
     return Dataset(
         name=str(path),
         x_train=examples,

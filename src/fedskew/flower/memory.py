@@ -62,8 +62,9 @@ def remember(state: RecordDict, file: Path | None, memory: Memory) -> None:
     state[_ARRAYS], state[_ABOUT] = to_record(leaves), ConfigRecord({"rounds": rounds})
     if file is not None:
         whole = {name: leaf.detach().cpu().contiguous() for name, leaf in leaves.items()}
-        file.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(file, save(whole, {"rounds": ",".join(map(str, rounds))}))
+        file.chmod(0o600)  # it tells of the node's labels
 
 
 def _split(leaves: Params, rounds: list[int]) -> Memory:

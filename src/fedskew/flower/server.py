@@ -34,6 +34,7 @@ from fedskew.round import Server
 from fedskew.settings import dtype_of
 from fedskew.simulation import RoundRecord, finished_records, usable_device
 
+ENGINE = "flower"
 Evaluate = Callable[[Server], Evaluation | None]
 Wrap = Callable[[LabelSkew], Strategy]
 
@@ -66,7 +67,7 @@ def federate(
     strategy = LabelSkew(plan, rules)
     with ExitStack() as stack:
         folder, done = _opened(run, rules, stack, strategy)
-        outer = strategy if wrap is None else wrap(strategy)
+        outer = strategy if wrap is None else _wrapped(wrap, strategy)
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
             record = _round(grid, strategy, outer, round, evaluate)
@@ -100,7 +101,7 @@ def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluat
         train_loss=None if update is None else float(update.loss.double().mean()),
         clients=0 if update is None else len(update.loss),
         seconds=time.perf_counter() - began,
-        engine="flower",
+        engine=ENGINE,
         device=run.device,
         diverged=diverged,
         server=strategy.server,
@@ -114,6 +115,8 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
     if root is None:
         return None, 0
     folder = Store(root).folder(run.hash)
+    if folder.exists() and any(session.get("engine") != ENGINE for session in folder.sessions()):
+        raise ValueError(f"run {run.hash} in {root} was simulated; a federation needs a store without that run")
     folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
     stack.enter_context(folder.lock())
     done = 0
@@ -121,8 +124,9 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
         checkpoint = load_checkpoint(folder.checkpoint, usable_device(run.device))
         done, strategy.server = checkpoint.round, checkpoint.server
         counted = checkpoint.states.get("absorbed", torch.zeros(0)).tolist()
-        strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=False))
+        strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=True))
     if finished_records(run, folder):
+        log(INFO, "nothing left to do: all %s rounds are in %s", run.rounds, folder.path)
         return folder, run.rounds
     folder.keep_records(done)
     log(INFO, "run %s goes on after round %s, kept in %s", run.hash, done, folder.path)
@@ -132,7 +136,7 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
 
 def _versions(run: Run) -> dict[str, Any]:
     versions = {"fedskew": fedskew.__version__, "torch": torch.__version__, "numpy": np.__version__}
-    return {**versions, "flwr": flwr.__version__, "engine": "flower", "device": run.device}
+    return {**versions, "flwr": flwr.__version__, "engine": ENGINE, "device": run.device}
 
 
 def _as_states(absorbed: dict[int, int]) -> ClientStates:
@@ -147,6 +151,15 @@ def _as_states(absorbed: dict[int, int]) -> ClientStates:
 def _on_test_set(plan: Plan, data: Dataset) -> Evaluate:
     dtype = dtype_of(plan.run.precision)
     return lambda server: evaluate_model(plan.model, server.params, server.buffers, data, dtype)
+
+
+def _wrapped(wrap: Wrap, strategy: LabelSkew) -> Strategy:
+    """One of Flower's wrappers, with noise for as many clients as there are in a round."""
+    outer, wanted = wrap(strategy), strategy.plan.run.clients_per_round
+    given = getattr(outer, "num_sampled_clients", None)
+    if given != wanted:
+        raise ValueError(f"{type(outer).__name__}: num_sampled_clients is {given}; allowed: {wanted}, as in the run")
+    return outer
 
 
 def _private_rules(plan: Plan, rules: Rules) -> Rules:

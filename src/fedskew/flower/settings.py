@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fedskew import spec
 from fedskew.experiments.run import Run, explain
@@ -25,6 +25,17 @@ class Rules(BaseModel):
     """Seconds after which a client counts as not answering."""
     start_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds to wait for all clients before the first round."""
+    max_norm: Annotated[float, Field(ge=0)] = 0.0
+    """An answer whose model is farther than this from the global one is refused; 0: no limit."""
+    max_examples: Annotated[int, Field(ge=0)] = 0
+    """An answer that claims more examples is refused; 0: no limit."""
+
+    @field_validator("store")
+    @classmethod
+    def _absolute(cls, given: str) -> str:
+        if given and not Path(given).expanduser().is_absolute():
+            raise ValueError("must be an absolute path: the server app's own folder is Flower's")
+        return given
 
     def needed(self, sampled: int) -> int:
         return min(sampled, self.min_clients or -(-sampled // 2))

@@ -2,19 +2,29 @@
 
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from logging import INFO, WARNING
 
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
+from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 
 from fedskew import tree
-from fedskew.flower.messages import Answer, Call, decode_answer, encode_call, from_record, server_records, to_record
+from fedskew.flower.messages import (
+    PARAMS,
+    Answer,
+    Call,
+    decode_answer,
+    encode_call,
+    from_record,
+    server_records,
+    to_record,
+)
 from fedskew.flower.plan import Plan
-from fedskew.flower.roll import POLL_SECONDS, Roll
+from fedskew.flower.roll import POLL_SECONDS, Roll, pulled, pushed, short
 from fedskew.flower.settings import Rules
 from fedskew.round import Update, join, server_update
 from fedskew.sampling import sampled_clients
@@ -35,7 +45,7 @@ class LabelSkew(Strategy):
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
         self._calls, self._sent = dict[int, Call](), list[Message]()
-        self._needed, self._met = 0, False
+        self._needed, self._met, self._clipped = 0, False, 0.0
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -43,7 +53,7 @@ class LabelSkew(Strategy):
         """A call to each client that is sampled and there."""
         self.server = replace(self.server, params=from_record(arrays, self._device))
         nodes = self.roll.call(grid) if self._met else self.roll.wait(grid, self.rules.start_timeout)
-        self._met = True
+        self._met, self._clipped = True, float(config.get(KEY_CLIPPING_NORM, 0.0))  # type: ignore[arg-type]
         sampled = sampled_clients(self.plan.run, server_round).tolist()
         self._needed = self.rules.needed(len(sampled))
         absent = [client for client in sampled if client not in nodes]
@@ -74,9 +84,13 @@ class LabelSkew(Strategy):
         return to_record(self.server.params), MetricRecord({"clients": len(answers), "train-loss": loss})
 
     def proper(self, server_round: int, replies: Iterable[Message]) -> list[Message]:
-        """The replies that count, enough of them; a wrapper that skips a round for one bad reply gets these."""
+        """The replies that count, enough of them, for a wrapper that skips a round for one bad reply; their arrays in
+        the order of ours, because wrappers go by position."""
         found = [reply for reply, _ in self._answered(server_round, replies)]
         self._check_enough(server_round, len(found), "answered properly")
+        for reply in found:
+            arrays = reply.content.array_records[PARAMS]
+            reply.content[PARAMS] = ArrayRecord({name: arrays[name] for name in self.server.params})
         return found
 
     def configure_evaluate(
@@ -102,7 +116,8 @@ class LabelSkew(Strategy):
                 found.append((reply, self._answer(reply, node)))
             except ValueError as error:
                 client = self._calls[node].client if node in self._calls else "unknown"
-                problem = f"round {round}: the reply of node {node}, client {client}, is refused: {error}"
+                problem = f"round {round}: the reply of node {node}, client {client}, is refused: {short(error)}"
+                self.roll.doubt(node)
                 if self.rules.on_bad_reply == "fail":
                     raise RuntimeError(problem) from error
                 log(WARNING, problem)
@@ -118,7 +133,21 @@ class LabelSkew(Strategy):
         expected = self.plan.steps(answer.examples)
         if answer.steps != expected:
             raise ValueError(f"steps is {answer.steps}; {answer.examples} examples are {expected} steps")
+        most = self.rules.max_examples
+        if most and answer.examples > most:
+            raise ValueError(f"num-examples is {answer.examples}; max-examples allows {most}")
+        self._check_distance(answer)
         return answer
+
+    def _check_distance(self, answer: Answer) -> None:
+        """Not farther from the global model than the rules, or clipping on the node, allow."""
+        limits = {"max-norm": self.rules.max_norm, "clipping on the node": 1.001 * self._clipped}
+        if not any(limits.values()):
+            return
+        norm = float(tree.norm(tree.sub(answer.params, self.server.params), 0))
+        for name, limit in limits.items():
+            if limit and not norm <= limit:
+                raise ValueError(f"its model is {norm:.4g} away from the global one; {name} allows {limit:.4g}")
 
     def _check_enough(self, round: int, found: int, what: str) -> None:
         silent = len(self._calls) - found
@@ -137,7 +166,14 @@ class LabelSkew(Strategy):
         examples = torch.tensor([float(answer.examples) for answer in answers], dtype=torch.float64)
         weights = (examples if run.weighting == "samples" else torch.ones_like(examples)).to(self._device)
         fraction = len(answers) / run.clients
-        self.server = server_update(self.plan.algorithm, self.server, self.update, weights, fraction)
+        after = server_update(self.plan.algorithm, self.server, self.update, weights, fraction)
+        for part in fields(after):
+            leaves = getattr(after, part.name)
+            if not tree.finite({name: leaf for name, leaf in leaves.items() if leaf.is_floating_point()}):
+                raise RuntimeError(
+                    f"round {round}: the server's {part.name} are no finite numbers; the round is dropped"
+                )
+        self.server = after
         self.absorbed |= {answer.client: round for answer in answers}
 
     def _as_update(self, answer: Answer, round: int) -> Update:
@@ -149,12 +185,17 @@ class LabelSkew(Strategy):
 
 def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Message]:
     """Send messages and collect replies, until all are there or for so long."""
-    waiting, end = {key for key in grid.push_messages(messages) if key}, time.monotonic() + seconds
+    waiting, end = {key: sent for key, sent in pushed(grid, messages) if key}, time.monotonic() + seconds
     replies = list[Message]()
     while waiting and time.monotonic() < end:
-        came = list(grid.pull_messages(list(waiting)))
-        waiting -= {reply.metadata.reply_to_message_id for reply in came}
-        replies += came
+        for key, sent in list(waiting.items()):
+            try:
+                reply = pulled(grid, key)
+            except ValueError as error:
+                reply = Message(Error(0, str(error)), reply_to=sent)
+            if reply is not None:
+                del waiting[key]
+                replies.append(reply)
         time.sleep(POLL_SECONDS if waiting else 0)
     return replies
 
