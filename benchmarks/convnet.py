@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn import functional
 
-from benchmarks.report import Neighbours, machine, show, write
+from benchmarks.report import report
 from benchmarks.timing import Figure, interleaved, milliseconds, ratio
 from benchmarks.worker import serve, working
 from fedskew import Run, rng
@@ -134,12 +134,7 @@ def main() -> None:
     if options.work:
         work(options.work, options.model)
         return
-    here, neighbours = machine(), Neighbours()
-    figures = measure(3 if options.quick else 30, options.model)
-    here["used elsewhere"] = neighbours.share()
-    show(figures, here)
-    if options.json:
-        write(options.json, figures, {**here, "quick": options.quick})
+    report(lambda: measure(3 if options.quick else 30, options.model), options.json, quick=options.quick)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.by_hand import AUTOGRAD, PLAIN, TUNED, Batched, OneByOne
 from benchmarks.clients import start
-from benchmarks.report import Neighbours, machine, show, write
+from benchmarks.report import report
 from benchmarks.sizes import COHORT
 from benchmarks.timing import Figure, Spread, exact, interleaved, milliseconds, ratio
 from fedskew import Run
@@ -224,19 +224,18 @@ def main() -> None:
     torch.set_num_threads(options.threads)
     turns = 20 if options.quick else 200
     populations = (100, 1_000, 10_000, 100_000)
-    here, neighbours = machine(), Neighbours()
-    figures = [
-        *measure_round(turns),
-        *measure_population(turns, populations[-2] if options.quick else populations[-1]),
-        *measure_growth(max(5, turns // 10), populations[: 3 if options.quick else 4], (10, 100, 1_000)),
-        *measure_methods(turns),
-        *measure_imports(3 if options.quick else 9),
-        *measure_seeds(3 if options.quick else 10),
-    ]
-    here["used elsewhere"] = neighbours.share()
-    show(figures, here)
-    if options.json:
-        write(options.json, figures, {**here, "quick": options.quick})
+    report(
+        lambda: [
+            *measure_round(turns),
+            *measure_population(turns, populations[-2] if options.quick else populations[-1]),
+            *measure_growth(max(5, turns // 10), populations[: 3 if options.quick else 4], (10, 100, 1_000)),
+            *measure_methods(turns),
+            *measure_imports(3 if options.quick else 9),
+            *measure_seeds(3 if options.quick else 10),
+        ],
+        options.json,
+        quick=options.quick,
+    )
 
 
 if __name__ == "__main__":

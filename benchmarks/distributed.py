@@ -15,7 +15,7 @@ from pathlib import Path
 import torch
 
 from benchmarks import convnet
-from benchmarks.report import Neighbours, machine, show, write
+from benchmarks.report import report
 from benchmarks.timing import Figure, Seconds, Spread, interleaved, milliseconds
 from benchmarks.worker import Worker, working
 from fedskew import Run, ranks
@@ -29,14 +29,10 @@ SIZES = {"100 thousand": 10**5, "1 million": 10**6, "10 million": 10**7}
 NEVER = 10**9
 
 
-def images(seed: int, clients: int) -> object:
-    return convnet.images(seed, clients)
-
-
 def start(part: str) -> Simulation:
     never = {"rounds": NEVER, "eval_every": NEVER}
     if part == "images":
-        data = f"{Path(__file__)}:images"
+        data = f"{Path(convnet.__file__)}:images"
         fields = {"model": "mcmahan", "clients": 8, "batch_size": 128, "engine": "threaded", "partition": "natural"}
         return Simulation(Run(dataset=data, **fields, **never))
     return Simulation(Run(dataset="synthetic:1,1", clients=100, batch_size=32, engine="stacked", **never))
@@ -105,12 +101,7 @@ def main() -> None:
     if options.work:
         work(options.work, options.name)
         return
-    here, neighbours = machine(), Neighbours()
-    figures = measure(3 if options.quick else 20)
-    here["used elsewhere"] = neighbours.share()
-    show(figures, here)
-    if options.json:
-        write(options.json, figures, {**here, "quick": options.quick})
+    report(lambda: measure(3 if options.quick else 20), options.json, quick=options.quick)
 
 
 if __name__ == "__main__":

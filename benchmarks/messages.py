@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 from flwr.app import RecordDict
 
-from benchmarks.report import Neighbours, machine, show, write
+from benchmarks.report import report
 from benchmarks.timing import Figure, exact, interleaved, milliseconds
 from fedskew.algorithms import build_algorithm
 from fedskew.flower.messages import Answer, Call, decode_answer, decode_call, encode_answer, encode_call, server_records
@@ -83,12 +83,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.messages", description=__doc__)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to this file")
     options = parser.parse_args()
-    here, neighbours = machine(), Neighbours()
-    figures = measure(15)
-    here["used elsewhere"] = neighbours.share()
-    show(figures, here)
-    if options.json:
-        write(options.json, figures, here)
+    report(lambda: measure(15), options.json)
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ from pathlib import Path
 import torch
 
 from benchmarks.clients import start
-from benchmarks.report import Neighbours, machine, show, write
+from benchmarks.report import report
 from benchmarks.sizes import CLASSES, FEATURES
 from benchmarks.timing import Figure, interleaved, milliseconds, ratio
 from benchmarks.worker import serve, working
@@ -45,12 +45,11 @@ def main() -> None:
     if options.work:
         serve(partial(advance, [start(1_000, engine=options.work, model=f"mlp:hidden={options.hidden}")]))
         return
-    here, neighbours = machine(), Neighbours()
-    figures = [figure for hidden in HIDDEN for figure in measure(5 if options.quick else 30, hidden)]
-    here["used elsewhere"] = neighbours.share()
-    show(figures, here)
-    if options.json:
-        write(options.json, figures, {**here, "quick": options.quick})
+    report(
+        lambda: [figure for hidden in HIDDEN for figure in measure(5 if options.quick else 30, hidden)],
+        options.json,
+        quick=options.quick,
+    )
 
 
 if __name__ == "__main__":

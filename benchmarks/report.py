@@ -5,7 +5,7 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -75,6 +75,16 @@ def show(figures: list[Figure], here: dict[str, object]) -> None:
 
 def _short(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def report(measure: Callable[[], list[Figure]], path: Path | None, **about: object) -> None:
+    """Measure, print the table, and write it to a file if one is named."""
+    here, neighbours = machine(), Neighbours()
+    figures = measure()
+    here["used elsewhere"] = neighbours.share()
+    show(figures, here)
+    if path:
+        write(path, figures, {**here, **about})
 
 
 def write(path: Path, figures: Iterable[Figure], here: dict[str, object]) -> None:

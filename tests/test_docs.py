@@ -83,3 +83,43 @@ def test_gpu_figures_are_those_of_the_results():
     apart = [row["apart"] for row in result["parity"] if row["model"] == "cnn"]
     assert f"{100 * min(apart):.1f} to {100 * max(apart):.1f} %" in text
     assert all(row["repeats"] for row in result["parity"])
+
+
+def figures_of(file):
+    found = json.loads((ROOT / "results" / file).read_text())["figures"]
+    return {(figure["part"], figure["name"]): figure["value"] for figure in found}
+
+
+def short(value, unit="ms"):
+    return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
+
+
+def test_what_ranks_and_messages_cost_is_what_was_measured():
+    text = (ROOT / "docs/scale.md").read_text()
+    ranks, messages = figures_of("benchmark_distributed.json"), figures_of("benchmark_messages.json")
+    for (part, name), value in ranks.items():
+        if name.startswith("efficiency"):
+            wanted = "{median:.2f} ({low:.2f} to {high:.2f})".format(**value)
+        else:
+            wanted = short(value["median"])
+        assert wanted in text, (part, name)
+    for part, name in messages:
+        row = [messages[size, name]["median"] for size, other in messages if other == name]
+        unit = "MB" if name.startswith(("an answer", "memory")) else "ms"
+        assert f"| {name} | {' | '.join(short(value, unit) for value in row)} |" in text, part
+    large = "10 million parameters"
+    read = messages[large, "server: an answer read and checked"]["median"]
+    added = messages[large, "server: the update from 8 answers"]["median"] / 8
+    seconds = 10 * (read + added) / 1e3  # for 100 million parameters
+    reduced = 10 * ranks["all-reduce, float32", large]["median"] / 1e3
+    assert f"| {1e4 * seconds / 3600:.1f} hours | {100 * seconds:.0f} s | all-reduce {reduced:.1f} s," in text
+
+
+def test_what_a_repeated_run_gave_is_what_is_kept():
+    text = " ".join((ROOT / "docs/performance.md").read_text().split())
+    attempts = []
+    for file in ("results/repeats/cifar10.jsonl", "results/paper/cifar10.jsonl"):
+        lines = map(json.loads, (ROOT / file).read_text().splitlines())
+        attempts += [line["summary"] for line in lines if line["hash"] == "7379bd01ec3b86ab"]
+    last, ten = ([f"{100 * one[name]:.2f} %" for one in attempts] for name in ("accuracy", "accuracy_last10"))
+    assert f"end at {last[0]} and {last[1]} (means of the last ten rounds {ten[0]} and {ten[1]})" in text

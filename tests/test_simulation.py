@@ -6,6 +6,7 @@ import torch
 
 from fedskew import Run, simulate
 from fedskew.diagnostics.observing import observe
+from fedskew.round import server_update
 from fedskew.simulation import Simulation, build_federation, simulate_many
 from tests.helpers import assert_trees_close
 
@@ -178,3 +179,11 @@ def test_a_cohort_may_be_in_any_order():
         seen = observe(simulation, clients=np.array(clients))
         ends.append(seen.after.params)
     assert_trees_close(*ends)
+
+
+def test_another_number_of_epochs_is_weighed_as_such():
+    simulation = Simulation(Run(**SMALL, algorithm="fednova", momentum=0.9, precision="fp64"))
+    seen = observe(simulation, local_epochs=3)
+    weights = seen.cohort.weights("samples")
+    expected = server_update(simulation.algorithm, seen.before, seen.update, weights, 1.0)
+    assert_trees_close(seen.after.params, expected.params)

@@ -127,5 +127,10 @@ class Cohort:
     def weights(self, weighting: str) -> Tensor:
         """How much each client of the whole counts: as many as it has examples ("samples"), or all the same
         ("uniform")."""
-        sizes = torch.from_numpy(self.federation.sizes(self.whole).astype(float))
-        return sizes if weighting == "samples" else torch.ones_like(sizes)
+        return weights_of(self.federation.sizes(self.whole), weighting)
+
+
+def weights_of(sizes: Ints, weighting: str) -> Tensor:
+    """How much clients of these sizes count."""
+    weights = torch.from_numpy(sizes.astype(float))
+    return weights if weighting == "samples" else torch.ones_like(weights)

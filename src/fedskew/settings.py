@@ -3,12 +3,16 @@
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 
-from fedskew.data.augment import Augment
+from fedskew.data.augment import AUGMENTS, Augment
 from fedskew.federation import Cohort, Ints
+
+if TYPE_CHECKING:
+    from fedskew.experiments.run import Run
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
 
@@ -24,6 +28,14 @@ class Settings:
     batch_size: int
     precision: str = "fp32"
     augment: Augment | None = None
+
+    @classmethod
+    def of(cls, run: "Run", shape: Sequence[int]) -> "Settings":
+        """Those of a run on examples of this shape."""
+        augment = AUGMENTS[run.augment]
+        if augment is not None and len(shape) != 3:
+            raise ValueError(f"augment is {run.augment!r}, which needs images; examples have shape {tuple(shape)}")
+        return cls(run.local_epochs, run.batch_size, run.precision, augment)
 
     def steps(self, sizes: Ints) -> Ints:
         """How many steps clients of these sizes take in a round."""

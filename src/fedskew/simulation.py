@@ -20,7 +20,6 @@ import fedskew
 from fedskew import partition, rng, spec, tree
 from fedskew.client_states import ClientStates
 from fedskew.data import load_dataset, resolve_dataset
-from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES, Engine, choose_engine
 from fedskew.engine.distributed import meet, place
 from fedskew.evaluate import Evaluation, evaluate_model, predict
@@ -37,6 +36,8 @@ from fedskew.sampling import sampled_clients
 from fedskew.settings import Settings, dtype_of
 from fedskew.tree import Params
 
+FEDERATED = "flower"
+"""The engine that sessions of a real federation name."""
 _CHECKPOINT_SECONDS = 5.0
 _CHECKPOINT_SHARE = 20
 
@@ -63,6 +64,12 @@ class RoundRecord:
     validation_accuracy: float | None = None
     probes: dict[str, Any] = field(default_factory=dict)
     server: Server | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, measured: Evaluation | None, **rest: Any) -> "RoundRecord":
+        """With the measures of a round, or without any."""
+        values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
+        return cls(**values, **rest)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready; no number is NaN or infinite."""
@@ -134,11 +141,12 @@ def _simulate_group(
                 yield from ((position, record) for record in done)
                 continue
             simulation = simulation or ranks.all_can(partial(Simulation, run))
-            ranks.check_same(simulation.federation.digest, "data or splits of them")
+            if ranks.size > 1:
+                ranks.check_same(simulation.federation.digest, "data or splits of them")
             if not started:
                 most = ranks.told(_fitting(simulation, 1 + len(waiting)))
             if folder is not None:
-                _note(run, folder)
+                note_run(run, folder)
             simulation.attach(folder)
             stack.callback(simulation.close)
             started.append((position, simulation))
@@ -165,18 +173,18 @@ def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundReco
         return []
     if folder.exists():
         folder.run()  # readable, and of this version
-        if any(session.get("engine") == "flower" for session in folder.sessions()):
+        if any(session.get("engine") == FEDERATED for session in folder.sessions()):
             raise StoreError(f"run {run.hash} in this store is a federation's; simulate it in another store")
     else:
-        _note(run, folder)
+        note_run(run, folder)
     stack.enter_context(folder.lock())
     done = finished_records(run, folder)
     if done and run.rounds not in folder.lengths():
-        _note(run, folder)
+        note_run(run, folder)
     return done
 
 
-def _note(run: Run, folder: Folder) -> None:
+def note_run(run: Run, folder: Folder) -> None:
     """Begin the run's folder, or note how it is asked for now."""
     folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
 
@@ -187,6 +195,11 @@ def _fitting(first: "Simulation", seeds: int) -> int:
     if most < seeds:
         warnings.warn(f"memory does not suffice for all seeds together; {most} at a time", stacklevel=2)
     return most
+
+
+def is_evaluated(run: Run, round: int) -> bool:
+    """Whether a round's model is to be measured; the last ones always are, for their mean."""
+    return round % run.eval_every == 0 or round > run.rounds - LAST
 
 
 def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
@@ -210,12 +223,7 @@ class Simulation:
         self.model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
         self.algorithm = run.build_algorithm()
         self.engine_name, self.engine_reason = choose_engine(run.engine, self.model, self.device)
-        augment = AUGMENTS[run.augment]
-        if augment is not None and len(data.input_shape) != 3:
-            raise ValueError(
-                f"augment is {run.augment!r}, which needs images; {data.name} has shape {data.input_shape}"
-            )
-        self.settings = Settings(run.local_epochs, run.batch_size, run.precision, augment)
+        self.settings = Settings.of(run, data.input_shape)
         self.engine: Engine = ENGINES[self.engine_name](self.settings)
         self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
         self.states = ClientStates(self.algorithm.correction.init(self.server.params))
@@ -328,9 +336,10 @@ class Simulation:
         else:
             weights = cohort.weights(self.run.weighting)
             travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
-            mine = torch.from_numpy(np.isin(whole, cohort.clients))
             scales = torch.stack([self.algorithm.aggregate.coefficients(weights, travel), weights / weights.sum()])
-            there = scales[:, mine].to(self.device, non_blocking=True)  # the clients' steps may still be running
+            if len(cohort.clients) < len(whole):
+                scales = scales[:, torch.from_numpy(np.isin(whole, cohort.clients))]
+            there = scales.to(self.device, non_blocking=True)  # the clients' steps may still be running
             sums = add_up(update, there[0], there[1], len(whole))
             self._pending = cohort.clients, update.client
         sums = self.ranks.add(sums)
@@ -339,8 +348,7 @@ class Simulation:
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
         """Measures of the global model in rounds in which they are due; the first rank makes them."""
-        due = self.round % self.run.eval_every == 0 or self.round > self.run.rounds - LAST
-        if not (due or now):
+        if not (now or is_evaluated(self.run, self.round)):
             return None
         return Evaluation(**self.ranks.told(None if self.ranks.rank else asdict(self._evaluation())))
 
@@ -348,9 +356,9 @@ class Simulation:
         return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
 
     def validate(self) -> float | None:
-        """Accuracy on the examples that are held out, if there are any."""
+        """Accuracy on the examples that are held out, if there are any; the first rank's to measure."""
         held_out, data, server = self.federation.held_out, self.federation.dataset, self.server
-        if not len(held_out):
+        if self.ranks.rank or not len(held_out):
             return None
         there = torch.from_numpy(held_out).to(self.device)
         x, y = data.x_train[there], data.y_train[there]
@@ -422,8 +430,8 @@ def _record(
 ) -> RoundRecord:
     diverged = not tree.finite(simulation.server.params)
     measured = simulation.evaluate(now=diverged)
-    values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
-    return RoundRecord(
+    return RoundRecord.of(
+        measured,
         round=simulation.round,
         train_loss=None if sums is None else float(sums.loss),
         clients=len(cohort.whole),
@@ -431,10 +439,9 @@ def _record(
         engine=simulation.engine_name,
         device=str(simulation.device),
         diverged=diverged,
-        validation_accuracy=simulation.validate() if measured else None,
+        validation_accuracy=simulation.ranks.told(simulation.validate()) if measured else None,
         probes=probes,
         server=simulation.server,
-        **values,
     )
 
 

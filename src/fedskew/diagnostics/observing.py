@@ -4,7 +4,6 @@ import copy
 
 from fedskew import tree
 from fedskew.client_states import ClientStates
-from fedskew.data.augment import AUGMENTS
 from fedskew.engine import ENGINES
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.experiments.run import Run
@@ -86,8 +85,7 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
         twin.algorithm = twin.run.build_algorithm()
         twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
         twin.states = ClientStates(twin.algorithm.correction.init(twin.server.params))
-    run = twin.run
+    twin.settings = Settings.of(twin.run, twin.federation.dataset.input_shape)
     # An engine may keep a compiled step, which belongs to one algorithm.
-    settings = Settings(run.local_epochs, run.batch_size, run.precision, AUGMENTS[run.augment])
-    twin.engine = ENGINES[twin.engine_name](settings)
+    twin.engine = ENGINES[twin.engine_name](twin.settings)
     return twin

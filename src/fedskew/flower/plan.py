@@ -3,15 +3,12 @@
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 
-from fedskew import tree
 from fedskew.algorithms import Algorithm
 from fedskew.data import Dataset, Nodes
-from fedskew.data.augment import AUGMENTS
 from fedskew.experiments.run import Run
 from fedskew.models import Model, build_model
-from fedskew.round import Recipe, Server, start_server
+from fedskew.round import Recipe, Server, nothing, start_server
 from fedskew.settings import Settings, dtype_of
 from fedskew.simulation import usable_device
 from fedskew.tree import Params
@@ -27,11 +24,7 @@ class Plan:
     @classmethod
     def of(cls, run: Run, known: Dataset | Nodes) -> "Plan":
         model = build_model(run.model, known.input_shape, known.num_classes, run.seed)
-        augment = AUGMENTS[run.augment]
-        if augment is not None and len(known.input_shape) != 3:
-            raise ValueError(f"augment is {run.augment!r}, which needs images; examples have shape {known.input_shape}")
-        settings = Settings(run.local_epochs, run.batch_size, run.precision, augment)
-        return cls(run, model, run.build_algorithm(), settings)
+        return cls(run, model, run.build_algorithm(), Settings.of(run, known.input_shape))
 
     def recipe(self, round: int) -> Recipe:
         return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)
@@ -43,8 +36,7 @@ class Plan:
 
     def message_like(self, server: Server) -> Params:
         """What a client's correction message looks like."""
-        correction, nowhere = self.algorithm.correction, tree.zeros_like(server.params)
-        return correction.finish(correction.init(server.params), server.correction, nowhere, torch.tensor(1.0))[1]
+        return nothing(self.recipe(1), server).message
 
     def steps(self, examples: int) -> int:
         """How many steps a client with so many examples takes in a round."""

@@ -1,4 +1,4 @@
-"""Who is who: which node is which client. Every node is asked once, and may come late."""
+"""Who is who: which node is which client. A node is asked when it comes, and again where its word is in doubt."""
 
 import time
 from collections.abc import Sequence

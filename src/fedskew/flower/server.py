@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
-from dataclasses import asdict, fields, replace
+from dataclasses import replace
 from logging import INFO
 from typing import Any
 
@@ -14,27 +14,26 @@ from flwr.app import ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
+from torch import Tensor
 
 import fedskew
 from fedskew import tree
 from fedskew.aggregators import weighted_mean
-from fedskew.client_states import ClientStates
 from fedskew.data import Dataset, facts
 from fedskew.evaluate import Evaluation, evaluate_model
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, Store
 from fedskew.flower.messages import from_record, to_record
 from fedskew.flower.plan import Plan
 from fedskew.flower.settings import Rules, read_rules, read_run
 from fedskew.flower.strategy import LabelSkew, exchange
 from fedskew.optimizers import sgd
-from fedskew.report.summary import LAST
 from fedskew.round import Server
 from fedskew.settings import dtype_of
-from fedskew.simulation import RoundRecord, finished_records, usable_device
+from fedskew.simulation import FEDERATED, RoundRecord, finished_records, is_evaluated, note_run, usable_device
+from fedskew.tree import Params
 
-ENGINE = "flower"
 Evaluate = Callable[[Server], Evaluation | None]
 Wrap = Callable[[LabelSkew], Strategy]
 
@@ -74,7 +73,7 @@ def federate(
             log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, record.accuracy)
             if folder is not None:
                 folder.append_record(record.as_dict())
-                save_checkpoint(folder.checkpoint, round, strategy.server, *_as_states(strategy.absorbed).dump())
+                save_checkpoint(folder.checkpoint, round, strategy.server, *_as_tensors(strategy.absorbed))
             if record.diverged:
                 break
     return strategy
@@ -92,20 +91,18 @@ def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluat
     params = from_record(merged, usable_device(run.device))
     strategy.server = replace(strategy.server, params=params)
     diverged = not tree.finite(params)
-    due = round % run.eval_every == 0 or round > run.rounds - LAST or diverged
-    measured = evaluate(strategy.server) if evaluate is not None and due else None
-    values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
+    due = diverged or is_evaluated(run, round)
     update = strategy.update
-    return RoundRecord(
+    return RoundRecord.of(
+        evaluate(strategy.server) if evaluate is not None and due else None,
         round=round,
         train_loss=None if update is None else float(update.loss.double().mean()),
         clients=0 if update is None else len(update.loss),
         seconds=time.perf_counter() - began,
-        engine=ENGINE,
+        engine=FEDERATED,
         device=run.device,
         diverged=diverged,
         server=strategy.server,
-        **values,
     )
 
 
@@ -115,9 +112,9 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
     if root is None:
         return None, 0
     folder = Store(root).folder(run.hash)
-    if folder.exists() and any(session.get("engine") != ENGINE for session in folder.sessions()):
+    if folder.exists() and any(session.get("engine") != FEDERATED for session in folder.sessions()):
         raise ValueError(f"run {run.hash} in {root} was simulated; a federation needs a store without that run")
-    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+    note_run(run, folder)
     stack.enter_context(folder.lock())
     done = 0
     if folder.checkpoint.exists():
@@ -136,16 +133,13 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
 
 def _versions(run: Run) -> dict[str, Any]:
     versions = {"fedskew": fedskew.__version__, "torch": torch.__version__, "numpy": np.__version__}
-    return {**versions, "flwr": flwr.__version__, "engine": ENGINE, "device": run.device}
+    return {**versions, "flwr": flwr.__version__, "engine": FEDERATED, "device": run.device}
 
 
-def _as_states(absorbed: dict[int, int]) -> ClientStates:
+def _as_tensors(absorbed: dict[int, int]) -> tuple[Tensor, Params]:
     """The clients' last rounds that counted, as a checkpoint keeps things of clients. Their states are on the nodes."""
-    states = ClientStates({"absorbed": torch.tensor(0)})
-    states.put(
-        np.array(list(absorbed), dtype=np.int64), {"absorbed": torch.tensor(list(absorbed.values()), dtype=torch.int64)}
-    )
-    return states
+    clients, rounds = (torch.tensor(list(part), dtype=torch.int64) for part in (absorbed, absorbed.values()))
+    return clients, {"absorbed": rounds}
 
 
 def _on_test_set(plan: Plan, data: Dataset) -> Evaluate:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from logging import INFO, WARNING
 
+import numpy as np
 import torch
 from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MessageType, MetricRecord
 from flwr.serverapp import Grid
@@ -13,6 +14,7 @@ from flwr.supercore import log
 from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 
 from fedskew import tree
+from fedskew.federation import weights_of
 from fedskew.flower.messages import (
     PARAMS,
     Answer,
@@ -163,8 +165,7 @@ class LabelSkew(Strategy):
         """As a simulation does, in the order of the clients."""
         run = self.plan.run
         self.update = join([self._as_update(answer, round) for answer in answers], new_axis=True)
-        examples = torch.tensor([float(answer.examples) for answer in answers], dtype=torch.float64)
-        weights = (examples if run.weighting == "samples" else torch.ones_like(examples)).to(self._device)
+        weights = weights_of(np.array([answer.examples for answer in answers]), run.weighting).to(self._device)
         fraction = len(answers) / run.clients
         after = server_update(self.plan.algorithm, self.server, self.update, weights, fraction)
         for part in fields(after):
