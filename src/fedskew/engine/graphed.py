@@ -236,7 +236,12 @@ class Slot:
         return captured(take, self.stream, pool, self.row.zero_ if steps == 1 else None)
 
 
-COMBINE: dict[str, Any] = {"combo_kernels": True}  # one kernel for all parameters instead of one each
+def compiler_options() -> dict[str, Any]:
+    """One kernel for all parameters instead of one each, and none chosen by its timing: same Run, same bits."""
+    from torch._inductor import config  # slow to import
+
+    wanted = {"combo_kernels": True, "combo_kernels_autotune": 0, "deterministic": True}
+    return {name: value for name, value in wanted.items() if hasattr(config, name)}
 
 
 class Compiled:
@@ -253,8 +258,9 @@ class Compiled:
         torch._dynamo.config.recompile_limit = _RECIPES
         torch._dynamo.config.accumulated_recompile_limit = _RECIPES
         self.optimizer = recipe.optimizer
-        self.losses = torch.compile(recipe.losses, dynamic=False, options=COMBINE)
-        self._move = torch.compile(move_in_place, dynamic=False, options=COMBINE)
+        options = compiler_options()
+        self.losses = torch.compile(recipe.losses, dynamic=False, options=options)
+        self._move = torch.compile(move_in_place, dynamic=False, options=options)
 
     def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
         self._move(grads, local, context)
