@@ -8,6 +8,7 @@ from torch import nn
 
 from fedskew import Run, simulate
 from fedskew.engine import choose_engine, threaded
+from fedskew.engine.graphed import compiler_options, worth_compiling
 from fedskew.models import Model, build_model
 from fedskew.settings import PRECISIONS, arithmetic, dtype_of
 from tests.helpers import OWN
@@ -31,6 +32,17 @@ def test_auto_chooses_and_says_why() -> None:
     name, reason = choose_engine("auto", Model(nn.Linear(1000, 1000)), CPU)
     assert name == "serial"
     assert "1,001,000 parameters" in reason
+
+
+@pytest.mark.parametrize(("name", "pays"), [("cnn", True), ("mcmahan", True), ("resnet18", False)])
+def test_a_network_of_many_layers_is_captured_without_compiling_it(name: str, pays: bool) -> None:
+    assert worth_compiling(build_model(name, (3, 32, 32), 10, 0)) is pays
+
+
+def test_the_compiler_is_asked_for_nothing_it_does_not_know() -> None:
+    config = torch._inductor.config
+    assert compiler_options()["combo_kernels"] is True
+    assert all(hasattr(config, name) for name in compiler_options())
 
 
 @pytest.mark.parametrize("make", [normed, dropping])

@@ -132,6 +132,8 @@ def paper_show(
 
     Example: fedskew paper show table4 --format markdown
     """
+    from fedskew.experiments.paper.behind import behind
+
     shown = _item(item)
     choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
     results = _results(open_store(runs), published)
@@ -145,7 +147,7 @@ def paper_show(
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")
     if figure and not json_ and format == "terminal":
         hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this is there yet"
-        text = "\n".join([title, *shown.lines(rows), hint]) + "\n"
+        text = "\n".join([title, *shown.lines(rows), *behind(rows, results), hint]) + "\n"
     else:
         text = formatted("json" if json_ else format, rows, title, quiet=quiet)
     if out is None:

@@ -1,4 +1,4 @@
-"""A compiled local step captured as CUDA graphs, several clients in flight on streams of one GPU.
+"""A local step captured as CUDA graphs, compiled where that pays, several clients in flight on streams of one GPU.
 
 Every slot owns a stream, a client's state in fixed memory, and two graphs of one step: one for full batches, one for
 batches with padding. A client is copied into a free slot and its steps are replayed; which examples a step uses is read
@@ -25,6 +25,7 @@ from fedskew.engine.fixed import Scaled, at_unit_rate, captured, cloned, copy, f
 from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Table, client_table, most_rows
 from fedskew.federation import Cohort
+from fedskew.models.model import Model
 from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
 from fedskew.settings import Settings, arithmetic, naming
 from fedskew.tree import Params
@@ -33,6 +34,7 @@ Examples = tuple[Dataset, Tensor, Tensor]
 """A data set to normalise with, and all training examples and labels."""
 
 _RECIPES = 4096  # compiled in one process before the compiler gives up: a table has hundreds of runs
+_PARAMETERS = 32  # of a module worth compiling: ResNet-18 has 62, takes minutes, and runs no faster for it
 _RUN = 8  # steps in the longer graph: launching a graph costs the host as much as a step costs the device
 
 
@@ -40,7 +42,6 @@ _RUN = 8  # steps in the longer graph: launching a graph costs the host as much 
 class Graphed:
     settings: Settings
     slots: int = 8
-    compiled: bool = True
     _pool: Pool = field(default_factory=Pool, repr=False)
     _stage: "Stage | None" = field(default=None, repr=False)
     _ahead: tuple[Any, Table] | None = field(default=None, repr=False)
@@ -79,13 +80,13 @@ class Graphed:
         return self._played(recipe, servers, cohorts, examples, table)
 
     def step(self, recipe: Recipe, device: torch.device) -> tuple[Tensor, Any]:
-        """The learning rate in fixed memory and the recipe that reads it, compiled once."""
+        """The learning rate in fixed memory and the recipe that reads it, compiled once if that pays."""
         if self._step is None:
             rate = torch.ones((), dtype=self.settings.dtype, device=device)
             cuda = device.type == "cuda"
             model = recipe.model.fused() if cuda and kernels.available() else recipe.model
             scaled = replace(recipe, model=model, optimizer=Scaled(at_unit_rate(recipe.optimizer), rate))
-            self._step = rate, Compiled(scaled) if self.compiled and cuda else scaled
+            self._step = rate, Compiled(scaled) if cuda and worth_compiling(recipe.model) else scaled
         return self._step
 
     def _table(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> Table:
@@ -236,8 +237,13 @@ class Slot:
         return captured(take, self.stream, pool, self.row.zero_ if steps == 1 else None)
 
 
+def worth_compiling(model: Model) -> bool:
+    """Few layers: many small kernels between them cost as much as the layers do, and compiling takes seconds."""
+    return sum(1 for _ in model.module.parameters()) <= _PARAMETERS
+
+
 def compiler_options() -> dict[str, Any]:
-    """One kernel for all parameters instead of one each, and none chosen by its timing: same Run, same bits."""
+    """One kernel for all parameters instead of one each, and as few as can be chosen by their timing."""
     from torch._inductor import config  # slow to import
 
     wanted = {"combo_kernels": True, "combo_kernels_autotune": 0, "deterministic": True}

@@ -63,13 +63,8 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     found = [row["ours"] for row in rows if row["ours"]]
     if not found:
         return ["Nothing of this has been run yet."]
-    settings = [f"{label} {_values(found, name)}" for name, label in _LABELS.items()]
-    seconds = sum(ours["seconds"] for ours in found)
-    text = [
-        "Last round · mean of the last ten rounds (the paper's; difference). " + "; ".join(settings) + ".",
-        f"Seeds {_values(found, 'seeds')}; {seconds:,.0f} s of rounds in all.",
-        f"Methods as run: {', '.join(dict.fromkeys('`' + ours['resolved'] + '`' for ours in found))}.",
-    ]
+    settings, seeds, methods = settings_of(found)
+    text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
     if any(row["stand_in"] for row in rows):
         text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if any(ours["shortened"] for ours in found):
@@ -77,6 +72,17 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     if other := sum(row["other_versions"] for row in rows):
         text.append(f"{other} runs of another result version are kept and not shown.")
     return text
+
+
+def settings_of(found: Sequence[Row]) -> list[str]:
+    """What runs were done with, each value once."""
+    settings = [f"{label} {_values(found, name)}" for name, label in _LABELS.items()]
+    seconds = sum(ours["seconds"] for ours in found)
+    return [
+        "; ".join(settings) + ".",
+        f"Seeds {_values(found, 'seeds')}; {seconds:,.0f} s of rounds in all.",
+        f"Methods as run: {', '.join(dict.fromkeys('`' + ours['resolved'] + '`' for ours in found))}.",
+    ]
 
 
 _LABELS = {

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from fedskew.experiments.paper import TABLES
+from fedskew.experiments.paper import FIGURES, TABLES
+from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.document import BEGIN, END, between, readme_part, reproduction
 from fedskew.experiments.results import Results, read_lines
@@ -50,6 +51,29 @@ def test_figures_on_the_page_change_with_the_results() -> None:
         "| table1: cifar10/dirichlet:0.1 | stated | 400 | 1 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | 48.07, 65.91 |"
         in readme_part(results)
     )
+
+
+def test_a_figure_names_the_runs_it_rests_on() -> None:
+    figure = FIGURES["figure5"]
+    some = figure.runs(Choice(cells=("imagenet12/dirichlet:0.1",), seeds=1, rounds=7))
+    results = Known([result(run, 0.3) for run in some])
+    rows = figure.rows(results)
+    assert [line.endswith("30.00 % after 7 rounds, shortened") for line in figure.lines(rows)] == [True, True]
+    text = "\n".join(behind(rows, results))
+    assert "Rounds 7; E 1;" in text
+    assert "clients 40; model resnet18" in text
+    for run in some:
+        assert f"{run.hash} (partition {'p' * 16})" in text
+    assert behind([], results) == []
+
+
+@pytest.mark.parametrize("name", ["figure1", "figure2", "figure5", "figure6", "figure7"])
+def test_every_published_figure_carries_its_runs(name: str) -> None:
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    part = page.partition(f"### Figure {name[-1]}:")[2].partition("###")[0]
+    assert re.search(r"Rounds \d+; E \d+; .* device ", part)
+    assert re.search(r"Runs: [0-9a-f]{16} \(partition [0-9a-f]{16}\)", part)
+    assert (name in ("figure2", "figure6", "figure7")) == ("Local updates of that model were measured on " in part)
 
 
 def test_a_worse_fedlc_is_said_to_be_below() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.experiments.paper import FIGURES, TABLES, mapped
+from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.paper.sensitivity import DENOMINATOR, TAUS, Map
@@ -150,8 +151,10 @@ def _figures(results: Results, figures: Path) -> Iterator[str]:
         if (figures / f"{figure.name}.png").exists():
             yield f"### Figure {figure.name.removeprefix('figure')}: {figure.title}"
             yield f"![{figure.title}]({FIGURE_FOLDER}/{figure.name}.png)"
-            if figure.runs() and (lines := figure.lines(figure.rows(results))):
+            rows = figure.rows(results) if figure.runs() else []
+            if rows and (lines := figure.lines(rows)):
                 yield "\n".join(["```text", *lines, "```"])
+                yield "\n".join(behind(rows, results))
         else:
             yield f"### Figure {figure.name.removeprefix('figure')}: {figure.title}"
             yield f"Not measured yet; `fedskew paper run {figure.name}` does it."

@@ -56,6 +56,7 @@ class Figure5:
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
             f"{row['cell']:25} {row['method']:6} {100 * curve[-1][1]:.2f} % after {row['rounds']} rounds"
+            + (", shortened" if row["rounds"] < self.table.full_rounds(row["cell"]) else "")
             for row in rows
             for curve in row["curves"]
         ]

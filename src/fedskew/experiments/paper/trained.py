@@ -12,7 +12,7 @@ from fedskew.experiments.paper.table1 import TABLE
 from fedskew.experiments.results import Results
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Store
-from fedskew.simulation import Simulation, finished_records
+from fedskew.simulation import Simulation, fingerprint, finished_records
 
 CELL = "cifar10/dirichlet:0.1"
 METHODS = ("fedavg", "fedlc")
@@ -48,6 +48,7 @@ class TrainedFigure:
                     f"the model of round {run.rounds} is gone: run {run.hash} went on to {simulation.round}"
                 )
             folder.write_measured(self.key, run.rounds, self.look(simulation))
+            folder.write_measured(_where(self.key), run.rounds, fingerprint(simulation)["device"])
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
         """The measurement on the longest run that has one."""
@@ -58,6 +59,7 @@ class TrainedFigure:
         if best is None:
             return []
         about = {"hash": best.hash, "rounds": best.rounds, "precision": best.precision}
+        about["measured_on"] = best.measured.get(_where(self.key))
         return [{**about, "shortened": best.rounds < full, "measured": best.measured[self.key]}]
 
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
@@ -69,6 +71,11 @@ class TrainedFigure:
 
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return [line for row in rows for line in self.words(row["measured"])]
+
+
+def _where(key: str) -> str:
+    """The name under which a folder keeps the device of a measurement."""
+    return f"{key}_device"
 
 
 def _cell(choice: Choice) -> str:
