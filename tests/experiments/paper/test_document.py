@@ -9,6 +9,7 @@ import pytest
 from fedskew.experiments.paper import FIGURES, TABLES
 from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.claims import in_short
 from fedskew.experiments.paper.document import BEGIN, END, between, readme_part, reproduction
 from fedskew.experiments.results import Results, read_lines
 from fedskew.experiments.run import RESULT_VERSION, Run
@@ -51,6 +52,21 @@ def test_figures_on_the_page_change_with_the_results() -> None:
         "| table1: cifar10/dirichlet:0.1 | stated | 400 | 1 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | 48.07, 65.91 |"
         in readme_part(results)
     )
+
+
+def test_what_was_run_is_counted_in_short() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.3", "svhn/dirichlet:0.3"), methods=("fedavg", "fedlc"), seeds=1)
+    runs = TABLES["table1"].runs(choice)
+    assert [run.dataset.partition(":")[0] for run in runs] == ["svhn", "svhn", "cifar10", "cifar10"]
+    accuracies = (0.8, 0.7, 0.6, 0.725)
+    first, second = in_short(Known([result(*pair) for pair in zip(runs, accuracies, strict=True)]), TABLES.values())
+    assert first.startswith("svhn, profile `stated`: above FedAvg in 0 of 1 settings, below in 1 (-10.00 to -10.00, ")
+    assert second == (  # a cell of two tables, once
+        "cifar10, profile `stated`: above FedAvg in 1 of 1 settings, below in 0 (+12.50 to +12.50, where the paper "
+        "prints +16.23 to +16.23); the best of the methods that were run in 1; its accuracy at least the paper's, less "
+        "a point, in 1."
+    )
+    assert in_short(Results(RESULT_VERSION), TABLES.values()) == []
 
 
 def test_a_figure_names_the_runs_it_rests_on() -> None:

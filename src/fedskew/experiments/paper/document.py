@@ -7,13 +7,14 @@ from typing import Any
 from fedskew.experiments.paper import FIGURES, TABLES, mapped
 from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
+from fedskew.experiments.paper.claims import claims, in_short
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.paper.sensitivity import DENOMINATOR, TAUS, Map
 from fedskew.experiments.paper.table import Table
 from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Results
 from fedskew.report import paper_tables
-from fedskew.report.sensitivity import sentences, verdict
+from fedskew.report.sensitivity import sentences
 
 FIGURE_FOLDER = "figures"
 BEGIN, END = "<!-- results: written by `make reproduction` -->", "<!-- end of results -->"
@@ -29,7 +30,9 @@ the global model after the last round on the whole test set, in percent; ± is t
 
 `fedskew paper list` shows what there is, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda --precision
 bf16` does runs, `fedskew paper show table1 --format csv` prints every figure with everything it rests on.
+"""
 
+_OPEN = """\
 ## What the paper leaves open
 
 tau, the rule for classes a client does not have, the number of local epochs for most tables, the knobs of the other
@@ -46,11 +49,22 @@ itself a failure to reproduce; the order of methods is what can be compared.
 
 def reproduction(results: Results, figures: Path) -> str:
     """The whole page. `figures` is where pictures lie: those that are there are shown."""
-    parts = [_INTRODUCTION.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip(), *_map(results, figures)]
+    parts = [_INTRODUCTION.rstrip(), *_short(results), _OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
+    parts += _map(results, figures)
     for table in TABLES.values():
         parts += _table(table, results)
     parts += _figures(results, figures)
     return "\n\n".join(parts) + "\n"
+
+
+def _short(results: Results) -> Iterator[str]:
+    if lines := in_short(results, TABLES.values()):
+        yield "## In short"
+        yield (
+            "FedLC against FedAvg wherever both were run alike, by the mean of the last ten rounds; a point more or "
+            "less is taken for the same. Length and seeds of each are in the tables below."
+        )
+        yield "\n".join(f"- {line}" for line in lines)
 
 
 def _profiles() -> Iterator[str]:
@@ -106,43 +120,10 @@ def _table(table: Table, results: Results) -> Iterator[str]:
         some = True
         yield f"### Profile `{profile.name}`"
         yield paper_tables.markdown(rows).rstrip()
-        if claims := list(_claims(rows)):
-            yield "\n".join(f"- {claim}" for claim in claims)
+        if said := list(claims(rows)):
+            yield "\n".join(f"- {claim}" for claim in said)
     if not some:
         yield "Nothing of this has been run yet."
-
-
-def _claims(rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    """For each cell, FedLC against FedAvg and the order of methods, ours and the paper's, over the last ten rounds."""
-    for cell in dict.fromkeys(row["cell"] for row in rows):
-        at = {row["method"]: row for row in rows if row["cell"] == cell and row["ours"]}
-        if not {"fedavg", "fedlc"} <= set(at):
-            continue
-        ours = {method: row["ours"]["last_ten"] for method, row in at.items() if comparable(row, at["fedlc"])}
-        printed = {method: row["printed"]["mean"] for method, row in at.items() if row["printed"]["mean"]}
-        if "fedavg" not in ours:
-            yield f"{cell}: FedAvg and FedLC are of different length or seeds, or one diverged; not compared."
-            continue
-        gain = ours["fedlc"] - ours["fedavg"]
-        theirs = (
-            f"; the paper {printed['fedlc'] - printed['fedavg']:+.2f}" if {"fedavg", "fedlc"} <= set(printed) else ""
-        )
-        both = {method: value for method, value in printed.items() if method in ours}
-        yield (
-            f"{cell}: FedLC is {verdict(gain)} FedAvg ({gain:+.2f}{theirs}). "
-            f"Order here: {_order(ours)}; the paper's: {_order(both)}."
-        )
-
-
-def comparable(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two rows are of the same length, arithmetic and seeds, with no seed diverged."""
-    a, b = one["ours"], other["ours"]
-    same = all(a[name] == b[name] for name in ("rounds", "precision", "seeds"))
-    return same and not a["diverged"] and not b["diverged"]
-
-
-def _order(values: dict[str, float]) -> str:
-    return ", ".join(f"{method} {values[method]:.2f}" for method in sorted(values, key=lambda m: -values[m]))
 
 
 def _figures(results: Results, figures: Path) -> Iterator[str]:
@@ -161,8 +142,9 @@ def _figures(results: Results, figures: Path) -> Iterator[str]:
 
 
 def readme_part(results: Results) -> str:
-    """FedLC against FedAvg: around one cell, and in every cell where both have been run."""
-    return "\n\n".join(part for part in (_readme_map(results), _readme_table(results)) if part)
+    """FedLC against FedAvg: in short, around one cell, and in every cell where both have been run."""
+    short = "\n".join(f"- {line}" for line in in_short(results, TABLES.values()))
+    return "\n\n".join(part for part in (short, _readme_map(results), _readme_table(results)) if part)
 
 
 def _readme_map(results: Results) -> str:
