@@ -11,7 +11,7 @@ from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.document import between, readme_part, reproduction
 from fedskew.experiments.paper.sensitivity import Map
 from fedskew.experiments.paper.trained import CELL
-from fedskew.experiments.results import Results
+from fedskew.experiments.results import Results, read_lines
 from fedskew.experiments.run import RESULT_VERSION
 
 ROOT = Path(__file__).parent.parent
@@ -20,9 +20,10 @@ ROOT = Path(__file__).parent.parent
 def pages(root: Path) -> dict[Path, str]:
     """The text of each page that is generated."""
     results = Results(RESULT_VERSION, None, root / "results" / "paper")
+    repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
     readme = root / "README.md"
     return {
-        root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures"),
+        root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
         readme: between(readme.read_text(), readme_part(results)),
     }
 

@@ -171,3 +171,12 @@ def test_runs_condense_keeps_finished_runs(capsys: pytest.CaptureFixture[str]) -
     code, out, _ = call(capsys, "runs", "condense", "kept.jsonl", "--json")
     assert code == 0
     assert json.loads(out) == {"file": "kept.jsonl", "added": 1, "lines": 1}
+
+
+def test_show_far_from_published_results_says_that_there_are_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(capsys, "paper", "show", "table4")
+    assert (code, err) == (0, "fedskew: note: no published results, there is no folder results/paper here\n")
+    assert "Nothing of this has been run yet." in out

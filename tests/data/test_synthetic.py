@@ -75,6 +75,14 @@ def test_lambda_and_mu_are_standard_deviations() -> None:
     assert np.std([own(narrow, client)[0].mean() for client in range(300)]) == pytest.approx(60**-0.5, rel=0.15)
 
 
+def test_lambda_changes_no_label() -> None:
+    """It moves the scores of all classes alike."""
+    one, other = synthetic(0, 1, 0, 5, max_size=90), synthetic(3, 1, 0, 5, max_size=90)
+    assert torch.equal(one.x_train, other.x_train)
+    assert torch.equal(one.y_train, other.y_train)
+    assert not torch.equal(one.x_train, synthetic(0, 2, 0, 5, max_size=90).x_train)
+
+
 def test_federations_of_different_size_share_their_first_clients() -> None:
     few, many = synthetic(1, 1, seed=5, clients=3, max_size=200), synthetic(1, 1, seed=5, clients=8, max_size=200)
     for client in range(3):

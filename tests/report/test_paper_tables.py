@@ -38,7 +38,7 @@ def test_shortened_and_diverged_runs_are_marked() -> None:
 def test_nothing_run_yet() -> None:
     text = paper_tables.markdown(TABLES["table1"].rows(Known([]), CHOICE))
     assert "Nothing of this has been run yet." in text
-    assert "| fedavg | - | - |" in text
+    assert "| fedavg | - (48.07) | - (60.18) |" in text
 
 
 def test_latex_is_for_booktabs_and_escaped() -> None:

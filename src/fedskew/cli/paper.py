@@ -70,7 +70,8 @@ def paper_list(
     if not quiet:
         console().print(grid)
         typer.echo(
-            f"profile {profile}, five seeds; time left on {device_name(device)}, from runs of the same kind there"
+            f"profile {profile}, five seeds; done in this store or published (`paper run` does published ones again); "
+            f"time left on {device_name(device)}, from runs of the same kind there"
         )
 
 
@@ -137,6 +138,8 @@ def paper_show(
     shown = _item(item)
     choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
     results = _results(open_store(runs), published)
+    if not published.is_dir() and not any(True for _ in results):
+        typer.echo(f"fedskew: note: no published results, there is no folder {published} here", err=True)
     rows = shown.rows(results, choice)
     title = f"{shown.title}, profile {profile}" + (", STAND-IN DATA" if stand_in else "")
     figure = hasattr(shown, "draw")

@@ -8,15 +8,12 @@ from typing import Any
 from fedskew.experiments.evidence import BASE
 from fedskew.partition.card import skew_indices
 from fedskew.partition.owners import Ints
+from fedskew.report.verdict import enough
 
 NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
 FAR = 0.25
 """Beyond this distance nothing is concluded."""
-POINT = 1.0
-"""A method is above or below FedAvg when it differs by more than this many points of accuracy over several seeds."""
-ONE_SEED = 2.0
-"""The same for a single seed."""
 
 
 @dataclass(frozen=True)
@@ -117,14 +114,10 @@ def _data(item: Evidence) -> str:
     return str(item.setting["dataset"]).partition(":")[0]
 
 
-def _enough(gain: Gain) -> float:
-    return POINT if len(gain.seeds) > 1 else ONE_SEED
-
-
 def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
     at = [(item, gain) for item in found for gain in item.gains if gain.method == name]
-    above = [item.number for item, gain in at if gain.mean is not None and gain.mean > _enough(gain)]
-    below = [item.number for item, gain in at if gain.diverged or (gain.mean or 0.0) < -_enough(gain)]
+    above = [item.number for item, gain in at if gain.mean is not None and gain.mean > enough(len(gain.seeds))]
+    below = [item.number for item, gain in at if gain.diverged or (gain.mean or 0.0) < -enough(len(gain.seeds))]
     means = [gain.mean for _, gain in at if gain.mean is not None]
     verdict = "no gain" if not above else "depends" if below else "worth trying"
     best = max(at, key=lambda pair: (pair[0].number in above, pair[1].accuracy or 0.0))

@@ -10,7 +10,8 @@ Row = dict[str, Any]
 COLUMNS = (
     "cell", "method", "printed_mean", "printed_std", "ours_mean", "ours_std", "difference", "seeds", "rounds",
     "shortened", "diverged", "algorithm", "model", "local_epochs", "momentum", "lr", "batch_size", "clients",
-    "precision", "device", "seconds", "dataset", "stand_in", "balanced", "last_ten", "partitions", "hashes",
+    "precision", "device", "seconds", "dataset", "stand_in", "balanced", "client_mean", "last_ten", "partitions",
+    "hashes",
 )  # fmt: skip
 
 
@@ -43,7 +44,7 @@ def ours_text(row: Row) -> str:
 def cell_text(row: Row) -> str:
     """Ours, and in brackets the printed figure and how far ours is above it."""
     printed, difference = row["printed"]["mean"], row["difference"]
-    if printed is None or row["ours"] is None:
+    if printed is None:
         return ours_text(row)
     return f"{ours_text(row)} ({printed:.2f}" + ("" if difference is None else f"; {difference:+.2f}") + ")"
 
@@ -58,20 +59,44 @@ def markdown(rows: Sequence[Row]) -> str:
     return "\n".join([*lines, "", *rests_on(rows)]) + "\n"
 
 
+def other_measures(rows: Sequence[Row]) -> list[str]:
+    """Accuracy averaged over classes and over clients, for cells whose test set does not have every class alike."""
+    lines = []
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        here = [row for row in rows if row["cell"] == cell and row["ours"]]
+        at = {row["method"]: row["ours"] for row in here if row["ours"]["mean"] is not None}
+        if any(abs(ours["mean"] - ours["balanced"]) > 0.005 for ours in at.values()):
+            told = [f"{method} {ours['balanced']:.2f}{_client_mean(ours)}" for method, ours in at.items()]
+            lines.append(f"{cell}, last round, mean over classes (mean over clients): {', '.join(told)}.")
+    return lines
+
+
+def _client_mean(ours: Row) -> str:
+    return "" if ours.get("client_mean") is None else f" ({ours['client_mean']:.2f})"
+
+
 def rests_on(rows: Sequence[Row]) -> list[str]:
     """Settings, length, seeds, arithmetic, device and time of the runs shown, and what is set aside."""
     found = [row["ours"] for row in rows if row["ours"]]
+    other = sum(row["other_versions"] for row in rows)
+    aside = [f"{other} runs of another result version are kept and not shown."] if other else []
     if not found:
-        return ["Nothing of this has been run yet."]
+        return ["Nothing of this has been run yet.", *aside]
     settings, seeds, methods = settings_of(found)
     text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
     if any(row["stand_in"] for row in rows):
         text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if any(ours["shortened"] for ours in found):
         text.append("A figure in square brackets marks a run that is shorter than the paper's.")
-    if other := sum(row["other_versions"] for row in rows):
-        text.append(f"{other} runs of another result version are kept and not shown.")
-    return text
+    if absent := _absent(rows):
+        text.append(f"Not run: {', '.join(absent)}.")
+    return [*text, *aside, *other_measures(rows)]
+
+
+def _absent(rows: Sequence[Row]) -> list[str]:
+    """Cells that the table leaves out because nothing of them has been run."""
+    ran = {row["cell"] for row in rows if row["ours"]}
+    return list(dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran))
 
 
 def settings_of(found: Sequence[Row]) -> list[str]:

@@ -1,20 +1,15 @@
-"""The map of assumptions in plain sentences. Verdicts rest on the mean of the last ten rounds."""
+"""The map of assumptions in plain sentences, of one seed. Accuracies are means of the last ten rounds."""
 
 from collections.abc import Sequence
 from typing import Any
 
+from fedskew.report.verdict import verdict
+
 Row = dict[str, Any]
-NEAR = 1.0
-"""Points within which two runs of one seed are not told apart."""
-
-
-def verdict(gain: float) -> str:
-    """How something that is so many points ahead stands to something."""
-    return "above" if gain > NEAR else "below" if gain < -NEAR else "within a point of"
 
 
 def sentences(rows: Sequence[Row]) -> list[str]:
-    """What the map says, for one seed and for the mean accuracy of the last ten rounds."""
+    """What the map says."""
     if not rows:
         return ["Nothing of this map has been run yet."]
     margin = [row for row in rows if row["part"] == "margin"]
@@ -41,7 +36,7 @@ def _margin(setting: str, rows: Sequence[Row]) -> list[str]:
             lines.append(
                 _against(f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)", best, plain)
             )
-            above = [_tau(row) for row in tried if row["last_ten"] and row["last_ten"] - plain["last_ten"] > NEAR]
+            above = [_tau(row) for row in tried if row["last_ten"] and verdict(gains(row, plain), 1) == "above"]
             lines[-1] += f" Above FedAvg with {'tau ' + ', '.join(above) if above else 'no tau'}."
     return lines
 
@@ -53,8 +48,16 @@ def _tau(row: Row) -> str:
 def _against(what: str, row: Row, plain: Row) -> str:
     if row["last_ten"] is None:
         return f"{what} diverged in round {row['diverged']}."
-    gain = row["last_ten"] - plain["last_ten"]
-    return f"{what}, {row['last_ten']:.2f} %, is {verdict(gain)} FedAvg, {plain['last_ten']:.2f} % ({gain:+.2f})."
+    mean, last = gains(row, plain)
+    return (
+        f"{what}, {row['last_ten']:.2f} %, is {verdict((mean, last), 1)} FedAvg, {plain['last_ten']:.2f} % "
+        f"({mean:+.2f}; last round {last:+.2f})."
+    )
+
+
+def gains(row: Row, plain: Row) -> tuple[float, float]:
+    """Points ahead over the last ten rounds and in the last one."""
+    return row["last_ten"] - plain["last_ten"], row["test"] - plain["test"]
 
 
 def _around(setting: str, rows: Sequence[Row]) -> str:

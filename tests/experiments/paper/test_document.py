@@ -9,10 +9,12 @@ import pytest
 from fedskew.experiments.paper import FIGURES, TABLES
 from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.claims import in_short
+from fedskew.experiments.paper.claims import claims, in_short
 from fedskew.experiments.paper.document import BEGIN, END, between, readme_part, reproduction
 from fedskew.experiments.results import Results, read_lines
 from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.report.paper_tables import cell_text, rests_on
+from fedskew.report.verdict import verdict
 from tests.experiments.paper.test_tables import Known, result
 
 ROOT = Path(__file__).parents[3]
@@ -46,7 +48,7 @@ def test_figures_on_the_page_change_with_the_results() -> None:
     plain, calibrated = TABLES["table1"].runs(choice)
     results = Known([result(plain, 0.4), result(calibrated, 0.61)])
     page = reproduction(results, Path("nowhere"))
-    assert "FedLC is above FedAvg (+21.00; the paper +17.84)" in page
+    assert "FedLC is above FedAvg (+21.00; last round +21.00; the paper +17.84)" in page
     assert "Nothing of this has been run yet." in page
     assert (
         "| table1: cifar10/dirichlet:0.1 | stated | 400 | 1 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | 48.07, 65.91 |"
@@ -60,13 +62,67 @@ def test_what_was_run_is_counted_in_short() -> None:
     assert [run.dataset.partition(":")[0] for run in runs] == ["svhn", "svhn", "cifar10", "cifar10"]
     accuracies = (0.8, 0.7, 0.6, 0.725)
     first, second = in_short(Known([result(*pair) for pair in zip(runs, accuracies, strict=True)]), TABLES.values())
-    assert first.startswith("svhn, profile `stated`: above FedAvg in 0 of 1 settings, below in 1 (-10.00 to -10.00, ")
+    assert (
+        "svhn, profile `stated`, 400 rounds, one seed: FedLC is above FedAvg in 0 of 1 settings and below in 1" in first
+    )
     assert second == (  # a cell of two tables, once
-        "cifar10, profile `stated`: above FedAvg in 1 of 1 settings, below in 0 (+12.50 to +12.50, where the paper "
-        "prints +16.23 to +16.23); the best of the methods that were run in 1; its accuracy at least the paper's, less "
-        "a point, in 1."
+        "cifar10, profile `stated`, 400 rounds, one seed: FedLC is above FedAvg in 1 of 1 settings and below in 0 "
+        "(+12.50; the paper prints +16.23). It is above every other method that was run in 1, with 2 methods run. To "
+        "the paper's own figures, FedLC is at +0.32 and FedAvg is at +4.05."
     )
     assert in_short(Results(RESULT_VERSION), TABLES.values()) == []
+
+
+@pytest.mark.parametrize(
+    ("gains", "seeds", "said"),
+    [
+        ((2.1, 2.1), 1, "above"),
+        ((2.1, 1.9), 1, "not clearly apart from"),
+        ((1.9, 1.9), 1, "not clearly apart from"),
+        ((1.1, 1.2), 5, "above"),
+        ((-1.1, -1.2), 5, "below"),
+        ((-3.0, 3.0), 5, "not clearly apart from"),
+    ],
+)
+def test_measures_must_agree_and_one_seed_needs_more(gains: tuple[float, float], seeds: int, said: str) -> None:
+    assert verdict(gains, seeds) == said
+
+
+def test_a_gain_over_seeds_is_paired() -> None:
+    table, choice = TABLES["table1"], Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=3)
+    runs = table.runs(choice)
+    accuracies = (0.4, 0.5, 0.6, 0.45, 0.56, 0.67)  # of different seeds, far apart, but FedLC always ahead
+    results = Known([result(*pair) for pair in zip(runs, accuracies, strict=True)])
+    (claim,) = claims(table, table.rows(results, choice))
+    assert "FedLC is above FedAvg (+6.00 ± 1.00 paired by seed; last round +6.00;" in str(claim)
+
+
+def test_a_run_done_twice_is_shown_twice() -> None:
+    (run,) = TABLES["table1"].runs(Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg",), seeds=1))
+    page = reproduction(Known([result(run, 0.5)]), Path("nowhere"), [result(run, 0.52)])
+    assert f"- {run.hash}, fedavg on cifar10 dirichlet:0.1, 20 clients, E 1, 400 rounds: 50.00 · 50.00 on" in page
+    assert "52.00 · 52.00." in page
+    assert "- table1: 1 of 96 under `stated`, 1 of them with one seed" in page
+    assert "- table3: nothing" in page
+
+
+def test_accuracy_over_classes_and_clients_is_told_where_it_differs() -> None:
+    (run,) = TABLES["table4"].runs(Choice(cells=("synthetic:1,1",), methods=("fedavg",), seeds=1))
+    uneven = result(run, 0.5, balanced_accuracy=0.3, client_accuracy=0.2)
+    rows = TABLES["table4"].rows(Known([uneven]))
+    assert "synthetic:1,1, last round, mean over classes (mean over clients): fedavg 30.00 (20.00)." in rests_on(rows)
+    even = TABLES["table4"].rows(Known([result(run, 0.5)]))
+    assert not [line for line in rests_on(even) if "mean over classes" in line]
+    assert "Not run: synthetic:0,0, synthetic:0.5,0.5, femnist." in rests_on(even)
+
+
+def test_what_was_not_run_still_shows_the_printed_figure_and_other_versions() -> None:
+    row = next(row for row in TABLES["table1"].rows(Results(RESULT_VERSION)) if row["method"] == "fedlc")
+    assert cell_text(row) == f"- ({row['printed']['mean']:.2f})"
+    assert rests_on([{**row, "other_versions": 3}]) == [
+        "Nothing of this has been run yet.",
+        "3 runs of another result version are kept and not shown.",
+    ]
 
 
 def test_a_figure_names_the_runs_it_rests_on() -> None:
@@ -74,7 +130,8 @@ def test_a_figure_names_the_runs_it_rests_on() -> None:
     some = figure.runs(Choice(cells=("imagenet12/dirichlet:0.1",), seeds=1, rounds=7))
     results = Known([result(run, 0.3) for run in some])
     rows = figure.rows(results)
-    assert [line.endswith("30.00 % after 7 rounds, shortened") for line in figure.lines(rows)] == [True, True]
+    said = "30.00 % after 7 rounds, the last ten 30.00 %, shortened"
+    assert [line.endswith(said) for line in figure.lines(rows)] == [True, True]
     text = "\n".join(behind(rows, results))
     assert "Rounds 7; E 1;" in text
     assert "clients 40; model resnet18" in text

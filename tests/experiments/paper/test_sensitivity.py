@@ -64,8 +64,11 @@ def test_rows_sentences_and_the_picture(tmp_path: Path) -> None:
     results = known(asked, {f"{BASES[1].name}/fedlc:tau=5,missing=floor": 0.7, f"{BASES[0].name}/fedavg": 0.6})
     rows = asked.rows(results, CHOICE)
     said = "\n".join(sentences(rows))
-    assert "rule floor, tau 5 (best on held-out examples), 70.00 %, is above FedAvg, 50.00 % (+20.00)." in said
-    assert "nothing changed: FedLC, 50.00 %, is below FedAvg, 60.00 % (-10.00)." in said
+    assert (
+        "rule floor, tau 5 (best on held-out examples), 70.00 %, is above FedAvg, 50.00 % (+20.00; last round +20.00)."
+        in said
+    )
+    assert "nothing changed: FedLC, 50.00 %, is below FedAvg, 60.00 % (-10.00; last round -10.00)." in said
     made = asked.draw(rows, tmp_path / "map")
     assert [path.suffix for path in made] == [".png", ".svg"]
     assert all(path.stat().st_size > 1000 for path in made)

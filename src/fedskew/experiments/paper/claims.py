@@ -1,6 +1,7 @@
 """What the paper claims, cell by cell: FedLC against FedAvg, and the order of methods."""
 
-from collections.abc import Iterable, Iterator, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -8,23 +9,38 @@ from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.paper.table import Table
 from fedskew.experiments.results import Results
-from fedskew.report.sensitivity import NEAR, verdict
+from fedskew.report.verdict import verdict
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A cell with FedAvg and FedLC: the last ten rounds of every method that can be held against FedLC, and the paper's
-    figures for the methods that were run."""
+    """A cell with FedAvg and FedLC. `ours` are the figures of every method that can be held against FedLC, `printed`
+    the paper's for the methods that were run."""
 
     cell: str
-    ours: dict[str, float]
-    printed: dict[str, float]
-    runs: tuple[str, ...]
+    full_rounds: int
+    ours: Mapping[str, Mapping[str, Any]]
+    printed: Mapping[str, float]
 
     @property
-    def gain(self) -> float | None:
-        """FedLC minus FedAvg."""
-        return self.ours["fedlc"] - self.ours["fedavg"] if {"fedavg", "fedlc"} <= set(self.ours) else None
+    def compared(self) -> bool:
+        return {"fedavg", "fedlc"} <= set(self.ours)
+
+    @property
+    def seeds(self) -> int:
+        return len(self.ours["fedlc"]["seeds"])
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return (*self.ours["fedavg"]["hashes"], *self.ours["fedlc"]["hashes"])
+
+    def gains(self, over: str) -> tuple[float, float]:
+        """FedLC minus another method, over the last ten rounds and in the last one."""
+        mine, other = self.ours["fedlc"], self.ours[over]
+        return mine["last_ten"] - other["last_ten"], mine["mean"] - other["mean"]
+
+    def stands(self, to: str) -> str:
+        return verdict(self.gains(to), self.seeds)
 
     @property
     def printed_gain(self) -> float | None:
@@ -32,23 +48,31 @@ class Claim:
         return self.printed["fedlc"] - self.printed["fedavg"] if both else None
 
     def __str__(self) -> str:
-        if self.gain is None:
+        if not self.compared:
             return f"{self.cell}: FedAvg and FedLC are of different length or seeds, or one diverged; not compared."
+        mean, last = self.gains("fedavg")
         theirs = "" if self.printed_gain is None else f"; the paper {self.printed_gain:+.2f}"
+        means = {method: figures["last_ten"] for method, figures in self.ours.items()}
         both = {method: value for method, value in self.printed.items() if method in self.ours}
         return (
-            f"{self.cell}: FedLC is {verdict(self.gain)} FedAvg ({self.gain:+.2f}{theirs}). "
-            f"Order here: {_order(self.ours)}; the paper's: {_order(both)}."
+            f"{self.cell}: FedLC is {self.stands('fedavg')} FedAvg ({mean:+.2f}{self._spread()}; last round "
+            f"{last:+.2f}{theirs}). Order here: {_order(means)}; the paper's: {_order(both)}."
         )
 
+    def _spread(self) -> str:
+        """The standard deviation of the gain over seeds: a seed is the same data and first model for both methods."""
+        pairs = zip(*(self.ours[method]["each_last_ten"] for method in ("fedlc", "fedavg")), strict=True)
+        gaps = [mine - other for mine, other in pairs]
+        return f" ± {statistics.stdev(gaps):.2f} paired by seed" if len(gaps) > 1 else ""
 
-def claims(rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
+
+def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
     for cell in dict.fromkeys(row["cell"] for row in rows):
         at = {row["method"]: row for row in rows if row["cell"] == cell and row["ours"]}
         if {"fedavg", "fedlc"} <= set(at):
-            ours = {method: row["ours"]["last_ten"] for method, row in at.items() if _comparable(row, at["fedlc"])}
+            ours = {method: row["ours"] for method, row in at.items() if _comparable(row, at["fedlc"])}
             printed = {method: row["printed"]["mean"] for method, row in at.items() if row["printed"]["mean"]}
-            yield Claim(cell, ours, printed, (*at["fedavg"]["ours"]["hashes"], *at["fedlc"]["ours"]["hashes"]))
+            yield Claim(cell, table.full_rounds(cell), ours, printed)
 
 
 def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
@@ -57,8 +81,8 @@ def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
     for profile in PROFILES.values():
         found: dict[tuple[str, ...], Claim] = {}
         for table in tables:
-            for claim in claims(table.rows(results, Choice(profile=profile))):
-                if claim.gain is not None:
+            for claim in claims(table, table.rows(results, Choice(profile=profile))):
+                if claim.compared:
                     found.setdefault(claim.runs, claim)
         for data in dict.fromkeys(_data(claim) for claim in found.values()):
             lines.append(_counted(data, profile.name, [c for c in found.values() if _data(c) == data]))
@@ -69,18 +93,40 @@ def _data(claim: Claim) -> str:
     return claim.cell.partition("/")[0].partition(":")[0]
 
 
-def _counted(data: str, profile: str, claims: Sequence[Claim]) -> str:
-    gains = {claim.cell: claim.gain for claim in claims if claim.gain is not None}
-    theirs = [claim.printed_gain for claim in claims if claim.printed_gain is not None]
-    said = [verdict(gain) for gain in gains.values()]
-    best = sum(max(claim.ours, key=lambda method: claim.ours[method]) == "fedlc" for claim in claims)
-    reached = sum("fedlc" in c.printed and c.ours["fedlc"] >= c.printed["fedlc"] - NEAR for c in claims)
-    printed = f", where the paper prints {min(theirs):+.2f} to {max(theirs):+.2f}" if theirs else ""
+def _counted(data: str, profile: str, found: Sequence[Claim]) -> str:
+    said = [claim.stands("fedavg") for claim in found]
+    gains = [claim.gains("fedavg")[0] for claim in found]
+    theirs = [claim.printed_gain for claim in found if claim.printed_gain is not None]
+    rivals = [[claim.stands(method) for method in claim.ours if method != "fedlc"] for claim in found]
     return (
-        f"{data}, profile `{profile}`: above FedAvg in {said.count('above')} of {len(said)} settings, below in "
-        f"{said.count('below')} ({min(gains.values()):+.2f} to {max(gains.values()):+.2f}{printed}); the best of the "
-        f"methods that were run in {best}; its accuracy at least the paper's, less a point, in {reached}."
+        f"{data}, profile `{profile}`, {_lengths(found)}: FedLC is above FedAvg in {said.count('above')} of "
+        f"{len(said)} settings and below in {said.count('below')} ({_range(gains)}"
+        + (f"; the paper prints {_range(theirs)}" if theirs else "")
+        + f"). It is above every other method that was run in {sum(set(one) == {'above'} for one in rivals)}, with "
+        f"{_range([len(claim.ours) for claim in found], 'd')} methods run."
+        + (f" To the paper's own figures, {_to_printed(found)}." if theirs else "")
     )
+
+
+def _to_printed(found: Sequence[Claim]) -> str:
+    """How far ours are from what is printed."""
+    gaps = {
+        name: [c.ours[method]["last_ten"] - c.printed[method] for c in found if method in c.printed]
+        for name, method in (("FedLC", "fedlc"), ("FedAvg", "fedavg"))
+    }
+    return " and ".join(f"{name} is at {_range(values)}" for name, values in gaps.items())
+
+
+def _lengths(found: Sequence[Claim]) -> str:
+    lengths = {(claim.ours["fedlc"]["rounds"], claim.full_rounds) for claim in found}
+    rounds = [f"{n} rounds" if n == full else f"{n} of {full} rounds (shortened)" for n, full in sorted(lengths)]
+    seeds = sorted({claim.seeds for claim in found})
+    return f"{' and '.join(rounds)}, {' and '.join('one seed' if n == 1 else f'{n} seeds' for n in seeds)}"
+
+
+def _range(values: Sequence[float], form: str = "+.2f") -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"
 
 
 def _comparable(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -90,5 +136,5 @@ def _comparable(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return same and not a["diverged"] and not b["diverged"]
 
 
-def _order(values: dict[str, float]) -> str:
+def _order(values: Mapping[str, float]) -> str:
     return ", ".join(f"{method} {values[method]:.2f}" for method in sorted(values, key=lambda m: -values[m]))

@@ -66,11 +66,15 @@ class Figure1:
         return figure1(path, rows, title, note)
 
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        return [
-            f"{row['label']:15} {percent(row['accuracy']['mean'])} %"
-            + (f"   the paper prints a drop of {row['printed_drop']} points" if row["printed_drop"] else "")
-            for row in rows
-        ]
+        iid = next((row["accuracy"]["mean"] for row in rows if row["group"] == "iid"), None)
+        return [self._line(row, iid) for row in rows]
+
+    def _line(self, row: Mapping[str, Any], iid: float | None) -> str:
+        mean = row["accuracy"]["mean"]
+        drop = f", a drop of {100 * (iid - mean):.2f} points" if iid and mean and row["group"] != "iid" else ""
+        printed = f" (the paper prints {row['printed_drop']})" if drop and row["printed_drop"] else ""
+        short = f", shortened to {row['rounds']} rounds" if row["shortened"] else ""
+        return f"{row['label']:15} {percent(mean)} %{drop}{printed}{short}"
 
 
 FIGURE = Figure1()

@@ -40,7 +40,8 @@ class Figure5:
             for rounds in sorted(lengths)[-1:]:
                 about = {"cell": cell, "method": method, "rounds": rounds, "precision": groups[rounds][0].precision}
                 curves, hashes = [r.curve for r in groups[rounds]], [r.hash for r in groups[rounds]]
-                found.append({**about, "curves": curves, "hashes": hashes})
+                last_ten = [r.summary["accuracy_last10"] for r in groups[rounds]]
+                found.append({**about, "curves": curves, "last_ten": last_ten, "hashes": hashes})
         return found
 
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
@@ -55,10 +56,10 @@ class Figure5:
 
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
-            f"{row['cell']:25} {row['method']:6} {100 * curve[-1][1]:.2f} % after {row['rounds']} rounds"
-            + (", shortened" if row["rounds"] < self.table.full_rounds(row["cell"]) else "")
+            f"{row['cell']:25} {row['method']:6} {100 * curve[-1][1]:.2f} % after {row['rounds']} rounds, the last ten "
+            f"{100 * mean:.2f} %" + (", shortened" if row["rounds"] < self.table.full_rounds(row["cell"]) else "")
             for row in rows
-            for curve in row["curves"]
+            for curve, mean in zip(row["curves"], row["last_ten"], strict=True)
         ]
 
 

@@ -17,12 +17,17 @@ def features(simulation: Simulation) -> dict[str, Any]:
 
 
 def words(measured: dict[str, Any]) -> list[str]:
-    return [
+    lines = [
         f"{method:8} {group['kind']:9} class {group['class']} ({group['count']} examples): "
         f"{100 * group['neighbours']:.1f} % of nearest neighbours are of the same class"
         for method, found in measured.items()
         for group in found["groups"]
     ]
+    if set(METHODS) <= set(measured):
+        pairs = zip(*(measured[method]["groups"] for method in METHODS), strict=True)
+        told = [f"{plain['kind']} {100 * (mine['neighbours'] - plain['neighbours']):+.1f}" for plain, mine in pairs]
+        lines.append(f"fedlc - fedavg, points of neighbours: {', '.join(told)}")
+    return lines
 
 
 FIGURE = TrainedFigure("figure7", "Features after a local update", "features", features, figure7, words)

@@ -35,7 +35,11 @@ def _steps(method: str) -> tuple[str, ...]:
 
 
 PROFILES = {
-    "stated": Profile("stated", "what the paper states; our documented defaults for the rest, nothing tuned"),
+    "stated": Profile(
+        "stated",
+        "what the paper states; our documented defaults for the rest. FedLC's tau and rule are what the map chose "
+        "among 12 on held-out examples of D(0.1), CIFAR-10; no other method's knob was searched",
+    ),
     "drift": Profile(
         "drift",
         "ten local epochs and momentum 0.9, so that local models move far in a round",

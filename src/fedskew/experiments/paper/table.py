@@ -38,7 +38,8 @@ def printed(item: str) -> dict[str, dict[str, list[float | None]]]:
 
 @dataclass(frozen=True)
 class Table:
-    """`cells` are what a column stands for, as fields of a run; `assumed` is what the paper does not say about it."""
+    """`cells` are what a column stands for, as fields of a run; `assumed` is what the paper does not say about it, and
+    `remark` what a reader of our figures should know."""
 
     name: str
     title: str
@@ -46,6 +47,7 @@ class Table:
     methods: tuple[str, ...]
     fields: Fields
     assumed: tuple[str, ...] = ()
+    remark: str = ""
 
     def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
         """The runs that can be known now; where a choice hangs on others' results, ask again when those are there."""
@@ -158,7 +160,9 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
         "mean": _mean(values),
         "std": round(statistics.stdev(values), 4) if len(values) > 1 else None,
         "last_ten": _mean([100 * summary["accuracy_last10"] for summary in fine]),
+        "each_last_ten": [round(100 * summary["accuracy_last10"], 4) for summary in fine],
         "balanced": _mean([100 * summary["balanced_accuracy"] for summary in fine]),
+        "client_mean": _mean([100 * s["client_accuracy"] for s in fine if s.get("client_accuracy") is not None]),
         "seeds": [result.seed for result in group],
         "diverged": {result.seed: result.summary["rounds"] for result in group if result.diverged},
         "rounds": first.rounds,

@@ -45,7 +45,8 @@ class TrainedFigure:
             simulation = from_folder(folder, run.device)
             if simulation.round != run.rounds:
                 raise ValueError(
-                    f"the model of round {run.rounds} is gone: run {run.hash} went on to {simulation.round}"
+                    f"the model of round {run.rounds} is gone: run {run.hash} went on to {simulation.round}; "
+                    "do it in another store (--runs FOLDER), or leave out --rounds"
                 )
             folder.write_measured(self.key, run.rounds, self.look(simulation))
             folder.write_measured(_where(self.key), run.rounds, fingerprint(simulation)["device"])
@@ -70,7 +71,8 @@ class TrainedFigure:
         return self.picture(path, row["measured"], note=note)
 
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-        return [line for row in rows for line in self.words(row["measured"])]
+        short = [f"shortened: the model is of round {row['rounds']}" for row in rows if row["shortened"]]
+        return [*(line for row in rows for line in self.words(row["measured"])), *short]
 
 
 def _where(key: str) -> str:
