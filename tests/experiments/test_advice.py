@@ -116,7 +116,9 @@ def test_a_variant_is_chosen_on_held_out_examples_never_on_the_test_set():
     (gain,) = advice["evidence"][0]["gains"]
     assert (gain["algorithm"], gain["why"]) == ("fedlc:tau=2", "best on held-out examples")
     assert gain["mean"] == pytest.approx(20)
-    assert "fedlc:tau=2 +20.00 (best on held-out examples; fedlc:tau=1 +40.00)" in "\n".join(evidence(advice))
+    assert "fedlc:tau=2 +20.00 / +20.00 (best on held-out examples; fedlc:tau=1 +40.00 / +40" in "\n".join(
+        evidence(advice)
+    )
     assert try_command(advice, {}, None)[-4:] == ["--algorithm", "fedavg", "--algorithm", "fedlc:tau=2"]
 
 
@@ -127,7 +129,7 @@ def test_it_says_when_nothing_was_held_out_to_choose_a_variant_on():
         for name, accuracy in {"fedavg": 0.5, "fedlc": 0.4, "fedlc:tau=1": 0.6}.items()
     ]
     text = "\n".join(evidence(advise(counts, known(found, near(counts)))))
-    assert "fedlc -10.00 (our default; nothing was held out; fedlc:tau=1 +10.00)" in text
+    assert "fedlc -10.00 / -10.00 (our default; nothing was held out; fedlc:tau=1 +10.00 / +10.00)" in text
 
 
 def test_numbers_are_those_of_what_is_shown_nearest_first():
@@ -206,6 +208,18 @@ def test_one_seed_needs_two_points(seeds, verdict):
     counts = dirichlet(0.1)
     advice = advise(counts, table({"fedavg": 60, "fedlc": 61.5}, seeds=seeds, skew=near(counts)))
     assert advice["methods"][0]["verdict"] == verdict
+
+
+def test_the_last_round_must_agree_with_the_last_ten():
+    counts = dirichlet(0.1)
+    fields = {"dataset": "cifar10", "partition": "dirichlet:0.1,balance=off", "rounds": 100}
+    runs = [Run(algorithm=name, **fields) for name in ("fedavg", "fedlc")]
+    found = [result(runs[0], 0.5), result(runs[1], 0.55, accuracy=0.501)]
+    advice = advise(counts, known(found, near(counts)))
+    assert advice["methods"][0]["verdict"] == "no gain"
+    text = "\n".join(lines(advice))
+    assert "fedlc +5.00 / +0.10 (run" in text
+    assert "100 rounds of the paper's 400" in text
 
 
 def test_what_was_below_more_often_than_above_is_not_in_the_command():

@@ -8,7 +8,7 @@ from typing import Any
 from fedskew.experiments.evidence import BASE
 from fedskew.partition.card import skew_indices
 from fedskew.partition.owners import Ints
-from fedskew.report.verdict import enough
+from fedskew.report.verdict import verdict
 
 NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
@@ -18,7 +18,8 @@ FAR = 0.25
 
 @dataclass(frozen=True)
 class Gain:
-    """A method against FedAvg in one setting, in points of accuracy, over the seeds that both have.
+    """A method against FedAvg in one setting, in points of accuracy, over the seeds that both have: `mean` and `std` of
+    the last ten rounds, `last` of the last one.
 
     `why` says how this variant of the method was chosen, `others` has the rest, best first. Both are empty for a method
     with one variant.
@@ -27,6 +28,7 @@ class Gain:
     method: str
     algorithm: str
     mean: float | None
+    last: float | None
     std: float | None
     accuracy: float | None
     seeds: list[int]
@@ -116,8 +118,8 @@ def _data(item: Evidence) -> str:
 
 def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
     at = [(item, gain) for item in found for gain in item.gains if gain.method == name]
-    above = [item.number for item, gain in at if gain.mean is not None and gain.mean > enough(len(gain.seeds))]
-    below = [item.number for item, gain in at if gain.diverged or (gain.mean or 0.0) < -enough(len(gain.seeds))]
+    above = [item.number for item, gain in at if _stands(gain) == "above"]
+    below = [item.number for item, gain in at if gain.diverged or _stands(gain) == "below"]
     means = [gain.mean for _, gain in at if gain.mean is not None]
     verdict = "no gain" if not above else "depends" if below else "worth trying"
     best = max(at, key=lambda pair: (pair[0].number in above, pair[1].accuracy or 0.0))
@@ -134,6 +136,10 @@ def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
         "best": best[0].number,
         "most_seeds": max(len(gain.seeds) for _, gain in at),
     }
+
+
+def _stands(gain: Gain) -> str | None:
+    return None if gain.mean is None or gain.last is None else verdict((gain.mean, gain.last), len(gain.seeds))
 
 
 def _nearest(found: Sequence[Evidence]) -> list[Evidence]:
@@ -206,21 +212,23 @@ def _held_out(method: Mapping[str, Any]) -> float:
 
 def _gain(family: str, name: str, method: Mapping[str, Any], base: Mapping[str, Any]) -> Gain:
     """Paired by seed: both runs had the same data, split, first model and cohorts."""
-    other = dict(zip(base["seeds"], zip(base["accuracy"], base["partitions"], strict=True), strict=True))
-    rows = list(zip(method["seeds"], method["accuracy"], method["partitions"], strict=True))
-    both = [
-        (seed, 100 * mine, 100 * other[seed][0])
-        for seed, mine, split in rows
-        if mine is not None and seed in other and other[seed][0] is not None and other[seed][1] == split
-    ]
-    gaps = [round(mine - theirs, 4) for _, mine, theirs in both]
+    mine, theirs = _by_seed(method), _by_seed(base)
+    seeds = [s for s in mine if s in theirs and None not in (*mine[s], *theirs[s]) and mine[s][2] == theirs[s][2]]
+    gaps = [round(100 * (mine[s][0] - theirs[s][0]), 4) for s in seeds]
     return Gain(
         method=family,
         algorithm=name,
         mean=statistics.fmean(gaps) if gaps else None,
+        last=statistics.fmean(round(100 * (mine[s][1] - theirs[s][1]), 4) for s in seeds) if gaps else None,
         std=statistics.stdev(gaps) if len(gaps) > 1 else None,
-        accuracy=statistics.fmean(mine for _, mine, _ in both) if both else None,
-        seeds=[seed for seed, _, _ in both],
-        diverged=[seed for seed, mine, _ in rows if mine is None],
+        accuracy=statistics.fmean(100 * mine[s][0] for s in seeds) if gaps else None,
+        seeds=seeds,
+        diverged=[seed for seed, (accuracy, *_) in mine.items() if accuracy is None],
         runs=list(method["runs"]),
     )
+
+
+def _by_seed(method: Mapping[str, Any]) -> dict[int, tuple[Any, Any, Any]]:
+    """Accuracy over the last ten rounds and in the last one, and the split, of each seed."""
+    rows = zip(method["accuracy"], method["last"], method["partitions"], strict=True)
+    return dict(zip(method["seeds"], rows, strict=True))

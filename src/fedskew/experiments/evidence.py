@@ -83,13 +83,17 @@ def _short(result: Result) -> dict[str, str]:
 
 
 def _method(one: Result, group: list[Result]) -> dict[str, Any]:
-    """A method over its seeds, in their order. An accuracy is the mean of the last ten rounds,
-    null where the run diverged."""
+    """A method over its seeds, in their order. `accuracy` is the mean of the last ten rounds, `last` that of the last
+    one; both are null where the run diverged."""
     same = [result for result in group if result.run["algorithm"] == one.run["algorithm"]]
-    accuracies = [None if r.summary["diverged"] else r.summary["accuracy_last10"] for r in same]
+
+    def measure(name: str) -> list[float | None]:
+        return [None if r.summary["diverged"] else round(r.summary[name], 6) for r in same]
+
     return {
         "seeds": [r.run["seed"] for r in same],
-        "accuracy": [None if a is None else round(a, 6) for a in accuracies],
+        "accuracy": measure("accuracy_last10"),
+        "last": measure("accuracy"),
         "held_out": [r.summary["validation_accuracy"] for r in same],
         "runs": [r.hash for r in same],
         "partitions": [partition_name(r) for r in same],
@@ -97,17 +101,15 @@ def _method(one: Result, group: list[Result]) -> dict[str, Any]:
 
 
 def _full_rounds(run: Mapping[str, Any]) -> int | None:
-    """How many rounds the paper gives this federation, if one of its tables has it."""
+    """How many rounds the paper gives this federation, if one of its tables has it, however sizes are balanced."""
     from fedskew.experiments.paper import TABLES
     from fedskew.experiments.paper.choice import Choice
 
-    where = ("dataset", "partition", "clients")
-    found = [
-        table.full_rounds(cell)
-        for table in TABLES.values()
-        for cell in table.cells
-        if all(getattr(table.run(cell, BASE, Choice()), name) == run[name] for name in where)
-    ]
+    def where(run: Mapping[str, Any]) -> tuple[Any, ...]:
+        return run["dataset"], str(run["partition"]).partition(",")[0], run["clients"]
+
+    cells = [(table, cell) for table in TABLES.values() for cell in table.cells]
+    found = [t.full_rounds(cell) for t, cell in cells if where(t.run(cell, BASE, Choice()).model_dump()) == where(run)]
     return max(found, default=None)
 
 

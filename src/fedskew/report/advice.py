@@ -87,7 +87,7 @@ def evidence(advice: Mapping[str, Any]) -> Iterator[str]:
     found: Sequence[Mapping[str, Any]] = advice["evidence"]
     if found:
         yield ""
-        yield "Evidence, the nearest first; gains are points of accuracy over FedAvg, means of the last ten rounds:"
+        yield "Evidence, the nearest first; gains are points over FedAvg, mean of the last ten rounds / last round:"
     for item in found:
         setting = item["setting"]
         full = f" of the paper's {setting['full_rounds']}" if item["shortened"] else ""
@@ -207,7 +207,7 @@ def _gain(gain: Mapping[str, Any]) -> str:
         return "diverged"
     spread = "" if gain["std"] is None else f" ± {gain['std']:.2f}"
     lost = f", seeds {', '.join(map(str, gain['diverged']))} diverged" if gain["diverged"] else ""
-    return f"{gain['mean']:+.2f}{spread}{lost}"
+    return f"{gain['mean']:+.2f}{spread} / {gain['last']:+.2f}{lost}"
 
 
 def _variants(gain: Mapping[str, Any]) -> str:
