@@ -114,6 +114,14 @@ def test_a_loss_without_a_softmax_is_said_to_be_none(capsys):
     assert "no softmax" in out
 
 
+@pytest.mark.usefixtures("_undrawn")
+def test_a_method_of_ones_own(capsys):
+    own = f"{Path(__file__).parents[1]}/examples/own_algorithm.py:reweighted,power=0.25"
+    code, out, err = call(capsys, "diagnose", trained(algorithm=own), "--json")
+    assert (code, err) == (0, "")
+    assert list(json.loads(out)["methods"]) == ["reweighted:power=0.25", "fedavg", "fedlc"]
+
+
 def test_one_client(capsys):
     code, out, _ = call(capsys, "diagnose", trained(clients=1, partition="iid", rounds=1))
     assert code == 0

@@ -49,13 +49,19 @@ class Settings:
 @contextmanager
 def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
     """Matrix products in the run's precision inside, with kernels that repeat to the bit, whatever it was outside."""
+    with kernels_of(precision), torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
+        yield
+
+
+@contextmanager
+def kernels_of(precision: str) -> Iterator[None]:
+    """The part of it that belongs to the process; the rest belongs to a thread."""
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = cuda.allow_tf32, cudnn.allow_tf32, cudnn.deterministic
     cuda.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
     cudnn.deterministic = True
     try:
-        with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bf16"):
-            yield
+        yield
     finally:
         cuda.allow_tf32, cudnn.allow_tf32, cudnn.deterministic = before
 

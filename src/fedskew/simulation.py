@@ -10,6 +10,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from math import isfinite
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,7 @@ from fedskew.federation import Cohort, Federation, Ints
 from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_together, stacked_bytes, update_bytes
 from fedskew.models import Model, build_model
 from fedskew.ranks import expected
-from fedskew.report.summary import LAST
+from fedskew.report.summary import LAST, is_finished
 from fedskew.round import Recipe, Server, Sums, Update, add_up, conclude, nothing, start_server
 from fedskew.sampling import sampled_clients
 from fedskew.settings import Settings, dtype_of
@@ -94,15 +95,16 @@ Probe = Callable[[Observation], dict[str, Any]]
 
 
 def simulate(
-    run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | None = None
+    run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
 ) -> Iterator[RoundRecord]:
-    """Records of one run, round after round. With a store, what is there already is read, not computed again."""
+    """Records of one run, round after round. With a store, or its folder, what is there already is read, not computed
+    again."""
     for _, record in simulate_many([run], probes, every=every, store=store):
         yield record
 
 
 def simulate_many(
-    runs: Sequence[Run], probes: Sequence[Probe] = (), *, every: int = 1, store: Store | None = None
+    runs: Sequence[Run], probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
 ) -> Iterator[tuple[int, RoundRecord]]:
     """Several seeds of one run together, as an engine can do them; yields the run's position with each record.
 
@@ -112,6 +114,9 @@ def simulate_many(
         raise ValueError("probes look at all clients of a round; of several ranks none has them all")
     if every < 1:
         raise ValueError(f"every is {every}; allowed: 1 or more")
+    if wrong := [run for run in runs if not isinstance(run, Run)]:
+        raise TypeError(f"{wrong[0]!r} is no run; write Run(dataset=..., algorithm=..., rounds=...)")
+    store = Store(store) if isinstance(store, str | Path) else store
     if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
         raise ValueError("runs that are simulated together may differ in their seed only")
     waiting = deque(enumerate(runs))
@@ -136,6 +141,7 @@ def _simulate_group(
                 simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
             done = ranks.all_can(partial(_opened, run, folder, stack))
             if folder is not None and not done and len(folder.records()) >= run.rounds:
+                note_run(run, folder)
                 again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
             if done := [RoundRecord(**record) for record in ranks.told([record.as_dict() for record in done])]:
                 yield from ((position, record) for record in done)
@@ -204,9 +210,8 @@ def is_evaluated(run: Run, round: int) -> bool:
 
 def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
     """The records of a run that needs no more work, else nothing."""
-    records = [RoundRecord(**record) for record in folder.records()[: run.rounds]]
-    whole = len(records) == run.rounds and all(record.accuracy is not None for record in records[-LAST:])
-    return records if whole or (records and records[-1].diverged) else []
+    records = folder.records()
+    return [RoundRecord(**record) for record in records[: run.rounds]] if is_finished(records, run.rounds) else []
 
 
 class Simulation:
@@ -272,7 +277,7 @@ class Simulation:
         self.folder = folder
         with self.ranks.handed_out(None if folder is None else folder.checkpoint) as path:
             if path is not None:
-                checkpoint = self.ranks.all_can(partial(load_checkpoint, path, self.device))
+                checkpoint = self.ranks.all_can(partial(load_checkpoint, path, self.device, self.server))
                 self.round = self._saved = checkpoint.round
                 self.server = checkpoint.server
                 clients, states = checkpoint.clients.numpy(), checkpoint.states
@@ -458,6 +463,9 @@ def build_federation(run: Run) -> Federation:
     labels = data.y_train.cpu()
     if held_out is None:
         return Federation.split(data, split(labels, run.clients, rng.stream(run.seed, "partition")))
+    if run.partition.startswith("replay:"):  # its indices are those of the whole data set
+        parts = split(labels, run.clients, rng.stream(run.seed, "partition"))
+        return Federation.split(data, [part[~torch.isin(part, torch.from_numpy(held_out))] for part in parts], held_out)
     left = torch.from_numpy(np.setdiff1d(np.arange(len(labels)), held_out))
     parts = split(labels[left], run.clients, rng.stream(run.seed, "partition"))
     return Federation.split(data, [left[part] for part in parts], held_out)

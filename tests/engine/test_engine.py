@@ -1,5 +1,6 @@
 """Which engine is chosen and why, what engines refuse, and whom they blame."""
 
+import time
 from typing import Any
 
 import pytest
@@ -43,6 +44,29 @@ def test_the_compiler_is_asked_for_nothing_it_does_not_know() -> None:
     config = torch._inductor.config
     assert compiler_options()["combo_kernels"] is True
     assert all(hasattr(config, name) for name in compiler_options())
+
+
+def test_after_a_failure_the_rest_of_the_round_is_not_trained(monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = []
+
+    def failing(*arguments: Any) -> None:
+        begun.append(arguments)
+        time.sleep(0.05)
+        raise RuntimeError("client fails")
+
+    monkeypatch.setattr(threaded, "client_update", failing)
+    monkeypatch.setattr(threaded, "cores", lambda: 2)
+    run = Run(dataset="digits", partition="iid", clients=40, model="cnn:width=4,padding=1", engine="threaded", rounds=1)
+    with pytest.raises(RuntimeError, match="client fails"):
+        list(simulate(run))
+    assert len(begun) < 20
+
+
+def test_flags_of_the_process_are_as_before_after_a_round_of_threads() -> None:
+    before = torch.backends.cudnn.deterministic
+    run = Run(dataset="digits", partition="iid", clients=8, model="cnn:width=4,padding=1", engine="threaded", rounds=3)
+    for _ in simulate(run):
+        assert torch.backends.cudnn.deterministic == before
 
 
 @pytest.mark.parametrize("make", [normed, dropping])

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -76,12 +77,19 @@ def load_dataset(
     resolved = resolve_dataset(text)
     wanted = spec.parameters(resolved.factory)
     key = (seed if "seed" in wanted else 0, clients if "clients" in wanted else 0)
-    return _loaded(text, *key, data_dir, device, progress, resolved.file_sha256, fingerprint(resolved))
+    asked = (text, *key, data_dir, device, resolved.file_sha256, fingerprint(resolved))
+    if asked not in _KEPT:
+        made = _loaded(text, *key, data_dir, device, progress)
+        _KEPT.clear()
+        _KEPT[asked] = made
+    return _KEPT[asked]
 
 
-@lru_cache(maxsize=1)
+_KEPT: dict[tuple[Any, ...], Dataset] = {}
+
+
 def _loaded(
-    text: str, seed: int, clients: int, data_dir: str | None, device: str, progress: Progress | None, *_content: str
+    text: str, seed: int, clients: int, data_dir: str | None, device: str, progress: Progress | None
 ) -> Dataset:
     made = resolve_dataset(text).build(seed=seed, clients=clients, data_dir=data_dir, progress=progress)
     if isinstance(made, Nodes):

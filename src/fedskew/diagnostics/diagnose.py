@@ -30,8 +30,9 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
     stored = folder.run()
     absent = stored["device"].startswith("cuda") and not torch.cuda.is_available()
     simulation = from_folder(folder, "cpu" if absent else None, data_dir)
-    views = {name: observe(simulation, algorithm=name) for name in methods(simulation.run)}
-    first = next(iter(views.values()))
+    own, *rivals = methods(simulation.run)
+    views = {own: observe(simulation), **{name: observe(simulation, algorithm=name) for name in rivals}}
+    first = views[own]
     calibration = calibration_of(first, first.before)
     if calibration is None:
         raise StoreError(f"run {folder.path.name} has diverged: its model's answers are not finite")

@@ -26,7 +26,7 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
     stored = folder.run()
     changes = {"device": device or stored["device"], "data_dir": data_dir or stored["data_dir"]}
     simulation = Simulation(Run(**{**stored, **changes}))
-    checkpoint = load_checkpoint(folder.checkpoint, simulation.device)
+    checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server)
     if not tree.finite(checkpoint.server.params):
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite and cannot be measured")
     simulation.round, simulation.server = checkpoint.round, checkpoint.server

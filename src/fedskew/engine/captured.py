@@ -127,7 +127,7 @@ class Lanes:
             )
             source = server.params, server.buffers, cohort.states, server.params, server.correction
             for one, other in zip(into, source, strict=True):
-                copy(leaves(one), [leaf.expand_as(one[name]) for name, leaf in other.items()])
+                copy(leaves(one), leaves({name: leaf.expand_as(one[name]) for name, leaf in other.items()}))
 
     def _copy_out(self, recipe: Recipe, server: Server, cohort: Cohort, place: slice) -> Update:
         """What a cohort's clients ended with, in memory that the next round leaves alone."""

@@ -70,10 +70,11 @@ def at_unit_rate(optimizer: "Optimizer") -> "Optimizer":
 
 
 def leaves(record: Any) -> list[Tensor]:
-    """All tensors of a record or tree, in a fixed order."""
+    """All tensors of a record or tree; those of a tree by name, whatever order they were put in."""
     if isinstance(record, Tensor):
         return [record]
-    parts = record.values() if isinstance(record, dict) else (getattr(record, f.name) for f in fields(record))
+    named = isinstance(record, dict)
+    parts = (record[name] for name in sorted(record)) if named else (getattr(record, f.name) for f in fields(record))
     return [leaf for part in parts for leaf in leaves(part)]
 
 

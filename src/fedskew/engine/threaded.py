@@ -8,8 +8,9 @@ import ctypes
 import os
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -19,7 +20,7 @@ from fedskew.client import client_update
 from fedskew.federation import Cohort
 from fedskew.ranks import machine_share
 from fedskew.round import Recipe, Server, Update, join
-from fedskew.settings import Settings
+from fedskew.settings import Settings, kernels_of
 
 
 @dataclass
@@ -39,13 +40,20 @@ class Threaded:
         jobs = [(i, k) for i, cohort in enumerate(cohorts) for k in range(len(cohort.clients))]
         size = [cohort.federation.sizes(cohort.clients) for cohort in cohorts]
         jobs.sort(key=lambda job: -int(size[job[0]][job[1]]))
-        started = {(i, k): self._pool.submit(self._client, recipe, servers[i], cohorts[i], k, round) for i, k in jobs}
-        return [
-            join([started[i, k].result() for k in range(len(cohort.clients))], new_axis=True)
-            for i, cohort in enumerate(cohorts)
-        ]
+        with kernels_of(self.settings.precision):  # around all threads, which would restore them in any order
+            work = partial(self._client, recipe, round)
+            started = {(i, k): self._pool.submit(work, servers[i], cohorts[i], k) for i, k in jobs}
+            try:
+                return [
+                    join([started[i, k].result() for k in range(len(cohort.clients))], new_axis=True)
+                    for i, cohort in enumerate(cohorts)
+                ]
+            finally:
+                for future in started.values():
+                    future.cancel()  # after an interruption nobody waits for the rest of the round
+                wait(started.values())
 
-    def _client(self, recipe: Recipe, server: Server, cohort: Cohort, k: int, round: int) -> Update:
+    def _client(self, recipe: Recipe, round: int, server: Server, cohort: Cohort, k: int) -> Update:
         """One client on this thread, with a module of the thread's own: a functional call borrows the module."""
         if getattr(self._own, "source", None) is not recipe.model:
             torch.set_num_threads(1)  # of this thread

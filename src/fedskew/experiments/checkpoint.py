@@ -33,13 +33,18 @@ def save_checkpoint(path: Path, round: int, server: Server, clients: torch.Tenso
     write_whole(path, save(whole, {"round": str(round)}))
 
 
-def load_checkpoint(path: Path, device: torch.device | str = "cpu") -> Checkpoint:
+def load_checkpoint(path: Path, device: torch.device | str = "cpu", like: Server | None = None) -> Checkpoint:
+    """The server's leaves are in the order of `like`, since sums over leaves hang on it and the file sorts by name."""
     try:
         with safe_open(path, "pt", device=str(device)) as file:
             round = int(file.metadata()["round"])
-            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
-        server = Server(**{part: tree.unprefix(tensors, part) for part in _PARTS})
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+        server = Server(**{part: _ordered(tree.unprefix(tensors, part), getattr(like, part, {})) for part in _PARTS})
         return Checkpoint(round, server, tensors["clients"].cpu(), tree.unprefix(tensors, "states"))
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         remove = f"`fedskew runs remove {path.parent.name}` starts over"
         raise StoreError(f"the checkpoint {path} is damaged ({error}); {remove}") from error
+
+
+def _ordered(found: Params, like: Params) -> Params:
+    return {name: found[name] for name in [*(n for n in like if n in found), *(n for n in found if n not in like)]}

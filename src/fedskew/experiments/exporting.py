@@ -7,6 +7,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
+from fedskew import spec, tree
 from fedskew.data import facts
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.experiments.run import Run
@@ -19,6 +20,8 @@ def export_model(folder: Folder, path: Path) -> int:
     if not folder.checkpoint.exists():
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     run, checkpoint = Run(**folder.run()), load_checkpoint(folder.checkpoint)
+    if not tree.finite(checkpoint.server.params):
+        raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
     data = facts(run.dataset, run.seed, run.clients, run.data_dir)
     about = {
         "model": run.model,
@@ -37,12 +40,17 @@ def export_model(folder: Folder, path: Path) -> int:
     return checkpoint.round
 
 
-def load_model(path: Path | str) -> nn.Module:
-    """The module of an exported file, ready to evaluate. Inputs are (values - mean) / std of the file's metadata."""
+def load_model(path: Path | str, *, own_files: bool = False) -> nn.Module:
+    """The module of an exported file, ready to evaluate. Inputs are (values - mean) / std of the file's metadata.
+
+    A model from a file of Python is only built with `own_files`, since that runs the file which the metadata names.
+    """
     with safe_open(str(path), "pt") as file:
         about = json.loads((file.metadata() or {}).get("fedskew", "null"))
     if about is None:
         raise ValueError(f"{path} was not written by `fedskew export`")
+    if spec.parse(about["model"])[0].endswith(".py") and not own_files:
+        raise ValueError(f"{path} needs {about['model']}, which runs that file; own_files=True allows it")
     module = build_model(about["model"], tuple(about["input_shape"]), about["num_classes"], seed=0).module
     module.load_state_dict(load_file(str(path)))
     return module.eval()

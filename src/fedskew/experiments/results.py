@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.experiments.store import Folder, Store, StoreError, write_whole
-from fedskew.report.summary import summarise
+from fedskew.report.summary import is_finished, summarise
 
 _NOT_THE_QUESTION = {"seed", "rounds", "precision", "engine", "device", "data_dir", "eval_every"}
 _VERSIONS = ("fedskew", "torch", "device", "engine")
@@ -34,11 +34,9 @@ class Result:
 
     @classmethod
     def of(cls, folder: Folder) -> "list[Result]":
-        """The results of a folder: every length asked for that the run has reached (or on the way to which it
-        diverged)."""
+        """The results of a folder: every length asked for that is finished."""
         records = folder.records()
-        gone = bool(records) and records[-1].get("diverged", False)
-        return [cls._at(folder, records[:n], n) for n in folder.lengths() if len(records) >= n or gone]
+        return [cls._at(folder, records[:n], n) for n in folder.lengths() if is_finished(records, n)]
 
     @classmethod
     def _at(cls, folder: Folder, records: list[dict[str, Any]], rounds: int) -> "Result":

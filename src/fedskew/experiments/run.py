@@ -99,6 +99,11 @@ class Run(BaseModel):
             raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
         if self.build_algorithm().needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
+        lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
+        if not lowest > 0:
+            raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")
+        if self.validation and self.dataset.partition(":")[0] == "nodes":
+            raise ValueError("validation is for examples that one machine holds; of nodes: none can be held out")
         try:
             torch.device(self.device)
         except RuntimeError:

@@ -16,6 +16,7 @@ from typing import Any
 FORMAT = 1
 _RUN, _RECORDS, _CARD, _SESSIONS = "run.json", "records.jsonl", "partition.json", "sessions.jsonl"
 _MEASURED, _DIAGNOSIS = "measured.json", "diagnosis.json"
+_ALWAYS = {"accuracy", "diverged", "seconds"}  # in every record
 CHECKPOINT = "checkpoint.safetensors"
 
 
@@ -95,7 +96,7 @@ class Folder:
         for number, line in enumerate(lines, 1):
             try:
                 record = json.loads(line)
-                intact = record["round"] == number
+                intact = record["round"] == number and record.keys() >= _ALWAYS
             except (ValueError, TypeError, KeyError):
                 intact = False
             if not intact:

@@ -118,7 +118,7 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
     stack.enter_context(folder.lock())
     done = 0
     if folder.checkpoint.exists():
-        checkpoint = load_checkpoint(folder.checkpoint, usable_device(run.device))
+        checkpoint = load_checkpoint(folder.checkpoint, usable_device(run.device), strategy.server)
         done, strategy.server = checkpoint.round, checkpoint.server
         counted = checkpoint.states.get("absorbed", torch.zeros(0)).tolist()
         strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=True))

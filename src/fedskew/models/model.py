@@ -68,7 +68,8 @@ class Model:
             self.module.train(train)
         if self.takes_mask:
             return self._call(params, buffers, x, mask)
-        if next(iter(params.values())).ndim > next(self.module.parameters()).ndim:
+        name, leaf = next(self.module.named_parameters())
+        if params[name].ndim > leaf.ndim:
             return torch.vmap(lambda p, b, one: self._plain(p, b, one)[0])(params, buffers, x), buffers
         return self._plain(params, buffers, x)
 

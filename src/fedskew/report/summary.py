@@ -8,6 +8,14 @@ LAST = 10
 """Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
 
 
+def is_finished(records: Sequence[dict[str, Any]], rounds: int) -> bool:
+    """Whether the first records of a run are the whole of one of this length: it diverged on the way, or it was
+    evaluated in each of its last rounds."""
+    first = records[:rounds]
+    whole = len(first) == rounds and all(record["accuracy"] is not None for record in first[-LAST:])
+    return whole or bool(first and first[-1].get("diverged"))
+
+
 def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict[str, Any] | None) -> dict[str, Any]:
     """The result of a run: its last evaluated round, with the mean accuracy of the last ten rounds beside it."""
     measured = [record for record in records if record["accuracy"] is not None]
