@@ -59,9 +59,8 @@ $(PEERS)/pfl/ready:
 	$(PEERS)/pfl/bin/python -m pip install --quiet 'pfl[pytorch]==0.6.0' torch==2.13.0
 	touch $@
 
-reproduction: $(READY)
+reproduction: evidence
 	$(BIN)/python docs/generate.py
-	$(BIN)/python -m fedskew.experiments.evidence results/paper
 
 evidence: $(READY)
 	$(BIN)/python -m fedskew.experiments.evidence results/paper

@@ -80,7 +80,7 @@ def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str
 
     screen = console()
     with screen.capture() as capture:
-        screen.print(title + "", markup=False)
+        screen.print(title, markup=False)
         methods, cells, at = paper_tables.grid(rows)
         for first in range(0, len(cells), 4):
             grid = table("method", *cells[first : first + 4])

@@ -6,6 +6,9 @@ from typing import Any
 from fedskew.report.verdict import verdict
 
 Row = dict[str, Any]
+RULES = ("floor", "mask")
+UNCHANGED, DENOMINATOR = "nothing changed", "denominator as printed"
+"""Settings that the map names."""
 
 
 def sentences(rows: Sequence[Row]) -> list[str]:
@@ -29,7 +32,7 @@ def _margin(setting: str, rows: Sequence[Row]) -> list[str]:
     if plain is None or plain["last_ten"] is None:
         return [f"{setting}: FedAvg is not there or diverged."]
     lines = [_against(f"{setting}: FedRS", row, plain) for row in here if row["method"] == "fedrs"]
-    for rule in ("floor", "mask"):
+    for rule in RULES:
         tried = [row for row in here if f"missing={rule}" in row["algorithm"]]
         if tried:
             best = max(tried, key=lambda row: row["validation"])
@@ -63,8 +66,8 @@ def gains(row: Row, plain: Row) -> tuple[float, float]:
 def _around(setting: str, rows: Sequence[Row]) -> str:
     """FedLC against the FedAvg of the same setting; the denominator is FedLC's own, so there the unchanged FedAvg."""
     here = {row["method"]: row for row in rows if row["setting"] == setting}
-    others = [row for row in rows if row["setting"] == "nothing changed" and row["method"] == "fedavg"]
-    plain = here.get("fedavg") or (others[0] if setting == "denominator as printed" and others else None)
+    others = [row for row in rows if row["setting"] == UNCHANGED and row["method"] == "fedavg"]
+    plain = here.get("fedavg") or (others[0] if setting == DENOMINATOR and others else None)
     if plain is None or "fedlc" not in here:
         return f"{setting}: not complete."
     if plain["last_ten"] is None:

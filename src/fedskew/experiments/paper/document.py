@@ -9,12 +9,12 @@ from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.claims import claims, in_short
 from fedskew.experiments.paper.profiles import PROFILES
-from fedskew.experiments.paper.sensitivity import DENOMINATOR, TAUS, Map
+from fedskew.experiments.paper.sensitivity import TAUS, Map
 from fedskew.experiments.paper.table import Table
 from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Result, Results
 from fedskew.report import paper_tables
-from fedskew.report.sensitivity import gains, sentences
+from fedskew.report.sensitivity import DENOMINATOR, UNCHANGED, gains, sentences
 from fedskew.report.verdict import RULE
 
 FIGURE_FOLDER = "figures"
@@ -204,7 +204,7 @@ def _readme_map(results: Results) -> str:
     found = {(row["setting"], row["method"]): row for row in rows if row["part"] == "around" and row["test"]}
     told = []
     for (setting, method), row in found.items():
-        plain = found.get(("nothing changed" if setting == DENOMINATOR else setting, "fedavg"))
+        plain = found.get((UNCHANGED if setting == DENOMINATOR else setting, "fedavg"))
         if method == "fedlc" and plain is not None:
             mean, last = gains(row, plain)
             told.append(f"{setting} {mean:+.1f} ({last:+.1f})")

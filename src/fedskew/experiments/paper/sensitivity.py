@@ -15,10 +15,11 @@ from fedskew.experiments.paper.profiles import VALIDATION
 from fedskew.experiments.paper.table import Table, in_one_arithmetic
 from fedskew.experiments.results import Result, Results
 from fedskew.experiments.run import Run
+from fedskew.report import sensitivity
 from fedskew.report.map_figure import map_figure
+from fedskew.report.sensitivity import DENOMINATOR, RULES
 
 TAUS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
-RULES = ("floor", "mask")
 RIVALS = ("fedavg", "fedrs")
 PARTS = ("margin", "around")
 
@@ -37,8 +38,7 @@ BASES = (
     Setting("E=10, momentum 0.9", {"local_epochs": 10, "momentum": 0.9}, shorter=5),
 )
 ROUNDS = 100
-UNCHANGED = Setting("nothing changed", {})
-DENOMINATOR = "denominator as printed"
+UNCHANGED = Setting(sensitivity.UNCHANGED, {})
 
 
 def around(run: Run) -> list[Setting]:
