@@ -52,3 +52,7 @@ def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'fedskew' has no attribute {name!r}")
     return getattr(import_module(_HOMES.get(name, "fedskew.algorithms")), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]
