@@ -67,6 +67,11 @@ def test_every_help_shows_an_example(capsys, command):
     assert "--json" in out
 
 
+@pytest.mark.parametrize("command", [[], ["paper"], ["data"], ["flower"]])
+def test_a_group_without_a_command_prints_its_help(capsys, command):
+    assert call(capsys, *command) == call(capsys, *command, "--help")
+
+
 def test_run_prints_one_json_document(capsys):
     code, out, err = call(capsys, "run", *SMALL, "--algorithm", "fedlc+scaffold", "--json")
     assert (code, err) == (0, "")

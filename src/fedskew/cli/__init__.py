@@ -395,6 +395,9 @@ def _guarded(arguments: list[str]) -> int:
             return _complain("interrupted; what was done is kept, the same command goes on from there", code)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(error.format_message())
+            return 0
         return _complain(_click_message(error), 2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone
