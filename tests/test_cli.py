@@ -55,8 +55,9 @@ def test_help_needs_no_torch():
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "compare", "inspect", "diagnose", "advise", "export"]
+    ["run", "compare", "inspect", "diagnose", "advise", "report", "export"]
     + [f"runs {name}" for name in ("list", "show", "remove", "condense")]
+    + [f"data {name}" for name in ("list", "verify", "fetch")]
     + [f"paper {name}" for name in ("list", "run", "show", "map")]
     + [f"flower {name}" for name in ("init", "certificates")],
 )
@@ -65,6 +66,7 @@ def test_every_help_shows_an_example(capsys, command):
     assert code == 0
     assert f"Example: fedskew {command}" in " ".join(out.split())
     assert "--json" in out
+    assert "\\" not in out
 
 
 @pytest.mark.parametrize("command", [[], ["paper"], ["data"], ["flower"]])

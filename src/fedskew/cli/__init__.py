@@ -16,6 +16,7 @@ import typer
 from fedskew.cli.advise import advise_command
 from fedskew.cli.diagnose import diagnose_command
 from fedskew.cli.flower import flower_app
+from fedskew.cli.help_text import with_plain_help
 from fedskew.cli.options import (
     RUN_OPTIONS,
     Algorithms,
@@ -390,7 +391,8 @@ def _guarded(arguments: list[str]) -> int:
                 f"torchrun shares the work of `fedskew run`, not of {' '.join(arguments[:2]) or 'fedskew'}; "
                 "`fedskew paper run --shard k/n` shares a table's runs"
             )
-        code = app(arguments, prog_name="fedskew", standalone_mode=False)
+        command = with_plain_help(typer.main.get_command(app))
+        code = command(arguments, prog_name="fedskew", standalone_mode=False)
         if code == _INTERRUPTED:
             return _complain("interrupted; what was done is kept, the same command goes on from there", code)
         return code if isinstance(code, int) else 0
