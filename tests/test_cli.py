@@ -1,10 +1,12 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -72,6 +74,35 @@ def test_every_help_shows_an_example(capsys, command):
 @pytest.mark.parametrize("command", [[], ["paper"], ["data"], ["flower"]])
 def test_a_group_without_a_command_prints_its_help(capsys, command):
     assert call(capsys, *command) == call(capsys, *command, "--help")
+
+
+@pytest.mark.parametrize("command", [[], ["runs"], ["paper"], ["data"], ["flower"]])
+def test_no_line_of_a_groups_help_is_cut(capsys, command):
+    _, out, _ = call(capsys, *command, "--help")
+    listed = out.partition("Commands:\n")[2].splitlines()
+    assert listed
+    assert not any("..." in line or line.startswith("   ") for line in listed)
+
+
+def test_commands_are_listed_as_in_the_docs(capsys):
+    _, out, _ = call(capsys, "--help")
+    listed = [line.split()[0] for line in out.partition("Commands:")[2].strip().splitlines()]
+    docs = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    assert listed == re.findall(r"^fedskew (\w+)", docs, re.MULTILINE)
+
+
+def test_version(capsys):
+    assert call(capsys, "--version") == (0, f"fedskew {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "repeats", "default"),
+    [("run", False, True), ("compare", True, False), ("flower init", False, True)],
+)
+def test_what_is_said_of_algorithm_holds(capsys, command, repeats, default):
+    _, out, _ = call(capsys, *command.split(), "--help")
+    said = " ".join(out.partition("--algorithm TEXT")[2].partition(" --")[0].split())
+    assert ("repeats" in said, "[default: fedavg]" in said) == (repeats, default)
 
 
 def test_run_prints_one_json_document(capsys):

@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
+from fedskew import __version__
 from fedskew.cli.advise import advise_command
 from fedskew.cli.diagnose import diagnose_command
 from fedskew.cli.flower import flower_app
-from fedskew.cli.help_text import with_plain_help
+from fedskew.cli.help_text import Commands, with_plain_help
 from fedskew.cli.options import (
     RUN_OPTIONS,
+    Algorithm,
     Algorithms,
     DataDir,
     File,
@@ -55,25 +57,43 @@ if TYPE_CHECKING:
     from fedskew.simulation import RoundRecord
 
 app = typer.Typer(
-    help="Federated learning under label skew.\n\nExample: fedskew compare --dataset digits --algorithm fedavg,fedlc",
+    cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-runs_app = typer.Typer(help="Runs in the store.", rich_markup_mode=None)
-data_app = typer.Typer(help="Data files.", rich_markup_mode=None, no_args_is_help=True)
+runs_app = typer.Typer(short_help="Runs in the store: list, show, remove, condense.", rich_markup_mode=None)
+data_app = typer.Typer(help="Data files: list, verify, fetch.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
 app.add_typer(flower_app, name="flower")
-app.command("advise")(advise_command)
-app.command("diagnose")(diagnose_command)
-app.command("report")(report_command)
+app.command("advise", short_help="How skewed label counts are, and what helped under such skew.")(advise_command)
+app.command("diagnose", short_help="What label skew does to a stored run's model.")(diagnose_command)
+app.command("report", short_help="Runs of the store as one HTML page.")(report_command)
 
 _INTERRUPTED = 130
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedskew {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def app_callback(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Federated learning under label skew.
+
+    Example: fedskew compare --dataset digits --algorithm fedavg,fedlc
+    """
 
 
 @app.command("run")
@@ -81,7 +101,7 @@ _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 def run_command(
     fields: dict[str, Any],
     file: File = None,
-    algorithm: Algorithms = None,
+    algorithm: Algorithm = None,
     watch: Watch = False,
     track: Track = None,
     json_: Json = False,
@@ -133,7 +153,7 @@ def run_command(
             typer.echo(f"next: fedskew diagnose {run.hash[:8]}{where}, fedskew report{where}")
 
 
-@app.command("compare")
+@app.command("compare", short_help="Several methods side by side, over several seeds.")
 @run_options(*RUN_OPTIONS)
 def compare_command(
     fields: dict[str, Any],
@@ -175,7 +195,7 @@ def compare_command(
         typer.echo("written: " + ", ".join(str(path) for path in made))
 
 
-@app.command("inspect")
+@app.command("inspect", short_help="Who holds what: label counts and skew of a partition.")
 @run_options(*_PARTITION_OPTIONS)
 def inspect_command(
     fields: dict[str, Any],
@@ -278,7 +298,7 @@ def runs_remove(
         typer.echo("removed: " + ", ".join(folder.path.name for folder in found))
 
 
-@runs_app.command("condense")
+@runs_app.command("condense", short_help="All finished runs as one line of text each.")
 def runs_condense(
     path: Annotated[Path, typer.Argument(help="The .jsonl file to write, or to add to.")],
     json_: Json = False,
@@ -321,7 +341,7 @@ def export_command(
         typer.echo(f"written: {path}, the model of {folder.path.name} after round {round}")
 
 
-@data_app.command("list")
+@data_app.command("list", short_help="What is there of each data set.")
 def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
     """What is there of each data set, how large it is and where it comes from.
 
@@ -332,7 +352,7 @@ def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = Non
     print_data(listing(data_dir), json_=json_, quiet=quiet)
 
 
-@data_app.command("verify")
+@data_app.command("verify", short_help="Check the files that are there against their checksums.")
 def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
     """Check the files that are there against their official checksums; exit code 1 if one is not good.
 
@@ -346,7 +366,7 @@ def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = N
         raise typer.Exit(1)
 
 
-@data_app.command("fetch")
+@data_app.command("fetch", short_help="Download, check and extract the files of a data set.")
 def data_fetch(
     name: Annotated[str, typer.Argument(help="cifar10 | cifar100 | svhn | svhn-extra")],
     mirror: Annotated[str | None, typer.Option(help="An address below which the files have their names.")] = None,

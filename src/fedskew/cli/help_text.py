@@ -1,9 +1,12 @@
-"""How help is shown: with nothing escaped for a markup that is off."""
+"""How help is shown: commands in the order of docs/cli.md, with nothing escaped for a markup that is off."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import click
+import typer.core
+
+ORDER = ("run", "compare", "inspect", "diagnose", "advise", "report", "paper", "runs", "export", "data", "flower")
 
 
 class _Formatter(click.HelpFormatter):
@@ -14,6 +17,13 @@ class _Formatter(click.HelpFormatter):
 
 class _Context(click.Context):
     formatter_class = _Formatter
+
+
+class Commands(typer.core.TyperGroup):
+    """All commands; typer would list those that are groups last."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(super().list_commands(ctx), key=ORDER.index)
 
 
 def with_plain_help(command: click.Command) -> click.Command:

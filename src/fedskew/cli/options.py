@@ -54,11 +54,13 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, one line of result.")]
 Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  [default: $FEDSKEW_RUNS or runs/]")]
 File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
+Algorithm = Annotated[
+    list[str] | None,
+    typer.Option("--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY  [default: fedavg]"),
+]
 Algorithms = Annotated[
     list[str] | None,
-    typer.Option(
-        "--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [default: fedavg]"
-    ),
+    typer.Option("--algorithm", "-a", help="fedavg,fedlc | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [needed]"),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Draw accuracy, classes, drift and time left while it runs.")]
 Track = Annotated[

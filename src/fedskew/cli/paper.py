@@ -37,7 +37,7 @@ Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n dis
 RESULTS = Path("results/paper")
 
 
-@paper_app.command("list")
+@paper_app.command("list", short_help="What there is, what is done, and how long the rest takes.")
 def paper_list(
     device: Device = "cpu",
     profile: ProfileName = "stated",
@@ -161,7 +161,7 @@ def paper_show(
     typer.echo(f"written: {out}")
 
 
-@paper_app.command("map")
+@paper_app.command("map", short_help="Which assumptions lift FedLC above FedAvg.")
 def paper_map(
     cell: Annotated[str, typer.Option(help="A cell of table 1 or 2.")] = "cifar10/dirichlet:0.1",
     part: Annotated[str, typer.Option(help="margin | around | all")] = "all",
