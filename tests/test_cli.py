@@ -8,6 +8,7 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedskew import Run, __version__
@@ -273,6 +274,23 @@ def test_inspect(capsys, tmp_path):
     assert len(card["counts"]) == 4
     quiet = call(capsys, *arguments, "--quiet")[1].strip()
     assert quiet == card["hash"]
+
+
+def test_inspect_of_many_classes_says_what_it_leaves_out(capsys, tmp_path):
+    labels = np.arange(1200) % 60
+    arrays = {"x_train": np.zeros((1200, 2), np.float32), "y_train": labels}
+    np.savez("sixty.npz", **arrays, x_test=arrays["x_train"][:60], y_test=labels[:60])
+    command = ["inspect", "--dataset", "npz:sixty.npz", "--clients", "3", "--partition", "dirichlet:1"]
+    card = json.loads(call(capsys, *command, "--json")[1])
+    _, out, _ = call(capsys, *command)
+    lines = [line.split("  ") for line in out.splitlines() if re.match(r"[012] ", line)]
+    shown = [[word.strip() for word in line if word.strip()] for line in lines]
+    for k, (client, size, missing, frequent) in enumerate(shown):
+        assert (client, size, missing) == (str(k), str(card["sizes"][k]), str(len(card["missing"][k])))
+        first = [int(n) for n in re.findall(r"\((\d+)\)", frequent)]
+        assert first == sorted(card["counts"][k], reverse=True)[:5]
+    assert len(shown) == 3
+    assert "of 60 classes (--json" in out
 
 
 def test_the_store_from_the_command_line(capsys, tmp_path, monkeypatch):

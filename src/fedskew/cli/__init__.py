@@ -48,8 +48,8 @@ from fedskew.terminal import (
     print_json,
     print_result,
     round_progress,
-    table,
 )
+from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
     from fedskew.experiments.run import Run
@@ -253,10 +253,11 @@ def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> N
         for row in rows:
             typer.echo(row["hash"])
     else:
-        grid = table("run", "method", "federation", "seed", "rounds", "accuracy %", "state")
+        grid = Grid("run", "method", "federation", "seed", "rounds", "accuracy %")
         for row in rows:
             names = [str(row.get(name, "")) for name in ("algorithm", "title", "seed")]
-            grid.add_row(row["hash"][:8], *names, row["progress"], percent_of(row.get("accuracy")), row["state"])
+            said = row["state"] if row["state"] in ("diverged", "unreadable") else ""
+            grid.add_row(row["hash"][:8], *names, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
         console().print(grid if rows else "no runs yet; `fedskew run` makes one")
 
 

@@ -8,7 +8,8 @@ import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
-from fedskew.terminal import console, print_json, round_progress, table
+from fedskew.terminal import console, print_json, round_progress
+from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
     from fedskew.experiments.paper.choice import Choice
@@ -59,7 +60,7 @@ def paper_list(
     if json_:
         print_json(rows)
         return
-    grid = table("name", "what", "runs", "done", "shortened", "time left")
+    grid = Grid("name", "what", "runs", "done", "shortened", "time left")
     for row in rows:
         done = f"{row['done']}" + (", not measured" if row["measured"] is False else "")
         left = span(row["seconds_left"], row["of_unknown_time"])
