@@ -13,6 +13,7 @@ import pytest
 
 from fedskew import Run, __version__
 from fedskew.cli import RUN_OPTIONS, main
+from fedskew.cli.options import algorithm_names
 
 SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
 
@@ -261,6 +262,53 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     mean = sum(values) / 2
     assert row["accuracy"]["mean"] == pytest.approx(mean)
     assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["fedavg, fedlc"], ["fedavg", "fedlc"]),
+        (["fedavg,fedlc:tau=1"], ["fedavg", "fedlc:tau=1"]),
+        (["fedlc:tau=1,missing=floor,fedavg"], ["fedlc:tau=1,missing=floor", "fedavg"]),
+        (["fedlc:1,floor+scaffold,fedrs+fedprox:mu=1"], ["fedlc:1,floor+scaffold", "fedrs+fedprox:mu=1"]),
+        (["fedavg,fedlx:tau=1"], ["fedavg", "fedlx:tau=1"]),
+        (["fedavg,mine.py:loss,base=a:b,scaffold", "fedrs"], ["fedavg", "mine.py:loss,base=a:b,scaffold", "fedrs"]),
+        (None, []),
+    ],
+)
+def test_a_comma_before_a_method_begins_another(given, names):
+    assert algorithm_names(given) == names
+
+
+@pytest.mark.parametrize("named", ['"fedlc:tau=1,fedavg"', '["fedlc:tau=1", "fedavg"]'])
+def test_compare_takes_the_methods_of_the_run_file(capsys, named):
+    Path("run.toml").write_text(f"algorithm = {named}\nrounds = 1\n")
+    small = [*SMALL[:-2], "--json"]
+    code, out, _ = call(capsys, "compare", "run.toml", *small)
+    assert code == 0
+    assert [row["method"] for row in json.loads(out)["rows"]] == ["fedlc:tau=1", "fedavg"]
+    _, out, _ = call(capsys, "compare", "run.toml", *small, "--algorithm", "fedrs")
+    assert [row["method"] for row in json.loads(out)["rows"]] == ["fedrs"]
+
+
+@pytest.mark.parametrize("named", ["3", "[1]"])
+def test_methods_of_a_run_file_that_are_none(capsys, named):
+    Path("run.toml").write_text(f"algorithm = {named}\n")
+    code, _, err = call(capsys, "compare", "run.toml")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"algorithm is {named} in run.toml" in err
+
+
+def test_runs_alone_takes_the_options_of_runs_list(capsys):
+    call(capsys, "run", *SMALL, "--quiet", "--runs", "here")
+    for options in (["--json"], ["-q"], []):
+        listed = call(capsys, "runs", "list", *options, "--runs", "here")
+        assert call(capsys, "runs", *options, "--runs", "here") == listed
+        assert listed[0] == 0
+        assert "no runs" not in listed[1]
+    code, _, err = call(capsys, "runs", "--json", "list")
+    assert code == 2
+    assert "behind list" in err
 
 
 def test_inspect(capsys, tmp_path):

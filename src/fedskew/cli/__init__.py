@@ -31,6 +31,7 @@ from fedskew.cli.options import (
     Watch,
     algorithm_names,
     build_run,
+    compared_names,
     interruption,
     open_store,
     run_options,
@@ -172,10 +173,8 @@ def compare_command(
     from fedskew.experiments.compare import Comparison
     from fedskew.report.comparison import comparison_rows, write_comparison
 
-    names = algorithm_names(algorithm)
-    if not names:
-        raise ValueError("compare needs methods; for example --algorithm fedavg,fedlc")
-    comparison = Comparison.of(build_run(fields, file, {}), names, seeds)
+    names = compared_names(algorithm, file)
+    comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     some = next(iter(comparison.runs.values()))[0]
@@ -231,13 +230,15 @@ def inspect_command(
 
 
 @runs_app.callback(invoke_without_command=True)
-def runs_callback(context: typer.Context) -> None:
-    """Runs in the store.
+def runs_callback(context: typer.Context, json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> None:
+    """Runs in the store; without a command, the list of them.
 
     Example: fedskew runs list
     """
     if context.invoked_subcommand is None:
-        runs_list()
+        runs_list(json_, quiet, runs)
+    elif json_ or quiet or runs:
+        raise click.UsageError(f"options go behind {context.invoked_subcommand}", context)
 
 
 @runs_app.command("list")
