@@ -14,6 +14,7 @@ import pytest
 from fedskew import Run, __version__
 from fedskew.cli import RUN_OPTIONS, main
 from fedskew.cli.options import algorithm_names
+from fedskew.data import DATASETS
 
 SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
 
@@ -45,6 +46,12 @@ def process(*arguments, **more):
 
 def test_options_are_the_fields_of_a_run():
     assert {*RUN_OPTIONS, "algorithm"} == set(Run.model_fields)
+
+
+@pytest.mark.parametrize("command", ["run", "flower init"])
+def test_help_names_every_data_set(capsys, command):
+    said = call(capsys, *command.split(), "--help")[1].partition("--dataset TEXT")[2].partition("[default")[0]
+    assert set(DATASETS) <= set(re.findall(r"\w+", said))
 
 
 def test_help_needs_no_torch():

@@ -32,7 +32,7 @@ Rounds = Annotated[int | None, typer.Option("--rounds", help="Fewer rounds than 
 Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
 Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]
 StandIn = Annotated[bool, typer.Option("--stand-in", help="Small data that come with the package, to try it out.")]
-Published = Annotated[Path, typer.Option("--results", help="Folder of published results.")]
+Published = Annotated[Path, typer.Option("--results", help="Folder of published results, from the current folder on.")]
 Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n disjoint shares of the runs.")]
 
 RESULTS = Path("results/paper")
