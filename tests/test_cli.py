@@ -86,7 +86,8 @@ def test_a_group_without_a_command_prints_its_help(capsys, command):
 
 
 @pytest.mark.parametrize("command", [[], ["runs"], ["paper"], ["data"], ["flower"]])
-def test_no_line_of_a_groups_help_is_cut(capsys, command):
+def test_no_line_of_a_groups_help_is_cut(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
     _, out, _ = call(capsys, *command, "--help")
     listed = out.partition("Commands:\n")[2].splitlines()
     assert listed
@@ -316,6 +317,19 @@ def test_runs_alone_takes_the_options_of_runs_list(capsys):
     code, _, err = call(capsys, "runs", "--json", "list")
     assert code == 2
     assert "behind list" in err
+
+
+def test_runs_says_what_diverged_and_what_cannot_be_read(capsys, tmp_path):
+    call(capsys, "run", *SMALL, "--lr", "1e30", "--quiet")
+    call(capsys, "run", *SMALL, "--quiet")
+    call(capsys, "run", *SMALL, "--seed", "1", "--quiet")
+    states = {row["hash"][:8]: row["state"] for row in json.loads(call(capsys, "runs", "--json")[1])}
+    damaged = next(start for start, state in states.items() if state == "done")
+    next(tmp_path.glob(f"runs/{damaged}*/run.json")).write_text("damaged")
+    shown = {line.split()[0]: line for line in call(capsys, "runs")[1].splitlines() if line}
+    for start, state in states.items():
+        said = "unreadable" if start == damaged else state
+        assert (said in shown[start]) == (said != "done")
 
 
 def test_inspect(capsys, tmp_path):
