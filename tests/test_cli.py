@@ -1,15 +1,20 @@
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedskew import Run, __version__
 from fedskew.cli import RUN_OPTIONS, main
+from fedskew.cli.options import algorithm_names
+from fedskew.data import DATASETS
 
 SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
 
@@ -43,6 +48,12 @@ def test_options_are_the_fields_of_a_run():
     assert {*RUN_OPTIONS, "algorithm"} == set(Run.model_fields)
 
 
+@pytest.mark.parametrize("command", ["run", "flower init"])
+def test_help_names_every_data_set(capsys, command):
+    said = call(capsys, *command.split(), "--help")[1].partition("--dataset TEXT")[2].partition("[default")[0]
+    assert set(DATASETS) <= set(re.findall(r"\w+", said))
+
+
 def test_help_needs_no_torch():
     code = (
         "import sys; from fedskew.cli import main\n"
@@ -55,8 +66,9 @@ def test_help_needs_no_torch():
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "compare", "inspect", "diagnose", "advise", "export"]
+    ["run", "compare", "inspect", "diagnose", "advise", "report", "export"]
     + [f"runs {name}" for name in ("list", "show", "remove", "condense")]
+    + [f"data {name}" for name in ("list", "verify", "fetch")]
     + [f"paper {name}" for name in ("list", "run", "show", "map")]
     + [f"flower {name}" for name in ("init", "certificates")],
 )
@@ -65,6 +77,42 @@ def test_every_help_shows_an_example(capsys, command):
     assert code == 0
     assert f"Example: fedskew {command}" in " ".join(out.split())
     assert "--json" in out
+    assert "\\" not in out
+
+
+@pytest.mark.parametrize("command", [[], ["paper"], ["data"], ["flower"]])
+def test_a_group_without_a_command_prints_its_help(capsys, command):
+    assert call(capsys, *command) == call(capsys, *command, "--help")
+
+
+@pytest.mark.parametrize("command", [[], ["runs"], ["paper"], ["data"], ["flower"]])
+def test_no_line_of_a_groups_help_is_cut(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = call(capsys, *command, "--help")
+    listed = out.partition("Commands:\n")[2].splitlines()
+    assert listed
+    assert not any("..." in line or line.startswith("   ") for line in listed)
+
+
+def test_commands_are_listed_as_in_the_docs(capsys):
+    _, out, _ = call(capsys, "--help")
+    listed = [line.split()[0] for line in out.partition("Commands:")[2].strip().splitlines()]
+    docs = (Path(__file__).parent.parent / "docs" / "cli.md").read_text()
+    assert listed == re.findall(r"^fedskew (\w+)", docs, re.MULTILINE)
+
+
+def test_version(capsys):
+    assert call(capsys, "--version") == (0, f"fedskew {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "repeats", "default"),
+    [("run", False, True), ("compare", True, False), ("flower init", False, True)],
+)
+def test_what_is_said_of_algorithm_holds(capsys, command, repeats, default):
+    _, out, _ = call(capsys, *command.split(), "--help")
+    said = " ".join(out.partition("--algorithm TEXT")[2].partition(" --")[0].split())
+    assert ("repeats" in said, "[default: fedavg]" in said) == (repeats, default)
 
 
 def test_run_prints_one_json_document(capsys):
@@ -224,6 +272,66 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
 
 
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["fedavg, fedlc"], ["fedavg", "fedlc"]),
+        (["fedavg,fedlc:tau=1"], ["fedavg", "fedlc:tau=1"]),
+        (["fedlc:tau=1,missing=floor,fedavg"], ["fedlc:tau=1,missing=floor", "fedavg"]),
+        (["fedlc:1,floor+scaffold,fedrs+fedprox:mu=1"], ["fedlc:1,floor+scaffold", "fedrs+fedprox:mu=1"]),
+        (["fedavg,fedlx:tau=1"], ["fedavg", "fedlx:tau=1"]),
+        (["fedavg,mine.py:loss,base=a:b,scaffold", "fedrs"], ["fedavg", "mine.py:loss,base=a:b,scaffold", "fedrs"]),
+        (None, []),
+    ],
+)
+def test_a_comma_before_a_method_begins_another(given, names):
+    assert algorithm_names(given) == names
+
+
+@pytest.mark.parametrize("named", ['"fedlc:tau=1,fedavg"', '["fedlc:tau=1", "fedavg"]'])
+def test_compare_takes_the_methods_of_the_run_file(capsys, named):
+    Path("run.toml").write_text(f"algorithm = {named}\nrounds = 1\n")
+    small = [*SMALL[:-2], "--json"]
+    code, out, _ = call(capsys, "compare", "run.toml", *small)
+    assert code == 0
+    assert [row["method"] for row in json.loads(out)["rows"]] == ["fedlc:tau=1", "fedavg"]
+    _, out, _ = call(capsys, "compare", "run.toml", *small, "--algorithm", "fedrs")
+    assert [row["method"] for row in json.loads(out)["rows"]] == ["fedrs"]
+
+
+@pytest.mark.parametrize("named", ["3", "[1]"])
+def test_methods_of_a_run_file_that_are_none(capsys, named):
+    Path("run.toml").write_text(f"algorithm = {named}\n")
+    code, _, err = call(capsys, "compare", "run.toml")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"algorithm is {named} in run.toml" in err
+
+
+def test_runs_alone_takes_the_options_of_runs_list(capsys):
+    call(capsys, "run", *SMALL, "--quiet", "--runs", "here")
+    for options in (["--json"], ["-q"], []):
+        listed = call(capsys, "runs", "list", *options, "--runs", "here")
+        assert call(capsys, "runs", *options, "--runs", "here") == listed
+        assert listed[0] == 0
+        assert "no runs" not in listed[1]
+    code, _, err = call(capsys, "runs", "--json", "list")
+    assert code == 2
+    assert "behind list" in err
+
+
+def test_runs_says_what_diverged_and_what_cannot_be_read(capsys, tmp_path):
+    call(capsys, "run", *SMALL, "--lr", "1e30", "--quiet")
+    call(capsys, "run", *SMALL, "--quiet")
+    call(capsys, "run", *SMALL, "--seed", "1", "--quiet")
+    states = {row["hash"][:8]: row["state"] for row in json.loads(call(capsys, "runs", "--json")[1])}
+    damaged = next(start for start, state in states.items() if state == "done")
+    next(tmp_path.glob(f"runs/{damaged}*/run.json")).write_text("damaged")
+    shown = {line.split()[0]: line for line in call(capsys, "runs")[1].splitlines() if line}
+    for start, state in states.items():
+        said = "unreadable" if start == damaged else state
+        assert (said in shown[start]) == (said != "done")
+
+
 def test_inspect(capsys, tmp_path):
     arguments = ["inspect", "--partition", "dirichlet:0.5", "--clients", "4"]
     code, out, _ = call(capsys, *arguments, "--out", "split", "--export", "split.json")
@@ -235,6 +343,23 @@ def test_inspect(capsys, tmp_path):
     assert len(card["counts"]) == 4
     quiet = call(capsys, *arguments, "--quiet")[1].strip()
     assert quiet == card["hash"]
+
+
+def test_inspect_of_many_classes_says_what_it_leaves_out(capsys, tmp_path):
+    labels = np.arange(1200) % 60
+    arrays = {"x_train": np.zeros((1200, 2), np.float32), "y_train": labels}
+    np.savez("sixty.npz", **arrays, x_test=arrays["x_train"][:60], y_test=labels[:60])
+    command = ["inspect", "--dataset", "npz:sixty.npz", "--clients", "3", "--partition", "dirichlet:1"]
+    card = json.loads(call(capsys, *command, "--json")[1])
+    _, out, _ = call(capsys, *command)
+    lines = [line.split("  ") for line in out.splitlines() if re.match(r"[012] ", line)]
+    shown = [[word.strip() for word in line if word.strip()] for line in lines]
+    for k, (client, size, missing, frequent) in enumerate(shown):
+        assert (client, size, missing) == (str(k), str(card["sizes"][k]), str(len(card["missing"][k])))
+        first = [int(n) for n in re.findall(r"\((\d+)\)", frequent)]
+        assert first == sorted(card["counts"][k], reverse=True)[:5]
+    assert len(shown) == 3
+    assert "of 60 classes (--json" in out
 
 
 def test_the_store_from_the_command_line(capsys, tmp_path, monkeypatch):

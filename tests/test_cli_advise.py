@@ -64,6 +64,47 @@ def test_a_runs_own_card_leads_to_its_data(capsys, tmp_path):
     assert call(capsys, "advise", str(path.parent), "--quiet") == (0, out, "")
 
 
+def test_a_run_is_named_by_the_beginning_of_its_hash(capsys, tmp_path):
+    command = ["run", "--dataset", "synthetic:1,1,max_size=100", "--clients", "5", "--rounds", "1", "--quiet"]
+    call(capsys, *command, "--runs", "mine")
+    (folder,) = tmp_path.glob("mine/*")
+    by_folder = call(capsys, "advise", str(folder))
+    assert by_folder[0] == 0
+    assert call(capsys, "advise", folder.name[:6], "--runs", "mine") == by_folder
+    code, _, err = call(capsys, "advise", folder.name[:6])
+    assert code == 2
+    assert f"there is no run '{folder.name[:6]}' in runs" in err
+
+
+@pytest.mark.parametrize("dataset", ["digits", "folder:imgs"])
+def test_data_without_clients_of_their_own_need_a_split(capsys, tmp_path, dataset):
+    (tmp_path / "counts.csv").write_text("50,0,3\n1,20,9\n")
+    _, out, _ = call(capsys, "advise", "counts.csv", "--dataset", dataset)
+    assert f"--dataset {dataset} --partition replay:SPLIT.json --clients 2" in out
+    assert "where SPLIT.json is" in out
+
+
+def test_the_command_for_a_split_runs_once_the_split_is_there(capsys, tmp_path):
+    (tmp_path / "counts.csv").write_text("50,0,3\n1,20,9\n")
+    words = shlex.split(call(capsys, "advise", "counts.csv", "--dataset", "digits", "--quiet")[1])
+    (tmp_path / "SPLIT.json").write_text(json.dumps([list(range(100)), list(range(100, 200))]))
+    short = ["--rounds", "1", "--seeds", "1", "--local-epochs", "1", "--json"]
+    code, _, err = call(capsys, *words[1:], *short)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("dataset", ["npz:mine.npz", "femnist", "synthetic:1,1"])
+def test_data_with_clients_of_their_own_keep_them(capsys, tmp_path, dataset):
+    (tmp_path / "counts.csv").write_text("50,0,3\n1,20,9\n")
+    _, out, _ = call(capsys, "advise", "counts.csv", "--dataset", dataset)
+    assert f"--dataset {dataset} --partition natural --clients 2" in out
+    assert ("where mine.npz holds" in out) == (dataset == "npz:mine.npz")
+
+
+def test_the_data_set_of_a_card_named_again_keeps_its_partition(capsys, card):
+    assert call(capsys, "advise", str(card), "--dataset", "digits") == call(capsys, "advise", str(card))
+
+
 def test_a_folder_that_is_no_runs_is_named(capsys, tmp_path):
     code, out, err = call(capsys, "advise", str(tmp_path))
     assert (code, out) == (2, "")

@@ -9,6 +9,7 @@ import pytest
 
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
+from fedskew.data import USUAL
 from fedskew.experiments.exporting import export_model
 
 ROOT = Path(__file__).parents[1]
@@ -38,6 +39,19 @@ def test_the_run_file_of_the_docs_runs(tmp_path, monkeypatch, capsys):
         main(["run", "run.toml", "--rounds", "2", "--json"])
     assert done.value.code == 0
     assert json.loads(capsys.readouterr().out)["run"]["lr"] == 0.1
+
+
+def test_what_a_data_set_has_by_default_is_what_the_docs_say():
+    text = (ROOT / "docs/data.md").read_text().partition("| data set | model | partition |")[2].partition("\n\n")[0]
+    said = re.findall(r"^\| `(\w+)` \| `(\S+)` \| `(\S+)` \|$", text, re.MULTILINE)
+    assert said == [(name, usual.model, usual.partition) for name, usual in USUAL.items()]
+    assert Run.model_fields["clients"].default == 20
+
+
+def test_placeholders_of_the_readme_are_explained():
+    text = (ROOT / "README.md").read_text()
+    for name in ("3fa9", "counts.csv"):
+        assert f"`{name}` " in text.partition("fedskew export")[2]
 
 
 def test_the_python_of_the_diagnostics_runs(capsys):

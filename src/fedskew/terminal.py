@@ -6,11 +6,16 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from fedskew.terminal_table import Grid
+
 if TYPE_CHECKING:
     from fedskew.data.fetch import Status
     from fedskew.experiments.run import Run
     from fedskew.experiments.store import Folder
     from fedskew.simulation import RoundRecord
+
+_MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
+"""What `fedskew inspect` shows: clients, classes as columns, and a client's classes where there are more of them."""
 
 
 @contextmanager
@@ -65,16 +70,6 @@ def console() -> Any:
     return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
 
 
-def table(*columns: str) -> Any:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        table.add_column(column, overflow="fold", min_width=min(len(column), 12))
-    return table
-
-
 def print_json(document: Any) -> None:
     print(json.dumps(document, indent=1, allow_nan=False))
 
@@ -109,7 +104,7 @@ def print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
     heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "per client %",
              "accuracy_last10": "last ten rounds %"}  # fmt: skip
-    grid = table("method", *(heads[name] for name in measures), "time s")
+    grid = Grid("method", *(heads[name] for name in measures), "time s")
     leaders = {name: best(rows, name) for name in measures}
     for i, row in enumerate(rows):
         cells = []
@@ -131,7 +126,7 @@ def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> Non
     if json_:
         print_json(rows)
         return
-    grid = table("data set", "state", "MB", "path", "from")
+    grid = Grid("data set", "state", "MB", "path", "from")
     for row in rows if not quiet else ():
         grid.add_row(row["dataset"], row["state"], f"{row['bytes'] / 1e6:,.1f}", row["path"], row["source"])
     if not quiet:
@@ -141,15 +136,31 @@ def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> Non
 def print_card(run: "Run", card: dict[str, Any]) -> None:
     skew = card["skew"]
     print(f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}")
-    grid = table("client", "size", *(str(c) for c in range(card["classes"])), "missing")
-    for k, row in enumerate(card["counts"][:50]):
-        cells = (str(n) if n else "·" for n in row)
-        grid.add_row(str(k), str(card["sizes"][k]), *cells, str(len(card["missing"][k])))
-    console().print(grid)
-    if card["clients"] > 50:
-        print(f"... and {card['clients'] - 50} more clients (--json shows all)")
+    console().print(_few_classes(card) if card["classes"] <= _MOST_CLASSES else _many_classes(card))
+    if card["clients"] > _MOST_CLIENTS:
+        print(f"... and {card['clients'] - _MOST_CLIENTS} more clients (--json shows all)")
+    if card["classes"] > _MOST_CLASSES:
+        print(f"the {_MOST_FREQUENT} most frequent of {card['classes']} classes (--json shows the counts of all)")
     print(f"mean total variation to the global labels  {skew['mean_total_variation']:.3f}   (0 none, 1 disjoint)")
     print(f"effective number of classes per client     {skew['effective_classes']:.2f} of {card['classes']}")
     print(f"share of classes a client misses           {skew['missing_share']:.3f}")
     print(f"Gini coefficient of client sizes           {skew['size_gini']:.3f}")
     print(f"partition hash                             {card['hash'][:16]}")
+
+
+def _few_classes(card: dict[str, Any]) -> Grid:
+    grid = Grid("client", "size", *(str(c) for c in range(card["classes"])), "missing")
+    for k, row in enumerate(card["counts"][:_MOST_CLIENTS]):
+        cells = (str(n) if n else "·" for n in row)
+        grid.add_row(str(k), str(card["sizes"][k]), *cells, str(len(card["missing"][k])))
+    return grid
+
+
+def _many_classes(card: dict[str, Any]) -> Grid:
+    grid = Grid("client", "size", "missing", "most frequent classes (examples)")
+    for k, row in enumerate(card["counts"][:_MOST_CLIENTS]):
+        first = sorted((c for c, n in enumerate(row) if n), key=lambda c: -row[c])[:_MOST_FREQUENT]
+        grid.add_row(
+            str(k), str(card["sizes"][k]), str(len(card["missing"][k])), ", ".join(f"{c} ({row[c]})" for c in first)
+        )
+    return grid

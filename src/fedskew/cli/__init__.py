@@ -13,11 +13,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import click
 import typer
 
+from fedskew import __version__
 from fedskew.cli.advise import advise_command
 from fedskew.cli.diagnose import diagnose_command
 from fedskew.cli.flower import flower_app
+from fedskew.cli.help_text import Commands, with_plain_help
 from fedskew.cli.options import (
     RUN_OPTIONS,
+    Algorithm,
     Algorithms,
     DataDir,
     File,
@@ -28,6 +31,7 @@ from fedskew.cli.options import (
     Watch,
     algorithm_names,
     build_run,
+    compared_names,
     interruption,
     open_store,
     run_options,
@@ -45,8 +49,8 @@ from fedskew.terminal import (
     print_json,
     print_result,
     round_progress,
-    table,
 )
+from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
     from fedskew.experiments.run import Run
@@ -54,25 +58,43 @@ if TYPE_CHECKING:
     from fedskew.simulation import RoundRecord
 
 app = typer.Typer(
-    help="Federated learning under label skew.\n\nExample: fedskew compare --dataset digits --algorithm fedavg,fedlc",
+    cls=Commands,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-runs_app = typer.Typer(help="Runs in the store.", rich_markup_mode=None)
-data_app = typer.Typer(help="Data files.", rich_markup_mode=None, no_args_is_help=True)
+runs_app = typer.Typer(short_help="Runs in the store: list, show, remove, condense.", rich_markup_mode=None)
+data_app = typer.Typer(help="Data files: list, verify, fetch.", rich_markup_mode=None, no_args_is_help=True)
 app.add_typer(runs_app, name="runs")
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
 app.add_typer(flower_app, name="flower")
-app.command("advise")(advise_command)
-app.command("diagnose")(diagnose_command)
-app.command("report")(report_command)
+app.command("advise", short_help="How skewed label counts are, and what helped under such skew.")(advise_command)
+app.command("diagnose", short_help="What label skew does to a stored run's model.")(diagnose_command)
+app.command("report", short_help="Runs of the store as one HTML page.")(report_command)
 
 _INTERRUPTED = 130
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"fedskew {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def app_callback(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Federated learning under label skew.
+
+    Example: fedskew compare --dataset digits --algorithm fedavg,fedlc
+    """
 
 
 @app.command("run")
@@ -80,7 +102,7 @@ _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 def run_command(
     fields: dict[str, Any],
     file: File = None,
-    algorithm: Algorithms = None,
+    algorithm: Algorithm = None,
     watch: Watch = False,
     track: Track = None,
     json_: Json = False,
@@ -132,7 +154,7 @@ def run_command(
             typer.echo(f"next: fedskew diagnose {run.hash[:8]}{where}, fedskew report{where}")
 
 
-@app.command("compare")
+@app.command("compare", short_help="Several methods side by side, over several seeds.")
 @run_options(*RUN_OPTIONS)
 def compare_command(
     fields: dict[str, Any],
@@ -151,10 +173,8 @@ def compare_command(
     from fedskew.experiments.compare import Comparison
     from fedskew.report.comparison import comparison_rows, write_comparison
 
-    names = algorithm_names(algorithm)
-    if not names:
-        raise ValueError("compare needs methods; for example --algorithm fedavg,fedlc")
-    comparison = Comparison.of(build_run(fields, file, {}), names, seeds)
+    names = compared_names(algorithm, file)
+    comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     some = next(iter(comparison.runs.values()))[0]
@@ -174,7 +194,7 @@ def compare_command(
         typer.echo("written: " + ", ".join(str(path) for path in made))
 
 
-@app.command("inspect")
+@app.command("inspect", short_help="Who holds what: label counts and skew of a partition.")
 @run_options(*_PARTITION_OPTIONS)
 def inspect_command(
     fields: dict[str, Any],
@@ -210,13 +230,15 @@ def inspect_command(
 
 
 @runs_app.callback(invoke_without_command=True)
-def runs_callback(context: typer.Context) -> None:
-    """Runs in the store.
+def runs_callback(context: typer.Context, json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> None:
+    """Runs in the store; without a command, the list of them.
 
     Example: fedskew runs list
     """
     if context.invoked_subcommand is None:
-        runs_list()
+        runs_list(json_, quiet, runs)
+    elif json_ or quiet or runs:
+        raise click.UsageError(f"options go behind {context.invoked_subcommand}", context)
 
 
 @runs_app.command("list")
@@ -232,10 +254,11 @@ def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> N
         for row in rows:
             typer.echo(row["hash"])
     else:
-        grid = table("run", "method", "federation", "seed", "rounds", "accuracy %", "state")
+        grid = Grid("run", "method", "federation", "seed", "rounds", "accuracy %")
         for row in rows:
             names = [str(row.get(name, "")) for name in ("algorithm", "title", "seed")]
-            grid.add_row(row["hash"][:8], *names, row["progress"], percent_of(row.get("accuracy")), row["state"])
+            said = row["state"] if row["state"] in ("diverged", "unreadable") else ""
+            grid.add_row(row["hash"][:8], *names, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
         console().print(grid if rows else "no runs yet; `fedskew run` makes one")
 
 
@@ -277,7 +300,7 @@ def runs_remove(
         typer.echo("removed: " + ", ".join(folder.path.name for folder in found))
 
 
-@runs_app.command("condense")
+@runs_app.command("condense", short_help="All finished runs as one line of text each.")
 def runs_condense(
     path: Annotated[Path, typer.Argument(help="The .jsonl file to write, or to add to.")],
     json_: Json = False,
@@ -320,7 +343,7 @@ def export_command(
         typer.echo(f"written: {path}, the model of {folder.path.name} after round {round}")
 
 
-@data_app.command("list")
+@data_app.command("list", short_help="What is there of each data set.")
 def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
     """What is there of each data set, how large it is and where it comes from.
 
@@ -331,7 +354,7 @@ def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = Non
     print_data(listing(data_dir), json_=json_, quiet=quiet)
 
 
-@data_app.command("verify")
+@data_app.command("verify", short_help="Check the files that are there against their checksums.")
 def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
     """Check the files that are there against their official checksums; exit code 1 if one is not good.
 
@@ -345,7 +368,7 @@ def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = N
         raise typer.Exit(1)
 
 
-@data_app.command("fetch")
+@data_app.command("fetch", short_help="Download, check and extract the files of a data set.")
 def data_fetch(
     name: Annotated[str, typer.Argument(help="cifar10 | cifar100 | svhn | svhn-extra")],
     mirror: Annotated[str | None, typer.Option(help="An address below which the files have their names.")] = None,
@@ -390,11 +413,15 @@ def _guarded(arguments: list[str]) -> int:
                 f"torchrun shares the work of `fedskew run`, not of {' '.join(arguments[:2]) or 'fedskew'}; "
                 "`fedskew paper run --shard k/n` shares a table's runs"
             )
-        code = app(arguments, prog_name="fedskew", standalone_mode=False)
+        command = with_plain_help(typer.main.get_command(app))
+        code = command(arguments, prog_name="fedskew", standalone_mode=False)
         if code == _INTERRUPTED:
             return _complain("interrupted; what was done is kept, the same command goes on from there", code)
         return code if isinstance(code, int) else 0
     except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            typer.echo(error.format_message())
+            return 0
         return _complain(_click_message(error), 2)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone

@@ -5,12 +5,15 @@ from typing import Annotated
 
 import typer
 
-from fedskew.cli.options import Json, Quiet
+from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.terminal import print_json
 
 Counts = Annotated[
-    Path,
-    typer.Argument(help="A CSV of clients x classes, a partition card (`fedskew inspect --json`), or a run's folder."),
+    str,
+    typer.Argument(
+        help="A CSV of clients x classes, a partition card (`fedskew inspect --json`), or a run: its folder, its hash "
+        "or the beginning of it."
+    ),
 ]
 
 
@@ -21,6 +24,7 @@ def advise_command(
     dataset: Annotated[str | None, typer.Option(help="Your data set, for the command: npz:PATH, folder:PATH.")] = None,
     json_: Json = False,
     quiet: Quiet = False,
+    runs: Runs = None,
 ) -> None:
     """How skewed label counts are, what that means, and which methods did well under similar skew.
 
@@ -28,11 +32,11 @@ def advise_command(
     """
     from fedskew.experiments.advice import advise
     from fedskew.experiments.evidence import load
-    from fedskew.experiments.try_command import PLACE, notes, shown, source, try_command, untried
+    from fedskew.experiments.try_command import notes, places, shown, source, try_command, untried
     from fedskew.partition.count_file import read_counts
     from fedskew.report.advice import lines
 
-    path = counts / "partition.json" if counts.is_dir() else counts
+    path = _file(counts, runs)
     table, card = read_counts(path)
     if "note" in card and not card.get("counts"):
         typer.echo(card["note"], err=True)
@@ -48,5 +52,13 @@ def advise_command(
         typer.echo("\n".join([*lines(advice), "", *advice["notes"]]).rstrip())
     if words is not None:
         typer.echo(advice["command"] if quiet else f"\nTry it:\n  {advice['command']}")
-    if words is not None and not quiet and PLACE in words:
-        typer.echo("  where DATA.npz holds x_train, y_train, x_test, y_test and client, the owner of each example")
+    for line in places(words or ()) if not quiet else ():
+        typer.echo(f"  where {line}")
+
+
+def _file(counts: str, runs: str | None) -> Path:
+    """The file of counts; of a run, named by its folder or the beginning of its hash, its partition card."""
+    path = Path(counts)
+    if not path.exists() and set(counts) <= set("0123456789abcdef"):
+        path = open_store(runs).find(counts).path
+    return path / "partition.json" if path.is_dir() else path

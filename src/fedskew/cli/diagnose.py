@@ -7,7 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
-from fedskew.terminal import console, percent_of, print_json, table
+from fedskew.terminal import console, percent_of, print_json
+from fedskew.terminal_table import Grid
 
 
 def diagnose_command(
@@ -68,8 +69,8 @@ def _print(document: dict[str, Any]) -> None:
     )
 
 
-def _kinds(methods: dict[str, Any]) -> Any:
-    grid = table("local update", "classes", "client-class pairs", "before %", "after %", "aggregated %")
+def _kinds(methods: dict[str, Any]) -> Grid:
+    grid = Grid("local update", "classes", "client-class pairs", "before %", "after %", "aggregated %", keys=2)
     for name, found in methods.items():
         effect = found["class_accuracy"]
         groups = {**effect["groups"], "all": {"pairs": "", **effect["accuracy"]}}
@@ -79,9 +80,9 @@ def _kinds(methods: dict[str, Any]) -> Any:
     return grid
 
 
-def _bounds(methods: dict[str, Any]) -> Any:
+def _bounds(methods: dict[str, Any]) -> Grid:
     shown = ("n_j/n_r > D_jr %", "minority only %", "sign held %", "both signs %", "sign below %")
-    grid = table("local update", "class pairs", *shown)
+    grid = Grid("local update", "class pairs", *shown)
     for name, found in methods.items():
         summary = found["deviation"]["summary"]
         if summary is None:
@@ -94,8 +95,8 @@ def _bounds(methods: dict[str, Any]) -> Any:
     return grid
 
 
-def _drift(methods: dict[str, Any]) -> Any:
-    grid = table("local update", "norm of deltas", "of their mean", "cosine to mean", "between clients", "diversity")
+def _drift(methods: dict[str, Any]) -> Grid:
+    grid = Grid("local update", "norm of deltas", "of their mean", "cosine to mean", "between clients", "diversity")
     for name, found in methods.items():
         drift = found["drift"]
         means = [_mean(drift["norm"]), drift["mean_norm"], _mean(drift["cosine_to_mean"]), drift["cosine"]["mean"]]

@@ -7,7 +7,7 @@ import typer
 
 from fedskew.cli.options import (
     RUN_OPTIONS,
-    Algorithms,
+    Algorithm,
     Json,
     Quiet,
     Runs,
@@ -22,12 +22,12 @@ flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_ma
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
 
 
-@flower_app.command("init")
+@flower_app.command("init", short_help="A runnable Flower app: the run, and a few lines of Python.")
 @run_options(*_OPTIONS)
 def init_command(
     fields: dict[str, Any],
     folder: Annotated[Path, typer.Argument(help="The folder to make.")],
-    algorithm: Algorithms = None,
+    algorithm: Algorithm = None,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -47,7 +47,7 @@ def init_command(
     _tell(written, f"next: flwr run {folder}", json_=json_, quiet=quiet)
 
 
-@flower_app.command("certificates")
+@flower_app.command("certificates", short_help="Certificates and node keys for TLS.")
 def certificates_command(
     folder: Annotated[Path, typer.Argument(help="The folder to make.")],
     host: Annotated[list[str] | None, typer.Option(help="Name or address of the SuperLink's machine; repeats.")] = None,

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "dataset": (
         str,
-        "digits | synthetic:LAMBDA,MU | cifar10 | cifar100 | svhn | femnist | imagenet12 | folder:PATH | npz:PATH  "
-        "[default: digits]",
+        "digits | synthetic:LAMBDA,MU | cifar10 | cifar100 | svhn | femnist | imagenet12 | folder:PATH | npz:PATH | "
+        "nodes:SHAPE,CLASSES (`fedskew flower` alone)  [default: digits]",
     ),
     "partition": (
         str,
@@ -54,10 +54,14 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, one line of result.")]
 Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  [default: $FEDSKEW_RUNS or runs/]")]
 File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
+Algorithm = Annotated[
+    list[str] | None,
+    typer.Option("--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY  [default: fedavg]"),
+]
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        "--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [default: fedavg]"
+        "--algorithm", "-a", help="fedavg,fedlc | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [default: FILE's]"
     ),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Draw accuracy, classes, drift and time left while it runs.")]
@@ -93,10 +97,35 @@ def run_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., No
 
 
 def algorithm_names(given: Sequence[str] | None) -> list[str]:
-    """Repeated options; a comma list of bare names counts as several."""
+    """Repeated options, and what a comma divides: where a method's name follows it, a new method begins.
+
+    All that follows a factory of the user's own is that factory's.
+    """
+    return [name for text in given or () for name in _divided(text)]
+
+
+def _divided(text: str) -> list[str]:
+    from fedskew.algorithms import ALGORITHMS
+
     names: list[str] = []
-    for text in given or ():
-        names.extend([text] if ":" in text else [name.strip() for name in text.split(",")])
+    for piece in (piece.strip() for piece in text.split(",")):
+        begins = ":" in piece.partition("=")[0] or piece.partition("+")[0] in ALGORITHMS or ":" not in text
+        if names and (not begins or ".py:" in names[-1]):
+            names[-1] += f",{piece}"
+        else:
+            names.append(piece)
+    return names
+
+
+def compared_names(given: Sequence[str] | None, file: Path | None) -> list[str]:
+    """The methods to compare: those of the options, else the run file's."""
+    named: Any = given or _from_toml(file).get("algorithm", [])
+    listed = named if isinstance(named, list) else [named]
+    if not all(isinstance(name, str) for name in listed):
+        raise ValueError(f"algorithm is {named!r} in {file}; allowed: a method, or a list of them")
+    names = algorithm_names(listed)
+    if not names:
+        raise ValueError("compare needs methods; for example --algorithm fedavg,fedlc")
     return names
 
 

@@ -8,7 +8,8 @@ import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
-from fedskew.terminal import console, print_json, round_progress, table
+from fedskew.terminal import console, print_json, round_progress
+from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
     from fedskew.experiments.paper.choice import Choice
@@ -31,13 +32,13 @@ Rounds = Annotated[int | None, typer.Option("--rounds", help="Fewer rounds than 
 Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
 Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]
 StandIn = Annotated[bool, typer.Option("--stand-in", help="Small data that come with the package, to try it out.")]
-Published = Annotated[Path, typer.Option("--results", help="Folder of published results.")]
+Published = Annotated[Path, typer.Option("--results", help="Folder of published results, from the current folder on.")]
 Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n disjoint shares of the runs.")]
 
 RESULTS = Path("results/paper")
 
 
-@paper_app.command("list")
+@paper_app.command("list", short_help="What there is, what is done, and how long the rest takes.")
 def paper_list(
     device: Device = "cpu",
     profile: ProfileName = "stated",
@@ -59,7 +60,7 @@ def paper_list(
     if json_:
         print_json(rows)
         return
-    grid = table("name", "what", "runs", "done", "shortened", "time left")
+    grid = Grid("name", "what", "runs", "done", "shortened", "time left")
     for row in rows:
         done = f"{row['done']}" + (", not measured" if row["measured"] is False else "")
         left = span(row["seconds_left"], row["of_unknown_time"])
@@ -161,7 +162,7 @@ def paper_show(
     typer.echo(f"written: {out}")
 
 
-@paper_app.command("map")
+@paper_app.command("map", short_help="Which assumptions lift FedLC above FedAvg.")
 def paper_map(
     cell: Annotated[str, typer.Option(help="A cell of table 1 or 2.")] = "cifar10/dirichlet:0.1",
     part: Annotated[str, typer.Option(help="margin | around | all")] = "all",

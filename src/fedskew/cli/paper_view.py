@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedskew.terminal import console, percent_of, print_json, table
+from fedskew.terminal import console, percent_of, print_json
+from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
     from fedskew.experiments.paper.choice import Choice
@@ -49,7 +50,7 @@ def print_map(
     if json_:
         print_json({"cell": asked.cell, "stand_in": choice.stand_in, "rows": rows, "summary": said, "files": made})
         return
-    grid = table("part", "setting", "method", "held out %", "test %", "last ten %", "rounds")
+    grid = Grid("part", "setting", "method", "held out %", "test %", "last ten %", "rounds", keys=3)
     for row in rows:
         figures = [_percent(row[name]) for name in ("validation", "test", "last_ten")]
         grid.add_row(row["part"], row["setting"], row["algorithm"], *figures, str(row["rounds"]))
@@ -83,7 +84,7 @@ def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str
         screen.print(title, markup=False)
         methods, cells, at = paper_tables.grid(rows)
         for first in range(0, len(cells), 4):
-            grid = table("method", *cells[first : first + 4])
+            grid = Grid("method", *cells[first : first + 4])
             for method in methods:
                 shown = [paper_tables.cell_text(at[method, cell]) for cell in cells[first : first + 4]]
                 grid.add_row(method, *shown)

@@ -8,6 +8,7 @@ from typing import Any
 
 from fedskew import spec
 from fedskew.algorithms import ALGORITHMS
+from fedskew.data import USUAL, resolve_dataset
 from fedskew.experiments.evidence import BASE
 from fedskew.experiments.store import Folder, StoreError
 
@@ -16,6 +17,8 @@ MOST = 3
 """Methods beside FedAvg that a command names."""
 PLACE = "npz:DATA.npz"
 """Stands for the user's own data; docs/data.md says what the file holds."""
+SPLIT = "replay:SPLIT.json"
+"""Stands for who holds what of data that have no clients of their own."""
 SMALLEST_BATCH = 16
 """The batch size is not lowered below this for the sake of one small client."""
 _TRAINING = ("rounds", "local_epochs", "batch_size", "lr", "momentum")
@@ -38,7 +41,7 @@ def try_command(advice: Mapping[str, Any], origin: Mapping[str, Any], dataset: s
     or one class, where there is nothing to compare."""
     if min(advice["clients"], advice["classes_held"]) < 2:
         return None
-    where = {"dataset": dataset or PLACE, "partition": "natural"} if dataset or "dataset" not in origin else origin
+    where = _where(origin, dataset)
     words = ["fedskew", "compare"]
     for name in ("dataset", "partition", "seed"):
         words += [f"--{name}", str(where[name])] if name in where else []
@@ -46,6 +49,27 @@ def try_command(advice: Mapping[str, Any], origin: Mapping[str, Any], dataset: s
     bare = [name for name in methods(advice) if ":" not in name]
     rest = [name for name in methods(advice) if ":" in name]
     return words + [word for name in (",".join(bare), *rest) for word in ("--algorithm", name)]
+
+
+def _where(origin: Mapping[str, Any], dataset: str | None) -> Mapping[str, Any]:
+    """The data set and partition of the command: where the counts came from, or clients as the user's data set has."""
+    known = origin.get("dataset")
+    if known and (dataset is None or resolve_dataset(dataset).text == known):
+        return origin
+    resolve_dataset(named := dataset or PLACE)
+    usual = USUAL.get(named.partition(":")[0])
+    without = usual is not None and usual.partition != "natural" and not named.startswith("npz:")
+    return {"dataset": named, "partition": SPLIT if without else "natural"}
+
+
+def places(words: Sequence[str]) -> list[str]:
+    """What the files of the command hold that are the user's to make."""
+    arrays = [word for word in words if word.startswith("npz:") and "natural" in words]
+    files = [resolve_dataset(word).arguments["path"] for word in arrays]
+    said = [f"{file} holds x_train, y_train, x_test, y_test and client, the owner of each example" for file in files]
+    if SPLIT in words:
+        said.append("SPLIT.json is a JSON list with a list of training examples, by their index, for each client")
+    return said
 
 
 def methods(advice: Mapping[str, Any]) -> list[str]:

@@ -1,0 +1,93 @@
+"""Tables that lose nothing where the terminal is narrow."""
+
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions
+    from rich.table import Table
+
+_LONGEST_WORD = 24
+"""Longer words are broken before a table is."""
+_GAP = 2
+"""Blanks between columns."""
+_MOST_LINES = 2
+"""Lines that a text takes before a table is broken into blocks."""
+
+
+class Grid:
+    """Rows under headings. Headings wrap first, then long texts; numbers never do.
+
+    What is wider still comes in blocks of columns, each with the first `keys` columns.
+    """
+
+    def __init__(self, *heads: str, keys: int = 1) -> None:
+        self.heads, self.keys = heads, keys
+        self.rows: list[tuple[str, ...]] = []
+
+    def add_row(self, *cells: str) -> None:
+        self.rows.append((*cells, *[""] * (len(self.heads) - len(cells))))
+
+    def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["Table | str"]:
+        columns = list(zip(self.heads, *self.rows, strict=True))
+        narrow = [_narrow(column) for column in columns]
+        wide = [max(len(_plain(cell)) for cell in column) for column in columns]
+        for block in _blocks(narrow, self.keys, options.max_width):
+            room = options.max_width - _frame(len(block))
+            yield self._table(block, _widths([narrow[i] for i in block], [wide[i] for i in block], room))
+            yield ""
+
+    def _table(self, block: Sequence[int], widths: Sequence[int]) -> "Table":
+        from rich import box
+        from rich.table import Table
+
+        made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
+        for i, width in zip(block, widths, strict=True):
+            made.add_column(self.heads[i], overflow="fold", width=width)
+        for row in self.rows:
+            made.add_row(*(row[i] for i in block))
+        return made
+
+
+def _blocks(narrow: Sequence[int], keys: int, width: int) -> list[list[int]]:
+    """Which columns stand side by side."""
+    first = list(range(min(keys, len(narrow))))
+    blocks = [first]
+    for i in range(len(first), len(narrow)):
+        if blocks[-1] != first and sum(narrow[j] for j in [*blocks[-1], i]) + _frame(len(blocks[-1]) + 1) > width:
+            blocks.append(first)
+        blocks[-1] = [*blocks[-1], i]
+    return blocks
+
+
+def _widths(narrow: Sequence[int], wide: Sequence[int], room: int) -> list[int]:
+    """Each column as wide as it would be, or as there is room for."""
+    widths = list(narrow)
+    while sum(widths) > max(room, len(widths)):
+        widths[widths.index(max(widths))] -= 1
+    while sum(widths) < min(room, sum(wide)):
+        widths[min((i for i in range(len(wide)) if widths[i] < wide[i]), key=lambda i: widths[i] / wide[i])] += 1
+    return widths
+
+
+def _narrow(column: Sequence[str]) -> int:
+    """The least width at which a column reads well."""
+    head, cells = column[0], {_plain(cell) for cell in column[1:]}
+    longest = max(map(len, cells), default=0)
+    if any(letter.isalpha() for cell in cells for letter in cell):
+        words = max(len(word) for cell in cells for word in cell.split())
+        tried = range(min(words, _LONGEST_WORD), longest)
+        longest = next((w for w in tried if all(len(wrap(cell, w)) <= _MOST_LINES for cell in cells)), longest)
+    return max(longest, *(len(word) for word in head.split()), 1)
+
+
+def _plain(cell: str) -> str:
+    from rich.text import Text
+
+    return Text.from_markup(cell).plain
+
+
+def _frame(columns: int) -> int:
+    """What lies between the columns."""
+    return _GAP * (columns - 1)
