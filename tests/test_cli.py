@@ -423,3 +423,24 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     assert cli.Path("runs").exists()
     listed = json.loads(call(capsys, "runs", "list", "--json")[1])
     assert listed[0]["progress"] == "3/6"
+
+
+def test_a_diverged_run_is_no_figure_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "run", "--lr", "1e30", "--rounds", "3", "-q")
+    assert code == 0
+    assert out.split()[0] == "diverged"
+
+
+def test_a_users_file_may_change_while_it_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Rounds that are done stay under the file's content at the start."""
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "from pathlib import Path\nfrom fedskew import Algorithm\nfrom fedskew.losses import cross_entropy\n\n\n"
+        "def loss(logits, labels, counts):\n"
+        "    Path(__file__).write_text(Path(__file__).read_text() + '# changed')\n"
+        "    return cross_entropy(logits, labels, counts)\n\n\n"
+        "def method():\n    return Algorithm('mine', loss=loss)\n"
+    )
+    code, out, err = call(capsys, "run", "-a", f"{own}:method", "--rounds", "2", "-q")
+    assert (code, err) == (0, ""), err
+    assert out.split()[0] != "diverged"

@@ -111,7 +111,7 @@ def run_command(
 ) -> None:
     """One method on one federation.
 
-    Example: fedskew run --dataset synthetic:1,1 --clients 100 --algorithm fedlc+scaffold --rounds 50
+    Example: fedskew run --dataset digits --algorithm fedlc --rounds 60 --lr 0.1 --batch-size 16
     """
     from fedskew.drift import drift
     from fedskew.simulation import simulate
@@ -123,7 +123,7 @@ def run_command(
     if len(names) > 1:
         raise ValueError(f"run takes one algorithm, not {len(names)}; fedskew compare takes several")
     run = build_run(fields, file, {"algorithm": names[0]} if names else {})
-    store = open_store(runs)
+    store, hash = open_store(runs), run.hash  # of a user's files as they are now
     show = not (json_ or quiet or rank())
     _decode(run, enabled=show)
     if rank():
@@ -131,7 +131,7 @@ def run_command(
         return
     coming = simulate(run, [drift] if (watch or track) and expected() == 1 else [], store=store)
     first, records = next(coming), []  # a wrong request shows before anything is printed
-    title = f"{run.short_algorithm} on {run.title}, run {run.hash}"
+    title = f"{run.short_algorithm} on {run.title}, run {hash}"
     if show:
         typer.echo(title)
     progress = watching(title, run.rounds, enabled=show) if watch else round_progress(run.rounds, enabled=show)
@@ -141,17 +141,17 @@ def run_command(
             step(run.short_algorithm, record)
             log(record)
             interruption.check()
-    folder = store.folder(run.hash)
+    folder = store.folder(hash)
     result = {**_result(folder, [record.as_dict() for record in records]), "run": run.model_dump()}
     if json_:
         print_json(result)
     elif quiet:
-        typer.echo(f"{percent_of(result['accuracy'])} {run.hash}")
+        typer.echo(f"{'diverged' if result['diverged'] else percent_of(result['accuracy'])} {hash}")
     else:
         print_result(result, folder)
         if not result["diverged"]:
             where = f" --runs {runs}" if runs else ""
-            typer.echo(f"next: fedskew diagnose {run.hash[:8]}{where}, fedskew report{where}")
+            typer.echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")
 
 
 @app.command("compare", short_help="Several methods side by side, over several seeds.")
