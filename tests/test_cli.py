@@ -11,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedskew import Run, __version__
+from fedskew import Run, Store, __version__, simulate
 from fedskew.cli import RUN_OPTIONS, main
 from fedskew.cli.options import algorithm_names
 from fedskew.data import DATASETS
+from fedskew.report.page.entries import read_entries
 
 SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
 
@@ -444,3 +445,15 @@ def test_a_users_file_may_change_while_it_runs(capsys: pytest.CaptureFixture[str
     code, out, err = call(capsys, "run", "-a", f"{own}:method", "--rounds", "2", "-q")
     assert (code, err) == (0, ""), err
     assert out.split()[0] != "diverged"
+
+
+def test_a_shorter_run_of_one_that_was_interrupted_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    for record in simulate(Run(rounds=40), store="runs"):
+        if record.round == 2:
+            break
+    call(capsys, "run", "--rounds", "4", "-q")
+    _, out, _ = call(capsys, "runs", "--json")
+    (listed,) = json.loads(out)
+    assert (listed["progress"], listed["state"]) == ("4/4", "done")
+    (entry,), _ = read_entries(Store("runs"))
+    assert (entry.run["rounds"], entry.state) == (4, "done")

@@ -496,15 +496,16 @@ def _listed(folder: "Folder") -> dict[str, Any]:
     except StoreError as error:
         return {"hash": folder.path.name, "state": "unreadable", "progress": "", "problem": str(error)}
     done = len(records)
+    rounds = folder.aim(done)
     measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
     diverged = bool(records and records[-1]["diverged"])
-    state = "diverged" if diverged else "done" if done >= run["rounds"] else "unfinished"
+    state = "diverged" if diverged else "done" if done >= rounds else "unfinished"
     kept = {"algorithm": short["algorithm"], "title": short["title"], "seed": run["seed"]}
     accuracy = measured[-1] if measured else None
     return {
         "hash": folder.path.name,
         **kept,
-        "progress": f"{done}/{run['rounds']}",
+        "progress": f"{done}/{rounds}",
         "accuracy": accuracy,
         "state": state,
     }

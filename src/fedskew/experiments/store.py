@@ -63,6 +63,11 @@ class Folder:
         lengths: list[int] = about.get("lengths", [about["run"]["rounds"]])
         return lengths
 
+    def aim(self, records: int) -> int:
+        """How long the run is to be, with so many records: as long as it is if that was asked for, else the longest."""
+        lengths = self.lengths()
+        return records if records in lengths else max(lengths)
+
     def short(self) -> dict[str, str]:
         """The run's specs as people write them, and its title."""
         short: dict[str, str] = self.about()["short"]

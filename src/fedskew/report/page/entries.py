@@ -66,7 +66,7 @@ def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]
 def read_entry(folder: Folder) -> Entry:
     """A run whose every number has been looked at: what is not a number shows here and not in the page."""
     about, records = folder.about(), folder.records()
-    run = {**about["run"], **{name: int(about["run"][name]) for name in ("seed", "rounds")}}
+    run = {**about["run"], "seed": int(about["run"]["seed"]), "rounds": int(folder.aim(len(records)))}
     short = {name: str(about["short"].get(name) or run["algorithm"]) for name in ("algorithm", "title")}
     evaluated = [record for record in records if record["accuracy"] is not None]
     rounds = max(run["rounds"], len(records))
