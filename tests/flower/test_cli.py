@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import re
 import ssl
 import stat
 import tomllib
@@ -114,6 +115,16 @@ def test_a_file_that_cannot_be_in_the_app_is_refused(tmp_path, capsys, monkeypat
     assert code == 2
     assert problem in err
     assert not (tmp_path / "app").exists()
+
+
+def test_what_the_app_says_of_node_configs_is_what_flower_reads(tmp_path, capsys):
+    from flwr.common.config import parse_config_args
+
+    call(capsys, "flower", "init", str(tmp_path / "app"))
+    said = re.findall(r'--node-config "(.*)"', (tmp_path / "app" / "federation.py").read_text())
+    assert len(said) == 4
+    assert parse_config_args(said[:1]) == {"client-id": 0, "data": "/path/own.npz"}
+    assert parse_config_args(said[2:]) == {"state-dir": "/path", "device": "cuda", "data-dir": "/path"}
 
 
 def test_init_writes_over_nothing(tmp_path, capsys):
