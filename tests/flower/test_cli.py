@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+import shlex
 import ssl
 import stat
 import tomllib
@@ -125,6 +126,19 @@ def test_what_the_app_says_of_node_configs_is_what_flower_reads(tmp_path, capsys
     assert len(said) == 4
     assert parse_config_args(said[:1]) == {"client-id": 0, "data": "/path/own.npz"}
     assert parse_config_args(said[2:]) == {"state-dir": "/path", "device": "cuda", "data-dir": "/path"}
+
+
+def test_init_ends_with_a_command_that_starts_as_many_nodes_as_the_run_has_clients(tmp_path, capsys):
+    from flwr.cli.run.run import _parse_federation_config_overrides
+    from flwr.cli.typing import SuperLinkConnection
+
+    folder = tmp_path / "my app"
+    _, out, _ = call(capsys, "flower", "init", str(folder), "--clients", "5")
+    words = shlex.split(out.splitlines()[-1].partition(": ")[2])
+    assert words[:5] == ["flwr", "run", str(folder), "--stream", "--federation-config"]
+    given = _parse_federation_config_overrides(words[5:], SuperLinkConnection("local", address=":local-in-memory:"))
+    assert given.num_supernodes == 5
+    assert given.client_resources_num_cpus == 1
 
 
 def test_init_writes_over_nothing(tmp_path, capsys):

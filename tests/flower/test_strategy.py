@@ -254,6 +254,24 @@ def test_a_late_node_takes_part_from_the_next_round_on():
     assert sorted(seen) == [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
 
 
+def test_a_server_that_waits_says_for_how_many(caplog):
+    grid = Nodes(client_app(RUN), THREE)
+    third = grid.contexts.pop(102)
+    calls = iter(range(100))
+    nodes = grid.get_node_ids
+
+    def joining():
+        if next(calls) == 4:
+            grid.contexts[102] = third
+        return nodes()
+
+    grid.get_node_ids = joining
+    with caplog.at_level(logging.INFO, "flwr"):
+        federate(grid, RUN, Rules(start_timeout=20))
+    said = [text for text in caplog.messages if "waiting" in text]
+    assert said == [f"{there} of 3 clients are there, waiting up to 20 s" for there in (0, 2)]
+
+
 def test_a_client_that_raises_is_named(caplog):
     def breaks(message, context, call_next):
         if context.node_config["partition-id"] == 2:
