@@ -1,9 +1,9 @@
-"""The run is in pyproject.toml; which client a node is, and its data, are in the node's --node-config:
+"""The run is in pyproject.toml; which client a node is, and its data, are in its --node-config; texts are quoted:
 
-    client-id=0 data=/path/own.npz      x_train and y_train of its own, or a folder <class>/*.png
-    partition-id=0                      its part of the run's data set
-    state-dir=/path                     SCAFFOLD's state of this client is kept there, and survives a restart
-    device=cuda data-dir=/path          where and with which files this node trains
+    --node-config "client-id=0 data='/path/own.npz'"        x_train and y_train of its own, or a folder <class>/*.png
+    --node-config "partition-id=0"                          its part of the run's data set
+    --node-config "... state-dir='/path'"                   SCAFFOLD's state of it is kept there, and survives a restart
+    --node-config "... device='cuda' data-dir='/path'"      where and with which files this node trains
 
 Label counts never leave a node.
 """

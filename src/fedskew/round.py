@@ -144,6 +144,11 @@ def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> 
     with torch.enable_grad():
         params = {name: leaf.detach().requires_grad_() for name, leaf in local.params.items()}
         losses, buffers = recipe.losses(params, local.buffers, batch, context.counts)
+        if losses.shape != batch.y.shape:
+            raise ValueError(
+                f"the loss has shape {list(losses.shape)} for labels of shape {list(batch.y.shape)}; "
+                "allowed: one value per example, no mean"
+            )
         shares = _shares(losses, batch.mask)
         leaves = torch.autograd.grad(losses, list(params.values()), shares, materialize_grads=True)
     with torch.no_grad():

@@ -13,6 +13,7 @@ from fedskew.federation import Cohort, Ints
 
 if TYPE_CHECKING:
     from fedskew.experiments.run import Run
+    from fedskew.round import Recipe
 
 PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
 
@@ -67,11 +68,26 @@ def kernels_of(precision: str) -> Iterator[None]:
 
 
 @contextmanager
-def naming(round: int, cohorts: Sequence[Cohort]) -> Iterator[None]:
-    """A failure inside says in which round and among which clients it happened."""
+def naming(recipe: "Recipe", round: int, cohorts: Sequence[Cohort]) -> Iterator[None]:
+    """A failure inside says in which round and among which clients it happened, and what a part of the user's own
+    may not have expected."""
     try:
         yield
     except Exception as error:
         clients = [str(client) for cohort in cohorts for client in cohort.clients]
         more = ", ..." if len(clients) > 8 else ""
-        raise RuntimeError(f"round {round}, clients {', '.join(clients[:8])}{more}: {error}") from error
+        where = f"round {round}, clients {', '.join(clients[:8])}{more}"
+        hint = "" if isinstance(error, torch.OutOfMemoryError) else _of_ones_own(recipe)
+        raise RuntimeError(f"{where}: {str(error).rstrip('.')}{hint}") from error
+
+
+def _of_ones_own(recipe: "Recipe") -> str:
+    """How parts that are not of this package are called, and the way out for one that is not made for that."""
+    parts = {"loss": recipe.algorithm.loss, "model": recipe.model.module}
+    own = [name for name, part in parts.items() if not getattr(part, "__module__", "").startswith("fedskew.")]
+    if not own:
+        return ""
+    return (
+        f"; this run has its own {' and '.join(own)}: all clients are taken at once, in front of the batch (logits "
+        "[..., B, C], labels [..., B], counts [..., C]); engine=serial takes one client at a time"
+    )

@@ -161,7 +161,12 @@ def _simulate_group(
             due = min(simulation.round for _, simulation in started)
             ready = [(position, s) for position, s in started if s.round == due]
             group = [member for member in ready if member[1].normalisation == ready[0][1].normalisation]
-            records = advance([s for _, s in group], probes if (due + 1) % every == 0 else ())
+            try:
+                records = advance([s for _, s in group], probes if (due + 1) % every == 0 else ())
+            except Exception:
+                for begun in (s.folder for _, s in started if s.folder is not None):
+                    begun.drop_empty()
+                raise
             for (position, _), record in zip(group, records, strict=True):
                 if position in again:
                     again[position][1].append(record)

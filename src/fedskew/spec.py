@@ -12,8 +12,9 @@ import importlib.util
 import inspect
 import math
 import sys
-from collections.abc import Callable, Collection, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -22,6 +23,7 @@ from typing import Any
 
 Value = bool | int | float | str | None
 _WORDS: dict[str, Value] = {"on": True, "true": True, "off": False, "false": False, "none": None}
+_first: ContextVar[Path | None] = ContextVar("first", default=None)
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,7 @@ def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given
     if name.endswith(".py"):
         if not values or not isinstance(values[0], str):
             raise ValueError(f"{text!r} names no factory; write {name}:my_factory")
-        factory, sha256 = _from_file(Path(name), values[0])
+        factory, sha256 = _from_file(name, values[0])
         head, values = f"{name}:{values[0]}", values[1:]
     elif name in known:
         factory, head = known[name], name
@@ -188,15 +190,32 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
     return value
 
 
-def _from_file(path: Path, name: str) -> tuple[Callable[..., Any], str]:
-    """A factory from a file of the user's own, which runs as any file of theirs does.
+@contextmanager
+def beside(folder: Path | None) -> Iterator[None]:
+    """Inside, files of the user's own are looked for in this folder first."""
+    before = _first.set(folder)
+    try:
+        yield
+    finally:
+        _first.reset(before)
 
-    It is looked for in the current folder, then where Python looks for modules: an app is installed somewhere else on
-    each node of a federation, and must be the same run everywhere.
+
+def own_file(name: str) -> Path:
+    """Where a file of the user's own is: in the folder of `beside`, the current one, or where Python finds modules.
+
+    An app is installed somewhere else on each node of a federation, and must be the same run everywhere.
     """
-    path = next((found for found in (path, *(Path(place) / path for place in sys.path)) if found.is_file()), path)
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
+    first = _first.get()
+    places = [*([first / name] if first else []), Path(name), *(Path(place) / name for place in sys.path)]
+    path = next((found for found in places if found.is_file()), None)
+    if path is None:
+        raise ValueError(f"there is no file {name}")
+    return path
+
+
+def _from_file(file: str, name: str) -> tuple[Callable[..., Any], str]:
+    """A factory from a file of the user's own, which runs as any file of theirs does."""
+    path = own_file(file)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     module = _imported(path.resolve(), sha256)
     found = getattr(module, name, None)

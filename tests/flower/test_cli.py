@@ -1,10 +1,14 @@
 """The commands that begin a federation."""
 
+import importlib.util
 import json
+import re
+import shlex
 import ssl
 import stat
 import tomllib
 
+import numpy as np
 import pytest
 
 from fedskew.cli import main
@@ -13,9 +17,24 @@ pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from flwr.app import Context, RecordDict
 
-from fedskew import Run
+from fedskew import Run, Store
 from fedskew.flower import read_rules, read_run
+from tests.flower.in_process import Nodes
+
+OWN_MODEL = """
+from torch import nn
+
+def net(input_shape, num_classes, width: int = 8):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, num_classes))
+"""
+OWN_LOSS = """
+from fedskew.losses import cross_entropy
+
+def lead():
+    return cross_entropy
+"""
 
 
 def call(capsys, *arguments):
@@ -36,6 +55,90 @@ def test_init_writes_the_run_that_it_was_given(tmp_path, capsys):
     assert read_run(app["config"]).hash == run.hash
     assert read_rules(app["config"]).store.endswith("/mine")
     compile((tmp_path / "app" / "federation.py").read_text(), "federation.py", "exec")
+
+
+def config_of(folder):
+    return tomllib.loads((folder / "pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+
+
+def own_files(folder):
+    (folder / "parts").mkdir()
+    (folder / "parts" / "mod.py").write_text(OWN_MODEL)
+    (folder / "alg.py").write_text(OWN_LOSS)
+    return ["--model", "parts/mod.py:net", "--algorithm", "alg.py:lead+scaffold", "--clients", "2", "--rounds", "1"]
+
+
+def test_files_of_ones_own_go_into_the_app_and_train_from_any_folder(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    options = own_files(tmp_path)
+    code, out, _ = call(capsys, "flower", "init", "app", *options)
+    assert code == 0
+    assert "app/mod.py, app/alg.py" in out
+    config = config_of(tmp_path / "app")
+    assert (config["model"], config["algorithm"]) == ("mod.py:net,width=8", "alg.py:lead+scaffold")
+
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "mod.py").write_text("raise RuntimeError('not the file of the app')")
+    monkeypatch.chdir(tmp_path / "other")
+    about = importlib.util.spec_from_file_location("federation", tmp_path / "app" / "federation.py")
+    app = importlib.util.module_from_spec(about)
+    about.loader.exec_module(app)
+    grid = Nodes(app.client, [{"partition-id": client} for client in range(2)])
+    for context in grid.contexts.values():
+        context.run_config = config
+    app.server(grid, Context(1, 1, {}, RecordDict(), config))
+    (folder,) = Store(tmp_path / "runs")
+    assert [record["clients"] for record in folder.records()] == [2]
+
+
+def test_paths_of_data_are_whole_in_the_app(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, y = np.zeros((4, 3), np.float32), np.array([0, 1, 0, 1])
+    np.savez("mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    (tmp_path / "split.json").write_text("[[0, 1], [2, 3]]")
+    data = ["--dataset", "npz:mine.npz", "--partition", "replay:split.json", "--clients", "2"]
+    code, _, err = call(capsys, "flower", "init", "app", *data)
+    assert code == 0, err
+    config = config_of(tmp_path / "app")
+    assert config["dataset"] == f"npz:{tmp_path}/mine.npz"
+    assert config["partition"] == f"replay:{tmp_path}/split.json"
+
+
+@pytest.mark.parametrize(
+    ("file", "problem"),
+    [("test_mod.py", "Flower leaves tests out"), ("federation.py", "another federation.py"), ("alg.py", "another alg")],
+)
+def test_a_file_that_cannot_be_in_the_app_is_refused(tmp_path, capsys, monkeypatch, file, problem):
+    monkeypatch.chdir(tmp_path)
+    options = own_files(tmp_path)
+    (tmp_path / "parts" / file).write_text(OWN_MODEL)
+    code, _, err = call(capsys, "flower", "init", "app", *options, "--model", f"parts/{file}:net")
+    assert code == 2
+    assert problem in err
+    assert not (tmp_path / "app").exists()
+
+
+def test_what_the_app_says_of_node_configs_is_what_flower_reads(tmp_path, capsys):
+    from flwr.common.config import parse_config_args
+
+    call(capsys, "flower", "init", str(tmp_path / "app"))
+    said = re.findall(r'--node-config "(.*)"', (tmp_path / "app" / "federation.py").read_text())
+    assert len(said) == 4
+    assert parse_config_args(said[:1]) == {"client-id": 0, "data": "/path/own.npz"}
+    assert parse_config_args(said[2:]) == {"state-dir": "/path", "device": "cuda", "data-dir": "/path"}
+
+
+def test_init_ends_with_a_command_that_starts_as_many_nodes_as_the_run_has_clients(tmp_path, capsys):
+    from flwr.cli.run.run import _parse_federation_config_overrides
+    from flwr.cli.typing import SuperLinkConnection
+
+    folder = tmp_path / "my app"
+    _, out, _ = call(capsys, "flower", "init", str(folder), "--clients", "5")
+    words = shlex.split(out.splitlines()[-1].partition(": ")[2])
+    assert words[:5] == ["flwr", "run", str(folder), "--stream", "--federation-config"]
+    given = _parse_federation_config_overrides(words[5:], SuperLinkConnection("local", address=":local-in-memory:"))
+    assert given.num_supernodes == 5
+    assert given.client_resources_num_cpus == 1
 
 
 def test_init_writes_over_nothing(tmp_path, capsys):

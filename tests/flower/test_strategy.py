@@ -214,6 +214,24 @@ def test_the_commands_of_the_store_know_a_federation(tmp_path, capsys):
         assert done.value.code == 0, capsys.readouterr().err
 
 
+def test_a_federation_whose_states_are_on_the_nodes_is_not_diagnosed(tmp_path, capsys, monkeypatch):
+    from fedskew.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("fedskew.report.diagnostic_figures.FIGURES", {})
+    for run in (SCAFFOLD.model_copy(update={"rounds": 1}), RUN):
+        federate(Nodes(client_app(run), THREE), run, Rules(store=str(tmp_path / "runs")))
+    answers = {}
+    for run in (SCAFFOLD, RUN):
+        with pytest.raises(SystemExit) as done:
+            main(["diagnose", run.hash])
+        answers[run.algorithm] = done.value.code, capsys.readouterr().err.splitlines()
+    code, (said,) = answers[SCAFFOLD.algorithm]
+    assert code != 0
+    assert "client states are on the nodes" in said
+    assert answers[RUN.algorithm] == (0, [])
+
+
 def test_a_node_with_another_run_is_refused():
     other = RUN.model_copy(update={"lr": 0.2})
     with pytest.raises(RuntimeError, match=f"0 clients are there.*node 100: this node has run {other.hash}"):
@@ -252,6 +270,24 @@ def test_a_late_node_takes_part_from_the_next_round_on():
     grid.change = joins
     federate(grid, run, Rules(start_timeout=0.5))
     assert sorted(seen) == [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
+
+
+def test_a_server_that_waits_says_for_how_many(caplog):
+    grid = Nodes(client_app(RUN), THREE)
+    third = grid.contexts.pop(102)
+    calls = iter(range(100))
+    nodes = grid.get_node_ids
+
+    def joining():
+        if next(calls) == 4:
+            grid.contexts[102] = third
+        return nodes()
+
+    grid.get_node_ids = joining
+    with caplog.at_level(logging.INFO, "flwr"):
+        federate(grid, RUN, Rules(start_timeout=20))
+    said = [text for text in caplog.messages if "waiting" in text]
+    assert said == [f"{there} of 3 clients are there, waiting up to 20 s" for there in (0, 2)]
 
 
 def test_a_client_that_raises_is_named(caplog):

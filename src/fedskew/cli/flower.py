@@ -1,5 +1,6 @@
 """`fedskew flower`: a run as a real federation."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -44,7 +45,9 @@ def init_command(
         raise ValueError(f"a federation trains one algorithm, not {len(names)}")
     run = build_run(fields, None, {"algorithm": names[0]} if names else {})
     written = write_app(folder, run, Rules(store=str(open_store(runs).root.resolve())))
-    _tell(written, f"next: flwr run {folder}", json_=json_, quiet=quiet)
+    nodes = f"num-supernodes={run.clients} client-resources-num-cpus=1"
+    start = f"flwr run {shlex.quote(str(folder))} --stream --federation-config '{nodes}'"
+    _tell(written, f"next, simulated by Flower: {start}", json_=json_, quiet=quiet)
 
 
 @flower_app.command("certificates", short_help="Certificates and node keys for TLS.")

@@ -11,7 +11,7 @@ from fedskew.experiments.store import Folder, StoreError
 from fedskew.federation import Cohort, Ints
 from fedskew.round import start_server
 from fedskew.settings import Settings
-from fedskew.simulation import Observation, Simulation
+from fedskew.simulation import FEDERATED, Observation, Simulation
 
 _MOST_ROUNDS = 1000
 
@@ -26,6 +26,11 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
     stored = folder.run()
     changes = {"device": device or stored["device"], "data_dir": data_dir or stored["data_dir"]}
     simulation = Simulation(Run(**{**stored, **changes}))
+    if simulation.states.any and any(session.get("engine") == FEDERATED for session in folder.sessions()):
+        raise StoreError(
+            f"run {folder.path.name} is a federation's: client states are on the nodes, and "
+            f"{simulation.run.short_algorithm} trains no round without them; allowed: methods without, such as fedlc"
+        )
     checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server)
     if not tree.finite(checkpoint.server.params):
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite and cannot be measured")

@@ -53,7 +53,7 @@ class Graphed:
             raise ValueError("graphed needs a module that takes a mask; use engine=serial for a module of your own")
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
         table = self._table(cohorts, offsets, round)
-        with arithmetic(self.settings.precision, x.device), naming(round, cohorts):
+        with arithmetic(self.settings.precision, x.device), naming(recipe, round, cohorts):
             updates = self._played(recipe, servers, cohorts, (data, x, y), table)
             if all(len(cohort.whole) == cohort.federation.num_clients for cohort in cohorts):
                 self._table(cohorts, offsets, round + 1)  # while the device is busy

@@ -37,7 +37,7 @@ class Stacked:
         if not recipe.model.stackable:
             raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
         device = cohorts[0].federation.dataset.x_train.device
-        with arithmetic(self.settings.precision, device), naming(round, cohorts):
+        with arithmetic(self.settings.precision, device), naming(recipe, round, cohorts):
             return self._train(recipe, servers, cohorts, round)
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:

@@ -52,6 +52,11 @@ class Folder:
         except OSError as error:
             raise StoreError(f"cannot write to {self.path}: {error.strerror}") from error
 
+    def drop_empty(self) -> None:
+        """Leave nothing of a run that has not finished a round. The caller has the lock."""
+        if not self.records():
+            shutil.rmtree(self.path, ignore_errors=True)
+
     def run(self) -> dict[str, Any]:
         """The fields of the run."""
         run: dict[str, Any] = self.about()["run"]

@@ -2,11 +2,25 @@
 
 import json
 import re
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
+from fedskew import spec
+from fedskew.algorithms import ALGORITHMS
+from fedskew.data import DATASETS
 from fedskew.experiments.run import Run
 from fedskew.flower.settings import Rules
+from fedskew.models import MODELS
+from fedskew.partition import PARTITIONS
 
+_SPECS: dict[str, Mapping[str, Callable[..., Any]]] = {
+    "dataset": DATASETS,
+    "partition": PARTITIONS,
+    "model": MODELS,
+    "algorithm": ALGORITHMS,
+}
+_PATHS = "path", "classes"  # arguments of data sets and partitions that may name a file
 _NOT_WRITTEN = {"engine", "device", "data_dir"}  # of a machine, not of a federation: node-config has them
 
 _PROJECT = """\
@@ -37,12 +51,12 @@ clientapp = "federation:client"
 """
 
 _CODE = '''\
-"""The run is in pyproject.toml; which client a node is, and its data, are in the node's --node-config:
+"""The run is in pyproject.toml; which client a node is, and its data, are in its --node-config; texts are quoted:
 
-    client-id=0 data=/path/own.npz      x_train and y_train of its own, or a folder <class>/*.png
-    partition-id=0                      its part of the run's data set
-    state-dir=/path                     SCAFFOLD's state of this client is kept there, and survives a restart
-    device=cuda data-dir=/path          where and with which files this node trains
+    --node-config "client-id=0 data='/path/own.npz'"        x_train and y_train of its own, or a folder <class>/*.png
+    --node-config "partition-id=0"                          its part of the run's data set
+    --node-config "... state-dir='/path'"                   SCAFFOLD's state of it is kept there, and survives a restart
+    --node-config "... device='cuda' data-dir='/path'"      where and with which files this node trains
 
 Label counts never leave a node.
 """
@@ -59,10 +73,49 @@ def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} is there already; nothing is written over, name another folder")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "federation"
-    fields = run.model_dump(exclude=_NOT_WRITTEN, exclude_none=True) | run.short | rules.model_dump()
+    own = _own_files(run)
+    fields = run.model_dump(exclude=_NOT_WRITTEN, exclude_none=True) | _specs(run) | rules.model_dump()
     config = "\n".join(f"{key.replace('_', '-')} = {json.dumps(value)}" for key, value in fields.items())
+    texts = {"pyproject.toml": _PROJECT.format(name=name, config=config), "federation.py": _CODE}
+    files = {file: text.encode() for file, text in texts.items()} | own
     folder.mkdir(parents=True, exist_ok=True)
-    files = {"pyproject.toml": _PROJECT.format(name=name, config=config), "federation.py": _CODE}
-    for file, text in files.items():
-        (folder / file).write_text(text)
+    for file, content in files.items():
+        (folder / file).write_bytes(content)
     return [folder / file for file in files]
+
+
+def _specs(run: Run) -> dict[str, str]:
+    """The run's specs as the app has them: files of the user's own lie beside federation.py, other paths are whole."""
+    parts = {field: [_in_app(part, _SPECS[field]) for part in _parts(run, field)] for field in _SPECS}
+    return {field: "+".join(texts) for field, texts in parts.items()}
+
+
+def _in_app(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
+    name, _, named = spec.parse(text)
+    if name.endswith(".py"):
+        return Path(name).name + text.removeprefix(name)
+    for key in _PATHS:
+        given = named.get(key)
+        if isinstance(given, str) and (path := Path(given).expanduser()).exists():
+            text = text.replace(f"{key}={given}", f"{key}={path.absolute()}")
+    return spec.short(text, known)
+
+
+def _own_files(run: Run) -> dict[str, bytes]:
+    """The user's own files by their bare names."""
+    found = dict[str, bytes]()
+    for name in (spec.parse(part)[0] for field in _SPECS for part in _parts(run, field)):
+        if not name.endswith(".py"):
+            continue
+        path = spec.own_file(name)
+        if path.name.startswith("test_") or path.name.endswith("_test.py"):
+            raise ValueError(f"{name}: Flower leaves tests out of an app; give the file a name without test")
+        content = path.read_bytes()
+        if path.name == "federation.py" or found.setdefault(path.name, content) != content:
+            raise ValueError(f"{name}: the app has another {path.name}; give the file another name")
+    return found
+
+
+def _parts(run: Run, field: str) -> Iterator[str]:
+    text: str = getattr(run, field)
+    yield from text.split("+") if field == "algorithm" else [text]

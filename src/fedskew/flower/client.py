@@ -11,7 +11,7 @@ from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_m
 from flwr.clientapp.typing import Mod
 from flwr.supercore import log
 
-from fedskew import tree
+from fedskew import spec, tree
 from fedskew.client import client_update
 from fedskew.data import facts
 from fedskew.experiments.run import Run
@@ -20,7 +20,7 @@ from fedskew.flower.data import client_number, load_node, run_here
 from fedskew.flower.memory import recall, remember
 from fedskew.flower.messages import CONFIG, Answer, decode_call, encode_answer
 from fedskew.flower.plan import Plan
-from fedskew.flower.settings import read_run
+from fedskew.flower.settings import caller_folder, read_run
 from fedskew.simulation import usable_device
 
 
@@ -29,23 +29,25 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
 
     `mods` are Flower's, around training only: its differential privacy goes here.
     """
-    app = ClientApp()
+    app, folder = ClientApp(), caller_folder()
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
         """Which client this node is. Its data are looked at when it trains."""
-        here = _run(run, message, context)
-        client = client_number(here, context.node_config)
-        if private := next((mod for mod in mods if _is_private(mod)), None):
-            known = facts(here.dataset, here.seed, here.clients, here.data_dir)
-            Plan.of(here, known).check_private(getattr(private, "__name__", type(private).__name__))
-        about = ConfigRecord({"run": here.hash, "client": client})
-        return Message(RecordDict({CONFIG: about}), reply_to=message)
+        with spec.beside(folder):
+            here = _run(run, message, context)
+            client = client_number(here, context.node_config)
+            if private := next((mod for mod in mods if _is_private(mod)), None):
+                known = facts(here.dataset, here.seed, here.clients, here.data_dir)
+                Plan.of(here, known).check_private(getattr(private, "__name__", type(private).__name__))
+            about = ConfigRecord({"run": here.hash, "client": client})
+            return Message(RecordDict({CONFIG: about}), reply_to=message)
 
     @app.train(mods=list(mods))
     def train(message: Message, context: Context) -> Message:
-        here = _run(run, message, context)
-        return Message(encode_answer(_train(here, message, context)), reply_to=message)
+        with spec.beside(folder):
+            here = _run(run, message, context)
+            return Message(encode_answer(_train(here, message, context)), reply_to=message)
 
     return app
 

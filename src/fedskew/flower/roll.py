@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from logging import WARNING
+from logging import INFO, WARNING
 from typing import Any
 
 from flwr.app import ConfigRecord, Message, MessageType, RecordDict
@@ -63,8 +63,11 @@ class Roll:
 
     def wait(self, grid: Grid, seconds: float) -> dict[int, int]:
         """Until every client is there, or for so long."""
-        end = time.monotonic() + seconds
-        while len(nodes := self.call(grid, again=False)) < self._clients and time.monotonic() < end:
+        end, told = time.monotonic() + seconds, None
+        while len(nodes := self.call(grid, again=False)) < self._clients and (left := end - time.monotonic()) > 0:
+            if len(nodes) != told:
+                told = len(nodes)
+                log(INFO, "%s of %s clients are there, waiting up to %.0f s", told, self._clients, left)
             time.sleep(POLL_SECONDS)
         return nodes
 

@@ -17,7 +17,7 @@ from flwr.supercore import log
 from torch import Tensor
 
 import fedskew
-from fedskew import tree
+from fedskew import spec, tree
 from fedskew.aggregators import weighted_mean
 from fedskew.data import Dataset, facts
 from fedskew.evaluate import Evaluation, evaluate_model
@@ -26,7 +26,7 @@ from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, Store
 from fedskew.flower.messages import from_record, to_record
 from fedskew.flower.plan import Plan
-from fedskew.flower.settings import Rules, read_rules, read_run
+from fedskew.flower.settings import Rules, caller_folder, read_rules, read_run
 from fedskew.flower.strategy import LabelSkew, exchange
 from fedskew.optimizers import sgd
 from fedskew.round import Server
@@ -44,11 +44,12 @@ def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: W
     `evaluate` measures the global model; by default on the run's test set, or not at all where only the nodes have
     data. `wrap` puts the strategy into one of Flower's wrappers for central differential privacy.
     """
-    app = ServerApp()
+    app, folder = ServerApp(), caller_folder()
 
     @app.main()
     def main(grid: Grid, context: Context) -> None:
-        federate(grid, run or read_run(context.run_config), read_rules(context.run_config), evaluate, wrap)
+        with spec.beside(folder):
+            federate(grid, run or read_run(context.run_config), read_rules(context.run_config), evaluate, wrap)
 
     return app
 

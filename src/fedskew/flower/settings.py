@@ -1,5 +1,6 @@
 """The app's configuration, `[tool.flwr.app.config]`: the fields of a run, and how its federation is kept together."""
 
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -62,3 +63,9 @@ def read_rules(config: Mapping[str, Any]) -> Rules:
         return Rules(**{name: value for name, value in given.items() if name in Rules.model_fields})
     except ValidationError as error:
         raise ValueError(explain(error).replace("_", "-")) from error
+
+
+def caller_folder() -> Path | None:
+    """The folder of the module whose call of our caller this is: the app's, wherever Flower has installed it."""
+    file = sys._getframe(2).f_globals.get("__file__")
+    return Path(file).resolve().parent if file else None
