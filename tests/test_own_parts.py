@@ -55,8 +55,13 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "part", "problem"),
     [
-        (["--algorithm", "own.py:each"], "loss", "Expected target size"),
-        (["--algorithm", "own.py:each", "--batch-size", "16", "--model", "own.py:recurrent"], "loss and model", "lstm"),
+        (["--algorithm", "own.py:each"], "loss", "the loss of two clients at once is not the two clients' own"),
+        (["--algorithm", "own.py:each", "--batch-size", "10"], "loss", "the loss of two clients at once is not"),
+        (
+            ["--algorithm", "own.py:each", "--batch-size", "16", "--model", "own.py:recurrent"],
+            "loss and model",
+            "the loss",
+        ),
         (["--model", "own.py:recurrent"], "model", "Batching rule not implemented for aten::lstm.input"),
     ],
 )

@@ -3,7 +3,7 @@
 On a GPU its steps are replayed from a CUDA graph (captured.py) where that pays.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -31,13 +31,17 @@ class Stacked:
     """Whether steps are captured; None leaves it to the device and to how ragged the clients are."""
     _pool: Pool = field(default_factory=Pool, repr=False)
     _lanes: Lanes | None = field(default=None, repr=False)
+    _tried: Callable[..., Tensor] | None = field(default=None, repr=False)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         if not recipe.model.stackable:
             raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
-        device = cohorts[0].federation.dataset.x_train.device
-        with arithmetic(self.settings.precision, device), naming(recipe, round, cohorts):
+        data = cohorts[0].federation.dataset
+        with arithmetic(self.settings.precision, data.x_train.device), naming(recipe, round, cohorts):
+            if self._tried is not recipe.algorithm.loss:
+                try_on_two_clients(recipe.algorithm.loss, data.num_classes, data.x_train.device)
+                self._tried = recipe.algorithm.loss
             return self._train(recipe, servers, cohorts, round)
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
@@ -106,3 +110,16 @@ class Stacked:
             labels, masks = y.index_select(0, flat).view(shape).split(active), mask[chunk].split(active)
             for step in range(last - first):
                 yield Batch(images[step], labels[step], None if full[step] else masks[step])
+
+
+def try_on_two_clients(loss: Callable[..., Tensor], classes: int, device: torch.device) -> None:
+    """Refuse a loss that gives two clients together other values than each alone: with as many examples as classes,
+    axes that it mixes up would raise nothing."""
+    numbers = torch.Generator().manual_seed(0)
+    logits = torch.randn(2, classes, classes, generator=numbers).to(device)
+    labels = torch.randint(classes, (2, classes), generator=numbers).to(device)
+    counts = torch.randint(1, 100, (2, classes), generator=numbers).to(device)
+    alone = torch.stack([loss(logits[k], labels[k], counts[k]) for k in (0, 1)])
+    together = loss(logits, labels, counts)
+    if together.shape == alone.shape and not torch.allclose(together, alone, rtol=1e-2, atol=1e-2):
+        raise ValueError("the loss of two clients at once is not the two clients' own")
