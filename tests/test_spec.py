@@ -220,3 +220,14 @@ def test_a_users_file_with_a_dataclass_and_postponed_annotations(tmp_path: Path)
         "@dataclass(frozen=True)\nclass Part:\n    mu: float = 0.5\n\ndef make():\n    return Part()\n"
     )
     assert spec.resolve(f"{path}:make", "thing", KNOWN).build().mu == 0.5
+
+
+@pytest.mark.parametrize("word", ["2024.10", "007", "1e3", "on", "none", "-0"])
+def test_a_word_that_reads_as_a_number_stays_as_it_was_written(word: str) -> None:
+    def named(path: str, size: int = 2) -> str:
+        return path
+
+    for text in (f"named:{word}", f"named:path={word}", f"named:{word},size=3"):
+        resolved = spec.resolve(text, "thing", {"named": named})
+        assert resolved.build() == word
+        assert spec.resolve(resolved.text, "thing", {"named": named}).build() == word

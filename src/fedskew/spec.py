@@ -182,7 +182,7 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
         return value
     names = {"float", "int", "bool", "str"} & kinds
     if names == {"str"}:
-        return show(value)  # a word that reads as a number, on, off or none
+        return value if isinstance(value, str) else _written(text, value)
     if names and type(value).__name__ not in names:
         raise ValueError(f"{text!r}: {name} is {show(value)!r}, which is not {' or '.join(sorted(names))}")
     if isinstance(value, float) and not math.isfinite(value):
@@ -211,6 +211,12 @@ def own_file(name: str) -> Path:
     if path is None:
         raise ValueError(f"there is no file {name}")
     return path
+
+
+def _written(text: str, value: Value) -> str:
+    """A word that reads as a number, on, off or none, as it stands in a spec: 007 is not 7."""
+    words = (argument.rpartition("=")[2].strip() for argument in text.partition(":")[2].split(","))
+    return next((word for word in words if repr(_value(word)) == repr(value)), show(value))
 
 
 def _from_file(file: str, name: str) -> tuple[Callable[..., Any], str]:
