@@ -298,7 +298,13 @@ def test_a_killed_rank_is_a_clear_failure_and_the_run_goes_on(tmp_path: Path) ->
 
 
 def test_a_wrong_request_is_said_once(tmp_path: Path) -> None:
-    code, _, err = ended(torchrun(2, "-m", "fedskew", "run", "--algorithm", "fedlp", "--runs", str(tmp_path)))
+    """Also where the first rank, whose word it is, is the last to see it."""
+    late = tmp_path / "late.py"
+    late.write_text(
+        "import os, time\n\ntime.sleep(4 if os.environ['RANK'] == '0' else 0)\n"
+        "from fedskew.cli import main\n\nmain(['run', '--algorithm', 'fedlp'])\n"
+    )
+    code, _, err = ended(torchrun(2, str(late)))
     assert code != 0
     assert err.count("fedskew: ") == 1
     code, _, err = ended(torchrun(2, "-m", "fedskew", "compare", "--runs", str(tmp_path)))

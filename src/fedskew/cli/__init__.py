@@ -4,8 +4,10 @@ import os
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -467,7 +469,14 @@ def _complain(message: str, code: int) -> int:
     """Of several ranks only the first speaks of what all of them see: a wrong request, an interruption."""
     if not rank() or code == 1:
         typer.echo(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{message}", err=True)
+    elif code == 2:
+        with suppress(KeyboardInterrupt):
+            time.sleep(_FIRST_SPEAKS)
     return code
+
+
+_FIRST_SPEAKS = 20.0
+"""Seconds: torchrun ends all ranks with the first that ends, which must not be before the first rank has spoken."""
 
 
 def _decode(run: "Run", *, enabled: bool) -> None:
