@@ -70,7 +70,8 @@ def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
     for cell in dict.fromkeys(row["cell"] for row in rows):
         at = {row["method"]: row for row in rows if row["cell"] == cell and row["ours"]}
         if {"fedavg", "fedlc"} <= set(at):
-            ours = {method: row["ours"] for method, row in at.items() if _comparable(row, at["fedlc"])}
+            mine = at["fedlc"]["ours"]
+            ours = {method: row["ours"] for method, row in at.items() if _comparable(row["ours"], mine)}
             printed = {method: row["printed"]["mean"] for method, row in at.items() if row["printed"]["mean"]}
             yield Claim(cell, table.full_rounds(cell), ours, printed)
 
@@ -129,11 +130,14 @@ def _range(values: Sequence[float], form: str = "+.2f") -> str:
     return low if low == high else f"{low} to {high}"
 
 
-def _comparable(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """Whether two rows are of the same length, arithmetic and seeds, with no seed diverged."""
-    a, b = one["ours"], other["ours"]
-    same = all(a[name] == b[name] for name in ("rounds", "precision", "seeds"))
-    return same and not a["diverged"] and not b["diverged"]
+def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the figures of two rows are of the same length, arithmetic and seeds."""
+    return all(one[name] == other[name] for name in ("rounds", "precision", "seeds"))
+
+
+def _comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether they are alike and no seed diverged."""
+    return alike(one, other) and not one["diverged"] and not other["diverged"]
 
 
 def _order(values: Mapping[str, float]) -> str:

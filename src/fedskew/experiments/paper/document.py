@@ -7,7 +7,7 @@ from typing import Any
 from fedskew.experiments.paper import FIGURES, TABLES, mapped
 from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.claims import claims, in_short
+from fedskew.experiments.paper.claims import alike, claims, in_short
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.paper.sensitivity import TAUS, Map
 from fedskew.experiments.paper.table import Table
@@ -58,7 +58,9 @@ _REMARKS = {
 
 def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()) -> str:
     """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again."""
-    parts = [_INTRODUCTION.rstrip(), *_short(results), _OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
+    short = _short(results)
+    parts = [_INTRODUCTION.rstrip(), *(["## In short"] if short else []), *short]
+    parts += [_OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
     parts += _map(results, figures)
     for table in TABLES.values():
         parts += _table(table, results)
@@ -66,16 +68,14 @@ def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()
     return "\n\n".join(parts) + "\n"
 
 
-def _short(results: Results) -> Iterator[str]:
-    if lines := in_short(results, TABLES.values()):
-        yield "## In short"
-        yield f"{_HOW} {RULE}"
-        yield "\n".join(f"- {line}" for line in lines)
-
-
-_HOW = (
-    "FedLC against FedAvg wherever both were run alike; gains are points of the mean accuracy of the last ten rounds."
-)
+def _short(results: Results) -> list[str]:
+    """How results are compared, and what that comes to; nothing where nothing was run."""
+    how = (
+        "FedLC against FedAvg wherever both were run alike; gains are points of the mean accuracy of the last ten "
+        "rounds."
+    )
+    lines = in_short(results, TABLES.values())
+    return [f"{how} {RULE}", "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
 def _profiles() -> Iterator[str]:
@@ -95,7 +95,7 @@ def _map(results: Results, figures: Path) -> Iterator[str]:
         "Shortened: 100 rounds, 20 where clients take five or ten local epochs. A tenth of the training examples is "
         "held out and clients train on the rest; the margin is chosen on the held-out examples, the test set is only "
         f"reported. Device {rows[0]['device']}, {rows[0]['precision']}, one seed each, so a difference of a few points "
-        "may be chance: accuracy swings from round to round, which is why verdicts rest on the mean of the last ten."
+        "may be chance; accuracies below are means of the last ten rounds, and verdicts follow the rule above."
         + (f" Of the usual values of tau, {', '.join(absent)} were not run." if absent else "")
     )
     if (figures / "map.png").exists():
@@ -193,9 +193,7 @@ def _extent(results: Results) -> Iterator[str]:
 
 def readme_part(results: Results) -> str:
     """FedLC against FedAvg: in short, around one cell, and in every cell where both have been run."""
-    lines = [f"- {line}" for line in in_short(results, TABLES.values())]
-    short = "\n".join([f"{_HOW} {RULE}", "", *lines]) if lines else ""
-    return "\n\n".join(part for part in (short, _readme_map(results), _readme_table(results)) if part)
+    return "\n\n".join(part for part in (*_short(results), _readme_map(results), _readme_table(results)) if part)
 
 
 def _readme_map(results: Results) -> str:
@@ -241,7 +239,7 @@ def _readme_line(cell: str, profile: str, at: dict[str, dict[str, Any]]) -> str:
 
 
 def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:
-    if row is None or any(row["ours"][name] != like[name] for name in ("rounds", "precision", "seeds")):
+    if row is None or not alike(row["ours"], like):
         return "-"
     return paper_tables.ours_text(row).partition(" [")[0]
 
