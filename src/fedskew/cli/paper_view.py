@@ -83,12 +83,10 @@ def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str
     with screen.capture() as capture:
         screen.print(title, markup=False)
         methods, cells, at = paper_tables.grid(rows)
-        for first in range(0, len(cells), 4):
-            grid = Grid("method", *cells[first : first + 4])
-            for method in methods:
-                shown = [paper_tables.cell_text(at[method, cell]) for cell in cells[first : first + 4]]
-                grid.add_row(method, *shown)
-            screen.print(grid)
+        grid = Grid("method", *cells)
+        for method in methods:
+            grid.add_row(method, *(paper_tables.cell_text(at[method, cell]) for cell in cells))
+        screen.print(grid)
         for line in paper_tables.rests_on(rows) if not quiet else ():
             screen.print(line, markup=False)
     return str(capture.get())

@@ -78,11 +78,11 @@ def load_dataset(
     wanted = spec.parameters(resolved.factory)
     key = (seed if "seed" in wanted else 0, clients if "clients" in wanted else 0)
     asked = (text, *key, data_dir, device, resolved.file_sha256, fingerprint(resolved))
-    if asked not in _KEPT:
-        made = _loaded(text, *key, data_dir, device, progress)
-        _KEPT.clear()
-        _KEPT[asked] = made
-    return _KEPT[asked]
+    kept = _KEPT.get(asked)
+    if kept is None:
+        _KEPT.clear()  # its memory first
+        kept = _KEPT[asked] = _loaded(text, *key, data_dir, device, progress)
+    return kept
 
 
 _KEPT: dict[tuple[Any, ...], Dataset] = {}
