@@ -6,6 +6,7 @@
     scaffold   .               control variates    .                 .
     fednova    .               .                   normalised mean   .
     fedopt     .               .                   .                 adagrad | adam | yogi
+    fedavgm    .               .                   .                 sgd(1) with momentum
     fedrs      restricted      .                   .                 .
     fedlc      calibrated      .                   .                 .
     fedla      adjusted        .                   .                 .
@@ -75,6 +76,11 @@ def fedopt(
     return Algorithm("fedopt", server=OPTIMIZERS[server](rate, **known))
 
 
+def fedavgm(beta: float = 0.9) -> Algorithm:
+    """Momentum on the server: m = beta m + delta, w += m (Hsu et al., 2019). beta = 0 is FedAvg."""
+    return Algorithm("fedavgm", server=sgd(1.0, momentum=beta))
+
+
 def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
     """Restricted softmax: logits of missing classes are scaled down (Li and Zhan, 2021)."""
     return Algorithm("fedrs", loss=restricted(alpha, mode))
@@ -113,6 +119,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "scaffold": scaffold,
     "fednova": fednova,
     "fedopt": fedopt,
+    "fedavgm": fedavgm,
     "fedrs": fedrs,
     "fedlc": fedlc,
     "fedla": fedla,

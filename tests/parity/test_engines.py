@@ -47,6 +47,7 @@ ALGORITHMS = [
     "fedopt:server=adagrad",
     "fedopt:server=adam",
     "fedopt:server=yogi",
+    "fedavgm",
     "fedrs:alpha=0.3",
     "fedrs:alpha=0.3,mode=proportional",
     "fedlc:missing=floor",

@@ -9,6 +9,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "scaffold": ("#1b9e77", "-."),
     "fednova": ("#a6761d", ":"),
     "fedopt": ("#e6ab02", "--"),
+    "fedavgm": ("#66a61e", "-."),
     "fedrs": ("#2171b5", "-."),
     "fedlc": ("#d7301f", "-"),
     "fedla": ("#e7298a", ":"),
