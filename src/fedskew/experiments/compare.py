@@ -5,9 +5,8 @@ from dataclasses import dataclass
 
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Store
+from fedskew.report.measures import IID
 from fedskew.simulation import RoundRecord, simulate_many
-
-IID = "iid"
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedskew.experiments.store import Store, write_whole
 from fedskew.report import figures
-from fedskew.report.measures import Curves, Reach, Share, gap_closed, rounds_to_reach
+from fedskew.report.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.report.summary import MEASURES, over_seeds, percent, summarise
 from fedskew.report.verdict import BASELINE, against_baseline
 
@@ -76,11 +76,6 @@ def write_comparison(
     if card is not None:
         made += figures.rectangles(out / "partition", card, f"{title}, seed {first.run()['seed']}")
     return made
-
-
-def target_words(target: float | None) -> str:
-    """What rounds are counted to: `FedAvg's end`, `60 %`."""
-    return "FedAvg's end" if target is None else f"{100 * target:g} %"
 
 
 def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[str, list[str]]:

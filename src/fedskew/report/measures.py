@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from fedskew.report.summary import LAST
 
+IID = "iid"
+"""The partition without skew."""
 Curve = Sequence[tuple[int, float]]
 Curves = Mapping[int, Curve]
 """By seed."""
@@ -74,3 +76,8 @@ def gap_closed(mine: Curves, base: Curves, iid: Curves) -> Share | None:
         return None
     method, plain, level = (statistics.fmean(end(curves[seed]) for seed in seeds) for curves in (mine, base, iid))
     return Share((method - plain) / (level - plain), level - plain, len(seeds)) if level > plain else None
+
+
+def target_words(target: float | None) -> str:
+    """What rounds are counted to: `FedAvg's end`, `60 %`."""
+    return "FedAvg's end" if target is None else f"{100 * target:g} %"
