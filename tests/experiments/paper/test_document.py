@@ -10,7 +10,7 @@ from fedskew.experiments.paper import FIGURES, TABLES
 from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.claims import claims, in_short
-from fedskew.experiments.paper.document import BEGIN, END, between, readme_part, reproduction
+from fedskew.experiments.paper.document import BEGIN, END, between, reproduction
 from fedskew.experiments.results import Results, read_lines
 from fedskew.experiments.run import RESULT_VERSION, Run
 from fedskew.report.paper_tables import cell_text, rests_on
@@ -51,7 +51,7 @@ def test_figures_on_the_page_change_with_the_results() -> None:
     assert "Nothing of this has been run yet." in page
     assert (
         "| table1: cifar10/dirichlet:0.1 | stated | 400 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | not decided: one "
-        "seed, +21.00 | 48.07, 65.91 |" in readme_part(results)
+        "seed, +21.00 | 48.07, 65.91 |" in page
     )
 
 

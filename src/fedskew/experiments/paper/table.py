@@ -242,6 +242,7 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
         "seeds": [result.seed for result in group],
         "diverged": {result.seed: result.summary["rounds"] for result in group if result.diverged},
         "rounds": first.rounds,
+        "other_lengths": sorted({r.rounds for r in found if r.rounds <= full} - {first.rounds}),
         "shortened": first.rounds < full,
         "precision": first.precision,
         "device": ", ".join(dict.fromkeys(result.where for result in group)),
