@@ -98,11 +98,13 @@ def _sentences(found: Sequence[Measured]) -> Iterator[str]:
             if a.cell == b.cell and (a.setting, b.setting) == (one, other)
         ]  # fmt: skip
         if pairs:
-            first, second = ([pair[i] for pair in pairs] for i in (0, 1))
-            yield (
-                f"{what}: FedLC's gain is {_range(first)} points with {one.name} ({one.rounds} rounds) and "
-                f"{_range(second)} with {other.name} ({other.rounds} rounds), over {len(pairs)} of the cells below."
-            )
+            first, second = (_range([pair[i] for pair in pairs]) for i in (0, 1))
+            if one.name == other.name:
+                told = f"{first} points after {one.rounds} rounds and {second} after {other.rounds}"
+            else:
+                told = f"{first} points with {one.name} ({one.rounds} rounds) and {second} with {other.name}"
+                told += f" ({other.rounds} rounds)"
+            yield f"{what}: FedLC gains {told}, over {len(pairs)} of the cells below."
 
 
 def _missing(results: Results) -> Iterator[str]:

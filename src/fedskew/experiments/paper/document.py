@@ -188,7 +188,7 @@ def _extent(results: Results) -> Iterator[str]:
     for table in TABLES.values():
         said = []
         for profile in PROFILES.values():
-            rows = table.rows(results, Choice(profile=profile))
+            rows = [r for r in table.rows(results, Choice(profile=profile)) if r["method"] in table.methods]
             done = [row["ours"] for row in rows if row["ours"]]
             if done:
                 single = sum(len(ours["seeds"]) == 1 for ours in done)
