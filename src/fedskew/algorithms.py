@@ -17,26 +17,51 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
+from torch import Tensor
+
 from fedskew import spec
 from fedskew.aggregators import Aggregate, normalized_mean, weighted_mean
-from fedskew.corrections import Correction, control_variates, none, proximal
-from fedskew.losses import Loss, adjusted, calibrated, cross_entropy, restricted
+from fedskew.corrections import Correction, control_variates, proximal
+from fedskew.losses import Loss, adjusted, as_loss, calibrated, cross_entropy, on_logits, restricted
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
+from fedskew.tree import Params
+from fedskew.view import View
+
+Ascent = Callable[[Params, Params, int], Params]
+"""(params, gradient, number of leading axes) -> where to take the gradient that a step follows."""
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The four parts of a round and a name. Every part is FedAvg's unless it is given."""
+    """The four parts of a round and a name. Every part is FedAvg's unless it is given.
+
+    `terms` are added to the loss, and `ascents` move the point at which a step's gradient is taken, one after another.
+    A loss may be written as a function of a view, or of logits, labels and counts.
+    """
 
     name: str
-    loss: Loss = cross_entropy
-    correction: Correction = none()  # noqa: RUF009
+    loss: Loss = on_logits(cross_entropy)  # noqa: RUF009
+    terms: tuple[Loss, ...] = ()
+    correction: Correction = Correction()  # noqa: RUF009
+    ascents: tuple[Ascent, ...] = ()
     aggregate: Aggregate = weighted_mean()  # noqa: RUF009
     server: Optimizer = sgd(1.0)  # noqa: RUF009
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "loss", as_loss(self.loss))
+        object.__setattr__(self, "terms", tuple(as_loss(term) for term in self.terms))
+
+    def objective(self, view: View) -> Tensor:
+        """What a client minimises, for each example."""
+        total = self.loss(view)
+        for term in self.terms:
+            total = total + term(view)
+        return total
+
     @property
     def needs_travel(self) -> bool:
-        return self.correction.needs_travel or self.aggregate.needs_travel
+        parts = (self.loss, *self.terms, self.correction, self.aggregate)
+        return any(getattr(part, "needs_travel", False) for part in parts)
 
 
 def fedavg() -> Algorithm:
@@ -49,9 +74,9 @@ def fedprox(mu: float = 0.01) -> Algorithm:
     return Algorithm("fedprox", correction=proximal(mu))
 
 
-def scaffold() -> Algorithm:
-    """Control variates correct each client's drift (Karimireddy et al., 2020)."""
-    return Algorithm("scaffold", correction=control_variates())
+def scaffold(*, mean: str = "weighted") -> Algorithm:
+    """Control variates correct each client's drift (Karimireddy et al., 2020). mean=uniform is that paper's rule."""
+    return Algorithm("scaffold", correction=control_variates(mean))
 
 
 def fednova() -> Algorithm:
@@ -83,21 +108,21 @@ def fedavgm(beta: float = 0.9) -> Algorithm:
 
 def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
     """Restricted softmax: logits of missing classes are scaled down (Li and Zhan, 2021)."""
-    return Algorithm("fedrs", loss=restricted(alpha, mode))
+    return Algorithm("fedrs", loss=on_logits(restricted(alpha, mode)))
 
 
 def fedlc(tau: float = 5.0, missing: str = "floor", denominator: str = "all") -> Algorithm:
     """Logits calibrated by label counts (Zhang et al., 2022)."""
-    return Algorithm("fedlc", loss=calibrated(tau, missing, denominator))
+    return Algorithm("fedlc", loss=on_logits(calibrated(tau, missing, denominator)))
 
 
 def fedla(tau: float = 1.0, missing: str = "floor") -> Algorithm:
     """Logit adjustment with the client's own label distribution (after Menon et al., 2021)."""
-    return Algorithm("fedla", loss=adjusted(tau, missing))
+    return Algorithm("fedla", loss=on_logits(adjusted(tau, missing)))
 
 
 def combine(*algorithms: Algorithm) -> Algorithm:
-    """The union of the parts of several methods; two that set the same part cannot be combined."""
+    """The union of the parts of several methods. Terms and ascents add up; any other part can be set only once."""
     if not algorithms:
         raise ValueError("combine needs at least one algorithm")
     merged, setter = Algorithm("+".join(a.name for a in algorithms)), dict[str, str]()
@@ -106,7 +131,9 @@ def combine(*algorithms: Algorithm) -> Algorithm:
             part = getattr(algorithm, field.name)
             if part == field.default:
                 continue
-            if field.name in setter:
+            if isinstance(part, tuple):
+                part = getattr(merged, field.name) + part
+            elif field.name in setter:
                 raise ValueError(f"{setter[field.name]} and {algorithm.name} both set the {field.name}")
             setter[field.name] = algorithm.name
             merged = replace(merged, **{field.name: part})

@@ -72,7 +72,7 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
     plan = Plan.of(run, node.federation.dataset)
     file = _state_file(run, node.client, context)
     memory = recall(context.state, file, device)
-    state = memory.at(call.absorbed, plan.algorithm.correction.init(call.server.params))
+    state = memory.at(call.absorbed, plan.algorithm.correction.client_state(call.server.params))
     clients = np.array([node.client])
     cohort = Cohort(node.federation, clients, tree.stack([state]) if state else {}, run.seed)
     update = client_update(plan.recipe(call.round), plan.settings, call.server, cohort, 0, call.round)

@@ -166,8 +166,8 @@ class LabelSkew(Strategy):
         run = self.plan.run
         self.update = join([self._as_update(answer, round) for answer in answers], new_axis=True)
         weights = weights_of(np.array([answer.examples for answer in answers]), run.weighting).to(self._device)
-        fraction = len(answers) / run.clients
-        after = server_update(self.plan.algorithm, self.server, self.update, weights, fraction)
+        everyone = torch.full((run.clients,), float(weights.mean()), device=self._device)
+        after = server_update(self.plan.algorithm, self.server, self.update, weights, everyone)
         for part in fields(after):
             leaves = getattr(after, part.name)
             if not tree.finite({name: leaf for name, leaf in leaves.items() if leaf.is_floating_point()}):

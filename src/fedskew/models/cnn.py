@@ -9,12 +9,13 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear, Seen, max_pool2, seen
+from fedskew.models.network import Network
 
 _NORMS = ("batch", "group", "none")
 _LAYERS = 3
 
 
-class ConvNet(nn.Module):
+class ConvNet(Network):
     def __init__(self, input_shape: tuple[int, ...], num_classes: int, norm: str, width: int, padding: int) -> None:
         super().__init__()
         channels = [input_shape[0], *[width] * _LAYERS]
@@ -24,13 +25,12 @@ class ConvNet(nn.Module):
         self.linear = Linear(width * height * breadth, num_classes)
         self.fused, self.power_of_two = False, width >= 16 and width & (width - 1) == 0
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         counted = seen(x, mask) if self.fused and self.training and self.power_of_two else None
         for i, conv in enumerate(self.convs):
             assert isinstance(conv, Conv2d)
             x = self._block(conv, None if self.norms is None else self.norms[i], x, mask, counted)
-        out: Tensor = self.linear(x.flatten(-3))
-        return out
+        return x.flatten(-3)
 
     def _block(
         self, conv: Conv2d, norm: nn.Module | None, x: Tensor, mask: Tensor | None, counted: Seen | None

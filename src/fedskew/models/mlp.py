@@ -6,9 +6,10 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from fedskew.models.layers import Linear
+from fedskew.models.network import Network
 
 
-class Perceptron(nn.Module):
+class Perceptron(Network):
     """`depth` hidden layers of `hidden` units, then one linear layer."""
 
     def __init__(self, input_shape: tuple[int, ...], num_classes: int, hidden: int, depth: int) -> None:
@@ -18,12 +19,11 @@ class Perceptron(nn.Module):
         self.hidden = nn.ModuleList(Linear(a, b) for a, b in pairwise(sizes))
         self.linear = Linear(sizes[-1], num_classes)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = x.flatten(-self.axes)
         for layer in self.hidden:
             x = layer(x).relu()
-        out: Tensor = self.linear(x)
-        return out
+        return x
 
 
 def mlp(input_shape: tuple[int, ...], num_classes: int, hidden: int = 64, depth: int = 1) -> nn.Module:

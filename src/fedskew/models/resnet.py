@@ -11,6 +11,7 @@ Group norm (Wu and He, 2018) has 32 groups.
 from torch import Tensor, nn
 
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear
+from fedskew.models.network import Network
 
 _NORMS = ("batch", "group")
 _WIDTHS = (64, 128, 256, 512)
@@ -50,7 +51,7 @@ class Block(nn.Module):
         return out
 
 
-class ResNet(nn.Module):
+class ResNet(Network):
     def __init__(self, input_shape: tuple[int, ...], num_classes: int, norm: str) -> None:
         super().__init__()
         stride = 1 if max(input_shape[1:]) <= _SMALL else 2
@@ -63,12 +64,11 @@ class ResNet(nn.Module):
             inputs = outputs
         self.linear = Linear(inputs, num_classes)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = self.stem(x, mask).relu()
         for block in self.blocks:
             x = block(x, mask)
-        out: Tensor = self.linear(x.mean((-2, -1)))
-        return out
+        return x.mean((-2, -1))
 
 
 def resnet18(input_shape: tuple[int, ...], num_classes: int, norm: str = "batch") -> nn.Module:
