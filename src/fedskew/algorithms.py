@@ -7,6 +7,11 @@
     fednova    .               .                   normalised mean   .
     fedopt     .               .                   .                 adagrad | adam | yogi
     fedavgm    .               .                   .                 sgd(1) with momentum
+    fedacg     .               proximal(mu)        .                 look-ahead momentum
+    feddyn     .               dynamic             .                 .
+    fedcm      .               client momentum     .                 .
+    fedgc      .               centralised         .                 .
+    fedsam     .               (sharpness ascent)  .                 .
     fedrs      restricted      .                   .                 .
     fedlc      calibrated      .                   .                 .
     fedla      adjusted        .                   .                 .
@@ -24,7 +29,15 @@ from torch import Tensor
 
 from fedskew import spec
 from fedskew.aggregators import Aggregate, normalized_mean, weighted_mean
-from fedskew.corrections import Correction, control_variates, proximal
+from fedskew.corrections import (
+    Correction,
+    centralized,
+    client_momentum,
+    control_variates,
+    dynamic,
+    proximal,
+    sharpness,
+)
 from fedskew.losses import (
     Loss,
     adjusted,
@@ -39,7 +52,7 @@ from fedskew.losses import (
     restricted,
     suppression,
 )
-from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
+from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
 from fedskew.tree import Params
 from fedskew.view import View
 
@@ -122,6 +135,31 @@ def fedavgm(beta: float = 0.9) -> Algorithm:
     return Algorithm("fedavgm", server=sgd(1.0, momentum=beta))
 
 
+def fedacg(lam: float = 0.85, mu: float = 0.002) -> Algorithm:
+    """Clients start ahead, where the server's momentum goes, with a proximal term (Kim et al., 2024)."""
+    return Algorithm("fedacg", correction=proximal(mu), server=look_ahead(1.0, momentum=lam))
+
+
+def feddyn(alpha: float = 0.1) -> Algorithm:
+    """A regulariser that remembers each client's drift (Acar et al., 2021)."""
+    return Algorithm("feddyn", correction=dynamic(alpha))
+
+
+def fedcm(alpha: float = 0.1) -> Algorithm:
+    """Local steps follow the last round's common direction (Xu et al., 2021). alpha = 1 is FedAvg."""
+    return Algorithm("fedcm", correction=client_momentum(alpha))
+
+
+def fedgc() -> Algorithm:
+    """Gradients and classifier updates with rows of mean zero (Niu and Wei, 2022)."""
+    return Algorithm("fedgc", correction=centralized())
+
+
+def fedsam(rho: float = 0.05) -> Algorithm:
+    """Each step follows the gradient a little uphill (Qu et al., 2022). rho = 0 is FedAvg."""
+    return Algorithm("fedsam", ascents=(sharpness(rho),) if rho else ())
+
+
 def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
     """Restricted softmax: logits of missing classes are scaled down (Li and Zhan, 2021)."""
     return Algorithm("fedrs", loss=on_logits(restricted(alpha, mode)))
@@ -188,6 +226,11 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fednova": fednova,
     "fedopt": fedopt,
     "fedavgm": fedavgm,
+    "fedacg": fedacg,
+    "feddyn": feddyn,
+    "fedcm": fedcm,
+    "fedgc": fedgc,
+    "fedsam": fedsam,
     "fedrs": fedrs,
     "fedlc": fedlc,
     "fedla": fedla,

@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 
-from fedskew import aggregators
 from fedskew.aggregators import Aggregate
 from tests.helpers import assert_close
 from tests.helpers.parts import AGGREGATORS
@@ -13,10 +12,6 @@ from tests.helpers.parts import AGGREGATORS
 EVERY = pytest.mark.parametrize("part", AGGREGATORS.values(), ids=AGGREGATORS)
 WEIGHTS = torch.tensor([10.0, 1.0, 60.0, 7.0], dtype=torch.float64)
 TRAVEL = torch.tensor([0.3, 2.0, 0.1, 5.0], dtype=torch.float64)
-
-
-def test_no_aggregator_is_left_out() -> None:
-    assert set(AGGREGATORS) == set(aggregators.__all__) - {"Aggregate"}
 
 
 @EVERY
