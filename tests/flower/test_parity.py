@@ -3,7 +3,9 @@
 import pytest
 
 from fedskew import Run, simulate
+from fedskew.algorithms import ALGORITHMS
 from tests.helpers import assert_trees_close, assert_trees_equal
+from tests.helpers.parts import COMBINATIONS
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
 
@@ -12,19 +14,7 @@ from fedskew.flower.server import federate
 from tests.flower.in_process import Nodes
 
 DIGITS = {"dataset": "digits", "partition": "dirichlet:0.3", "clients": 3, "rounds": 3, "lr": 0.1, "batch_size": 32}
-METHODS = [
-    "fedavg",
-    "fedprox:mu=0.1",
-    "scaffold",
-    "fednova",
-    "fedopt",
-    "fedrs",
-    "fedlc",
-    "fedla",
-    "fedlc+scaffold",
-    "fedlc+fedprox",
-    "fedlc+scaffold+fednova+fedopt:server=yogi",
-]
+METHODS = [*ALGORITHMS, *COMBINATIONS, "fedlc+scaffold+fednova+fedopt:server=yogi"]
 
 
 def partitions(run):

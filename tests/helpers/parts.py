@@ -25,13 +25,9 @@ VARIANTS = (
     "fedlc:missing=mask",
     "fedlc:missing=epsilon,denominator=others",
     "fedla:missing=mask",
-    "fedlc+scaffold",
-    "fedlc+fedavgm",
-    "fedlc+fedprox+fednova",
-    "fedcm+fedsam",
-    "feddyn+fedsam",
 )
-METHODS: dict[str, Algorithm] = {text: build_algorithm(text) for text in (*ALGORITHMS, *VARIANTS)}
+COMBINATIONS = ("fedlc+scaffold", "fedlc+fedavgm", "fedlc+fedprox+fednova", "fedcm+fedsam", "feddyn+fedsam")
+METHODS: dict[str, Algorithm] = {text: build_algorithm(text) for text in (*ALGORITHMS, *VARIANTS, *COMBINATIONS)}
 
 
 def _distinct(field: str) -> dict[str, Any]:
