@@ -240,7 +240,7 @@ def test_no_message_has_label_counts(counts, messages):
         params = {"params"} | ({"correction"} if message["way"] == "sent" else {"message"}) & set(records)
         wanted = {
             ("sent", "query"): {"config": {"run"}},
-            ("received", "query"): {"config": {"run", "client"}},
+            ("received", "query"): {"config": {"run", "client", "num-examples"}},
             ("sent", "train"): {"config": {"run", "client", "round", "absorbed"}},
             ("received", "train"): {"metrics": {"client", "round", "num-examples", "steps", "loss"}},
         }[message["way"], message["type"]]

@@ -15,6 +15,7 @@ from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 
 from fedskew import tree
 from fedskew.federation import weights_of
+from fedskew.flower.limits import Move, Norms, check_reach, learnt, most_examples
 from fedskew.flower.messages import (
     PARAMS,
     Answer,
@@ -36,13 +37,15 @@ from fedskew.simulation import usable_device
 class LabelSkew(Strategy):
     """Any method of this package as a Flower strategy. One of Flower's wrappers for differential privacy may hold it.
 
-    `server` is the global model with what the method remembers, `absorbed` the last round of each client that counted.
+    `server` is the global model with what the method remembers, `absorbed` the last round of each client that counted,
+    `reach` how far clients went so far.
     """
 
     def __init__(self, plan: Plan, rules: Rules | None = None) -> None:
         self.plan, self.rules = plan, rules or Rules()
         self.server, self.absorbed = plan.start(), dict[int, int]()
         self.update: Update | None = None
+        self.reach: Norms = {}
         self.roll = Roll(plan.run.hash, plan.run.clients)
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
@@ -117,13 +120,30 @@ class LabelSkew(Strategy):
             try:
                 found.append((reply, self._answer(reply, node)))
             except ValueError as error:
-                client = self._calls[node].client if node in self._calls else "unknown"
-                problem = f"round {round}: the reply of node {node}, client {client}, is refused: {short(error)}"
-                self.roll.doubt(node)
-                if self.rules.on_bad_reply == "fail":
-                    raise RuntimeError(problem) from error
-                log(WARNING, problem)
-        return found
+                self._refuse(round, node, error)
+        return self._within_reach(round, found) if self.rules.max_norm == "auto" else found
+
+    def _within_reach(self, round: int, found: list[tuple[Message, Answer]]) -> list[tuple[Message, Answer]]:
+        """Without answers that go much farther than the others, which say how far is far."""
+        nodes = {call.client: node for node, call in self._calls.items()}
+        moves = [Move.of(answer, self.server) for _, answer in found]
+        kept = []
+        for k, (_, answer) in enumerate(found):
+            try:
+                check_reach(moves[k], moves[:k] + moves[k + 1 :], self.reach, self.server)
+                kept.append(k)
+            except ValueError as error:
+                self._refuse(round, nodes[answer.client], error)
+        self.reach = learnt(self.reach, [moves[k] for k in kept])
+        return [found[k] for k in kept]
+
+    def _refuse(self, round: int, node: int, error: ValueError) -> None:
+        client = self._calls[node].client if node in self._calls else "unknown"
+        problem = f"round {round}: the reply of node {node}, client {client}, is refused: {short(error)}"
+        self.roll.doubt(node)
+        if self.rules.on_bad_reply == "fail":
+            raise RuntimeError(problem) from error
+        log(WARNING, problem)
 
     def _answer(self, reply: Message, node: int) -> Answer:
         if reply.has_error():
@@ -132,18 +152,28 @@ class LabelSkew(Strategy):
         if call is None:
             raise ValueError("this node was not asked")
         answer = decode_answer(reply.content, call, self._message, self._device)
+        self._check_examples(answer, node)
         expected = self.plan.steps(answer.examples)
         if answer.steps != expected:
             raise ValueError(f"steps is {answer.steps}; {answer.examples} examples are {expected} steps")
-        most = self.rules.max_examples
-        if most and answer.examples > most:
-            raise ValueError(f"num-examples is {answer.examples}; max-examples allows {most}")
         self._check_distance(answer)
         return answer
 
+    def _check_examples(self, answer: Answer, node: int) -> None:
+        """As many as the node had when it joined, and no more than it can have."""
+        rule, joined = self.rules.max_examples, self.roll.examples(node)
+        if rule in ("off", 0):
+            return
+        if joined is not None and answer.examples != joined:
+            raise ValueError(f"num-examples is {answer.examples}; when the node joined it had {joined}")
+        most = most_examples(self.plan.held, self.roll.examples_of_others(node)) if rule == "auto" else int(rule)
+        if most is not None and answer.examples > most:
+            raise ValueError(f"num-examples is {answer.examples}; max-examples is {rule} and allows {most}")
+
     def _check_distance(self, answer: Answer) -> None:
         """Not farther from the global model than the rules, or clipping on the node, allow."""
-        limits = {"max-norm": self.rules.max_norm, "clipping on the node": 1.001 * self._clipped}
+        given = self.rules.max_norm if isinstance(self.rules.max_norm, float) else 0.0
+        limits = {"max-norm": given, "clipping on the node": 1.001 * self._clipped}
         if not any(limits.values()):
             return
         norm = float(tree.norm(tree.sub(answer.params, self.server.params), 0))
