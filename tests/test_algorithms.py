@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fedskew
-from fedskew.aggregators import normalized_mean, weighted_mean
+from fedskew.aggregators import normalized_mean, trimmed_mean, weighted_mean
 from fedskew.algorithms import (
     ALGORITHMS,
     Algorithm,
@@ -21,8 +21,10 @@ from fedskew.algorithms import (
     fedopt,
     fedprox,
     fedrs,
+    median,
     resolve_algorithm,
     scaffold,
+    trimmed,
 )
 from fedskew.corrections import control_variates, none, proximal
 from fedskew.losses import adjusted, calibrated, cross_entropy, restricted
@@ -53,6 +55,8 @@ FEDAVG = {"loss": cross_entropy, "correction": none(), "aggregate": weighted_mea
         (fedlc(5, "mask", "others"), "fedlc", {"loss": calibrated(5, "mask", "others")}),
         (fedla(), "fedla", {"loss": adjusted(1.0, "floor")}),
         (fedla(2.0, "mask"), "fedla", {"loss": adjusted(2.0, "mask")}),
+        (trimmed(), "trimmed", {"aggregate": trimmed_mean(0.2)}),
+        (median(), "median", {"aggregate": trimmed_mean(0.5)}),
     ],
 )
 def test_every_recipe_changes_its_part_and_no_other(

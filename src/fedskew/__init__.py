@@ -15,7 +15,9 @@ if TYPE_CHECKING:
         fedopt,
         fedprox,
         fedrs,
+        median,
         scaffold,
+        trimmed,
     )
     from fedskew.experiments.run import Run
     from fedskew.experiments.store import Store
@@ -44,8 +46,10 @@ __all__ = [
     "fedopt",
     "fedprox",
     "fedrs",
+    "median",
     "scaffold",
     "simulate",
+    "trimmed",
 ]
 
 

@@ -10,6 +10,8 @@
     fedrs      restricted      .                   .                 .
     fedlc      calibrated      .                   .                 .
     fedla      adjusted        .                   .                 .
+    trimmed    .               .                   trimmed mean      .
+    median     .               .                   trimmed mean      .
 
 `combine(fedlc(), scaffold())` is the union of their parts.
 """
@@ -18,7 +20,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
 from fedskew import spec
-from fedskew.aggregators import Aggregate, normalized_mean, weighted_mean
+from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weighted_mean
 from fedskew.corrections import Correction, control_variates, none, proximal
 from fedskew.losses import Loss, adjusted, calibrated, cross_entropy, restricted
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
@@ -96,6 +98,16 @@ def fedla(tau: float = 1.0, missing: str = "floor") -> Algorithm:
     return Algorithm("fedla", loss=adjusted(tau, missing))
 
 
+def trimmed(share: float = 0.2) -> Algorithm:
+    """Coordinate-wise trimmed mean: `share` of the clients is left out at each end (Yin et al., 2018)."""
+    return Algorithm("trimmed", aggregate=trimmed_mean(share))
+
+
+def median() -> Algorithm:
+    """Coordinate-wise median of the clients (Yin et al., 2018)."""
+    return Algorithm("median", aggregate=trimmed_mean(0.5))
+
+
 def combine(*algorithms: Algorithm) -> Algorithm:
     """The union of the parts of several methods; two that set the same part cannot be combined."""
     if not algorithms:
@@ -123,6 +135,8 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedrs": fedrs,
     "fedlc": fedlc,
     "fedla": fedla,
+    "trimmed": trimmed,
+    "median": median,
 }
 
 

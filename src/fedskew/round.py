@@ -6,7 +6,7 @@ seeds; clients share no parameter, so the gradient of the summed loss is every c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -112,6 +112,7 @@ class Sums:
 
 
 Record = TypeVar("Record", Context, Local, Update)
+Merge = Callable[[Params, Tensor], Params]
 
 
 def take(record: Record, index: slice | Tensor) -> Record:
@@ -136,7 +137,13 @@ def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
 
 def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
     algorithm = recipe.algorithm
-    return Server(params, buffers, algorithm.correction.init(params), algorithm.server.init(params))
+    server = Server(params, buffers, algorithm.correction.init(params), algorithm.server.init(params))
+    if not algorithm.aggregate.linear and nothing(recipe, server).message:
+        raise ValueError(
+            f"{algorithm.name}: the server takes the plain mean of its correction's messages, through which one client "
+            "could still do all that the aggregate keeps out; allowed: methods whose clients send a model alone"
+        )
+    return server
 
 
 def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> Local:
@@ -183,16 +190,19 @@ def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Upd
 def server_update(algorithm: Algorithm, server: Server, updates: Update, weights: Tensor, fraction: float) -> Server:
     """The next global model from updates stacked on their first axis; `fraction` of all clients answered."""
     coefficients = algorithm.aggregate.coefficients(weights, updates.travel)
-    sums = add_up(updates, coefficients, weights / weights.sum(), len(weights))
+    sums = add_up(updates, coefficients, weights / weights.sum(), len(weights), algorithm.aggregate.merge)
     return conclude(algorithm, server, sums, fraction)
 
 
-def add_up(updates: Update, coefficients: Tensor, shares: Tensor, count: int) -> Sums:
-    """The sums over some of a round's `count` clients, of which deltas and buffers count so much."""
+def add_up(updates: Update, coefficients: Tensor, shares: Tensor, count: int, merge: Merge = tree.weighted_sum) -> Sums:
+    """The sums over some of a round's `count` clients, of which deltas and buffers count so much.
+
+    A `merge` that is no sum makes the same of all of them at once.
+    """
     with torch.no_grad():
         return Sums(
-            delta=tree.weighted_sum(updates.delta, coefficients),
-            buffers=tree.weighted_sum(updates.buffers, shares),
+            delta=merge(updates.delta, coefficients),
+            buffers=merge(updates.buffers, shares),
             message=tree.map(lambda leaf: leaf.mean(0) * (len(leaf) / count), updates.message),
             loss=updates.loss.double().mean() * (len(updates.loss) / count),
         )

@@ -232,6 +232,8 @@ class Simulation:
         data = self.federation.dataset
         self.model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
         self.algorithm = run.build_algorithm()
+        if self.ranks.size > 1 and not self.algorithm.aggregate.linear:
+            raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.engine_name, self.engine_reason = choose_engine(run.engine, self.model, self.device)
         self.settings = Settings.of(run, data.input_shape)
         self.engine: Engine = ENGINES[self.engine_name](self.settings)
@@ -350,7 +352,7 @@ class Simulation:
             if len(cohort.clients) < len(whole):
                 scales = scales[:, torch.from_numpy(np.isin(whole, cohort.clients))]
             there = scales.to(self.device, non_blocking=True)  # the clients' steps may still be running
-            sums = add_up(update, there[0], there[1], len(whole))
+            sums = add_up(update, there[0], there[1], len(whole), self.algorithm.aggregate.merge)
             self._pending = cohort.clients, update.client
         sums = self.ranks.add(sums)
         self.server = conclude(self.algorithm, self.server, sums, len(whole) / self.federation.num_clients)

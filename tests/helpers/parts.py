@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from fedskew.aggregators import Aggregate, normalized_mean, weighted_mean
+from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weighted_mean
 from fedskew.corrections import Correction, control_variates, none, proximal
 from fedskew.losses import Loss, adjusted, calibrated, cross_entropy, restricted
 from fedskew.optimizers import Optimizer, adagrad, adam, sgd, yogi
@@ -40,4 +40,8 @@ OPTIMIZERS: dict[str, Optimizer] = {
     "yogi": yogi(0.1),
 }
 
-AGGREGATORS: dict[str, Aggregate] = {"weighted_mean": weighted_mean(), "normalized_mean": normalized_mean()}
+AGGREGATORS: dict[str, Aggregate] = {
+    "weighted_mean": weighted_mean(),
+    "normalized_mean": normalized_mean(),
+    "trimmed_mean": trimmed_mean(0.2),
+}
