@@ -2,8 +2,8 @@
 
     python -m benchmarks.robust
 
-Digits, 10 clients, 60 rounds, accuracy in percent, mean and range over three seeds. The attacker sends its update ten times
-as long and backwards: farther would be refused by a federation's default limits.
+Digits, 10 clients, 60 rounds, accuracy in percent, mean and range over three seeds. The attacker sends its update ten
+times as long and backwards: farther would be refused by a federation's default limits.
 """
 
 from dataclasses import replace
