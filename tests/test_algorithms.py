@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import fedskew
-from fedskew.aggregators import normalized_mean, weighted_mean
+from fedskew.aggregators import normalized_mean, trimmed_mean, weighted_mean
 from fedskew.algorithms import (
     ALGORITHMS,
     Algorithm,
@@ -26,8 +26,10 @@ from fedskew.algorithms import (
     fedprox,
     fedrs,
     fedsam,
+    median,
     resolve_algorithm,
     scaffold,
+    trimmed,
 )
 from fedskew.corrections import (
     Correction,
@@ -81,6 +83,8 @@ FEDAVG = {
         (fedlc(5, "mask", "others"), "fedlc", {"loss": on_logits(calibrated(5, "mask", "others"))}),
         (fedla(), "fedla", {"loss": on_logits(adjusted(1.0, "floor"))}),
         (fedla(2.0, "mask"), "fedla", {"loss": on_logits(adjusted(2.0, "mask"))}),
+        (trimmed(), "trimmed", {"aggregate": trimmed_mean(0.2)}),
+        (median(), "median", {"aggregate": trimmed_mean(0.5)}),
     ],
 )
 def test_every_recipe_changes_its_part_and_no_other(

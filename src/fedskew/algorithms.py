@@ -15,6 +15,8 @@
     fedrs      restricted      .                   .                 .
     fedlc      calibrated      .                   .                 .
     fedla      adjusted        .                   .                 .
+    trimmed    .               .                   trimmed mean      .
+    median     .               .                   trimmed mean      .
 
 `combine(fedlc(), scaffold())` is the union of their parts.
 """
@@ -25,7 +27,7 @@ from dataclasses import dataclass, fields, replace
 from torch import Tensor
 
 from fedskew import spec
-from fedskew.aggregators import Aggregate, normalized_mean, weighted_mean
+from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weighted_mean
 from fedskew.corrections import (
     Correction,
     centralized,
@@ -159,6 +161,16 @@ def fedla(tau: float = 1.0, missing: str = "floor") -> Algorithm:
     return Algorithm("fedla", loss=on_logits(adjusted(tau, missing)))
 
 
+def trimmed(share: float = 0.2) -> Algorithm:
+    """Coordinate-wise trimmed mean: `share` of the clients is left out at each end (Yin et al., 2018)."""
+    return Algorithm("trimmed", aggregate=trimmed_mean(share))
+
+
+def median() -> Algorithm:
+    """Coordinate-wise median of the clients (Yin et al., 2018)."""
+    return Algorithm("median", aggregate=trimmed_mean(0.5))
+
+
 def combine(*algorithms: Algorithm) -> Algorithm:
     """The union of the parts of several methods. Terms and ascents add up; any other part can be set only once."""
     if not algorithms:
@@ -193,6 +205,8 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedrs": fedrs,
     "fedlc": fedlc,
     "fedla": fedla,
+    "trimmed": trimmed,
+    "median": median,
 }
 
 

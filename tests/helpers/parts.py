@@ -30,6 +30,11 @@ COMBINATIONS = ("fedlc+scaffold", "fedlc+fedavgm", "fedlc+fedprox+fednova", "fed
 METHODS: dict[str, Algorithm] = {text: build_algorithm(text) for text in (*ALGORITHMS, *VARIANTS, *COMBINATIONS)}
 
 
+def fields_for(text: str) -> dict[str, Any]:
+    """What a run of this method must have: a robust aggregate weighs all clients the same."""
+    return {} if METHODS[text].aggregate.linear else {"weighting": "uniform"}
+
+
 def _distinct(field: str) -> dict[str, Any]:
     """A part under the name of the first method that has it."""
     found: dict[str, Any] = {}

@@ -15,7 +15,7 @@ from fedskew.federation import Cohort
 from fedskew.round import Server, server_update
 from fedskew.simulation import Simulation, simulate_many
 from tests.helpers import OWN, assert_trees_close
-from tests.helpers.parts import COMBINATIONS, METHODS
+from tests.helpers.parts import COMBINATIONS, METHODS, fields_for
 
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 DIGITS: dict[str, Any] = {
@@ -93,7 +93,7 @@ def captured(monkeypatch: pytest.MonkeyPatch) -> None:
 )
 def test_every_method_with_batch_norm(algorithm: str, engine: str) -> None:
     """Ragged clients, partial batches (one of a single image), several epochs, momentum, 3 of 4 clients a round."""
-    records = assert_same({**DIGITS, "algorithm": algorithm}, engine)
+    records = assert_same({**DIGITS, **fields_for(algorithm), "algorithm": algorithm}, engine)
     assert all(record.clients == 3 for record in records)
     assert not records[-1].diverged
 
@@ -101,8 +101,8 @@ def test_every_method_with_batch_norm(algorithm: str, engine: str) -> None:
 @pytest.mark.usefixtures("captured")
 @pytest.mark.parametrize("algorithm", METHODS)
 def test_every_method_in_fixed_memory(algorithm: str) -> None:
-    assert_same({**DIGITS, "algorithm": algorithm})
-    assert_same({**SYNTHETIC, "algorithm": algorithm})
+    assert_same({**DIGITS, **fields_for(algorithm), "algorithm": algorithm})
+    assert_same({**SYNTHETIC, **fields_for(algorithm), "algorithm": algorithm})
 
 
 SETTINGS = pytest.mark.parametrize(
@@ -141,7 +141,7 @@ def test_every_setting_in_fixed_memory(extra: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("algorithm", METHODS)
 def test_every_method_on_logistic_regression(algorithm: str) -> None:
-    assert_same({**SYNTHETIC, "algorithm": algorithm})
+    assert_same({**SYNTHETIC, **fields_for(algorithm), "algorithm": algorithm})
 
 
 @pytest.mark.parametrize("optimizer", ["adam", "adagrad", "yogi"])
