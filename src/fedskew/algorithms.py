@@ -18,6 +18,8 @@
     fedvls     prior, + terms  .                   .                 .
     fedntd     + distillation  .                   .                 .
     feddecorr  + decorrelation .                   .                 .
+    trimmed    .               .                   trimmed mean      .
+    median     .               .                   trimmed mean      .
 
 `combine(fedlc(), scaffold())` is the union of their parts.
 """
@@ -28,7 +30,7 @@ from dataclasses import dataclass, fields, replace
 from torch import Tensor
 
 from fedskew import spec
-from fedskew.aggregators import Aggregate, normalized_mean, weighted_mean
+from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weighted_mean
 from fedskew.corrections import (
     Correction,
     centralized,
@@ -200,6 +202,16 @@ def feddecorr(beta: float = 0.1) -> Algorithm:
     return Algorithm("feddecorr", terms=(decorrelation(beta),))
 
 
+def trimmed(share: float = 0.2) -> Algorithm:
+    """Coordinate-wise trimmed mean: `share` of the clients is left out at each end (Yin et al., 2018)."""
+    return Algorithm("trimmed", aggregate=trimmed_mean(share))
+
+
+def median() -> Algorithm:
+    """Coordinate-wise median of the clients (Yin et al., 2018)."""
+    return Algorithm("median", aggregate=trimmed_mean(0.5))
+
+
 def combine(*algorithms: Algorithm) -> Algorithm:
     """The union of the parts of several methods. Terms and ascents add up; any other part can be set only once."""
     if not algorithms:
@@ -237,6 +249,8 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedvls": fedvls,
     "fedntd": fedntd,
     "feddecorr": feddecorr,
+    "trimmed": trimmed,
+    "median": median,
 }
 
 

@@ -6,7 +6,7 @@ seeds; clients share no parameter, so the gradient of the summed loss is every c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -148,6 +148,7 @@ class Sums:
 
 
 Record = TypeVar("Record", Context, Local, Update)
+Merge = Callable[[Params, Tensor], Params]
 
 
 def take(record: Record, index: slice | Tensor | int) -> Record:
@@ -172,7 +173,13 @@ def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
 
 def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
     algorithm = recipe.algorithm
-    return Server(params, buffers, algorithm.correction.server_state(params), algorithm.server.init(params))
+    server = Server(params, buffers, algorithm.correction.server_state(params), algorithm.server.init(params))
+    if not algorithm.aggregate.linear and zero_sums(recipe, server).message:
+        raise ValueError(
+            f"{algorithm.name}: the server takes the mean of its correction's messages, through which one client could "
+            "still do all that the aggregate keeps out; allowed: methods whose clients send a model alone"
+        )
+    return server
 
 
 def received(algorithm: Algorithm, server: Server) -> Server:
@@ -237,7 +244,8 @@ def server_update(
 
     `everyone` are the weights of all clients there are, where not all of them answered.
     """
-    sums = add_up(updates, scales(algorithm, weights, updates.travel), len(weights))
+    counted = scales(algorithm, weights, updates.travel)
+    sums = add_up(updates, counted, len(weights), algorithm.aggregate.merge)
     return conclude(algorithm, server, sums, answered(algorithm, weights, weights if everyone is None else everyone))
 
 
@@ -254,12 +262,15 @@ def answered(algorithm: Algorithm, weights: Tensor, everyone: Tensor) -> float:
     return float(here / all_)
 
 
-def add_up(updates: Update, scales: Tensor, count: int) -> Sums:
-    """The sums over some of a round's `count` clients, of which deltas, buffers and messages count so much."""
+def add_up(updates: Update, scales: Tensor, count: int, merge: Merge = tree.weighted_sum) -> Sums:
+    """The sums over some of a round's `count` clients, of which deltas, buffers and messages count so much.
+
+    A `merge` that is no sum makes the same of all of them at once.
+    """
     with torch.no_grad():
         return Sums(
-            delta=tree.weighted_sum(updates.delta, scales[0]),
-            buffers=tree.weighted_sum(updates.buffers, scales[1]),
+            delta=merge(updates.delta, scales[0]),
+            buffers=merge(updates.buffers, scales[1]),
             message=tree.weighted_sum(updates.message, scales[2]),
             travel=(updates.travel.to(scales) * scales[1]).sum(),
             loss=updates.loss.double().mean() * (len(updates.loss) / count),

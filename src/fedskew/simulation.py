@@ -244,6 +244,8 @@ class Simulation:
         data = self.federation.dataset
         self.model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
         self.algorithm = run.build_algorithm()
+        if self.ranks.size > 1 and not self.algorithm.aggregate.linear:
+            raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.settings = Settings.of(run, data.input_shape)
         self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
         self._check_model()
@@ -363,7 +365,7 @@ class Simulation:
             if len(cohort.clients) < len(whole):
                 parts = parts[:, torch.from_numpy(np.isin(whole, cohort.clients))]
             there = parts.to(self.device, non_blocking=True)  # the clients' steps may still be running
-            sums = add_up(update, there, len(whole))
+            sums = add_up(update, there, len(whole), self.algorithm.aggregate.merge)
             self._pending = cohort.clients, update.client
         sums = self.ranks.add(sums)
         everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)

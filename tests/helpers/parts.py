@@ -29,6 +29,8 @@ VARIANTS = (
     "fedntd:beta=0.3,T=2",
     "fedntd:classes=major",
     "fedntd:classes=vacant",
+)
+COMBINATIONS = (
     "fedlc+scaffold",
     "fedlc+fedavgm",
     "fedlc+fedprox+fednova",
@@ -37,7 +39,12 @@ VARIANTS = (
     "fedlc+fedntd",
     "fedntd+feddecorr+scaffold",
 )
-METHODS: dict[str, Algorithm] = {text: build_algorithm(text) for text in (*ALGORITHMS, *VARIANTS)}
+METHODS: dict[str, Algorithm] = {text: build_algorithm(text) for text in (*ALGORITHMS, *VARIANTS, *COMBINATIONS)}
+
+
+def fields_for(text: str) -> dict[str, Any]:
+    """What a run of this method must have: a robust aggregate weighs all clients the same."""
+    return {} if METHODS[text].aggregate.linear else {"weighting": "uniform"}
 
 
 def _distinct(field: str) -> dict[str, Any]:

@@ -41,7 +41,7 @@ _PADS = {"stacked": True, "graphed": False}
 
 def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset) -> tuple[str, str]:
     """The engine to use and why. One that was asked for and cannot run the recipe is refused."""
-    wanted, reason = _fastest(recipe.model, data.x_train.device) if name == "auto" else (name, "asked for")
+    wanted, reason = fastest_engine(recipe.model, data.x_train.device) if name == "auto" else (name, "asked for")
     padded = wanted in _PADS and recipe.model.stackable
     trouble = why_not_padded(recipe, server, data, together=_PADS[wanted]) if padded else None
     if trouble is None:
@@ -51,7 +51,7 @@ def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset) -> t
     return "serial", trouble
 
 
-def _fastest(model: Model, device: torch.device) -> tuple[str, str]:
+def fastest_engine(model: Model, device: torch.device) -> tuple[str, str]:
     """The engine for a model.
 
     The bound of 100,000 parameters is about where docs/performance.md has the crossover on a CPU, for perceptrons and
@@ -71,4 +71,14 @@ def _fastest(model: Model, device: torch.device) -> tuple[str, str]:
     return "serial", f"{busy}: one client keeps the device busy"
 
 
-__all__ = ["ENGINES", "Engine", "Graphed", "Serial", "Settings", "Stacked", "Threaded", "choose_engine"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Graphed",
+    "Serial",
+    "Settings",
+    "Stacked",
+    "Threaded",
+    "choose_engine",
+    "fastest_engine",
+]

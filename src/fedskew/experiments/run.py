@@ -97,8 +97,12 @@ class Run(BaseModel):
             raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
         if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
             raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
-        if self.build_algorithm().needs_travel and self.optimizer != "sgd":
+        algorithm = self.build_algorithm()
+        if algorithm.needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
+        if not algorithm.aggregate.linear and self.weighting != "uniform":
+            named = self.short_algorithm
+            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}, allowed: uniform")
         lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
         if not lowest > 0:
             raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")

@@ -20,11 +20,14 @@ class Plan:
     model: Model
     algorithm: Algorithm
     settings: Settings
+    held: int | None = None
+    """Training examples of the data set; None where only the nodes have them."""
 
     @classmethod
     def of(cls, run: Run, known: Dataset | Nodes) -> "Plan":
         model = build_model(run.model, known.input_shape, known.num_classes, run.seed)
-        return cls(run, model, run.build_algorithm(), Settings.of(run, known.input_shape))
+        held = len(known.y_train) if isinstance(known, Dataset) else None
+        return cls(run, model, run.build_algorithm(), Settings.of(run, known.input_shape), held)
 
     def recipe(self, round: int) -> Recipe:
         return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)

@@ -48,6 +48,8 @@ class SGD(Optimizer):
         s, r = steps.to(torch.float64), self.momentum
         if not pull:
             return self.lr * (s - r * (1 - r**s) / (1 - r)) / (1 - r)
+        if not r:
+            return (1 - (1 - self.lr * pull) ** s) / pull
         middle = (1 + r - self.lr * pull) / 2
         apart = cmath.sqrt(middle * middle - r) or 1e-9  # roots that fall together, hardly moved apart
         roots = middle + apart, middle - apart
