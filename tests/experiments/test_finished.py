@@ -47,7 +47,7 @@ def test_a_run_whose_last_model_was_not_kept_goes_on(tmp_path, monkeypatch, algo
 
 
 def test_a_diverged_run_whose_last_model_was_not_kept_diverges_again(tmp_path, monkeypatch):
-    run, store = Run(**{**FIELDS, "lr": 1e30}), Store(tmp_path)
+    run, store = Run(**FIELDS, lr=1e20, weight_decay=1e20), Store(tmp_path)
     without_the_last_checkpoint(run, store, monkeypatch)
     folder = store.folder(run.hash)
     assert folder.records()[-1]["diverged"]

@@ -8,7 +8,7 @@ a folder; copying files together merges them.
 import json
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -169,7 +169,8 @@ def read_lines(path: Path, problems: list[str] | None = None) -> list[Result]:
 
 
 def _result(line: bytes) -> Result:
-    result = Result(**unseal(ResultForm, line))
+    content = unseal(ResultForm, line)
+    result = Result(**{f.name: content[f.name] for f in fields(Result) if f.name in content})
     if not result.diverged and None in (result.summary["accuracy"], result.summary["accuracy_last10"]):
         raise Damaged("summary has no accuracy, and the run has not diverged")
     return result
