@@ -8,7 +8,7 @@ import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
-from fedskew.terminal import console, print_json, round_progress
+from fedskew.terminal import console, note, print_json, round_progress
 from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
@@ -277,7 +277,7 @@ def _results(store: "Store", published: Path | None) -> "Results":
         raise ValueError(f"there is no folder of results {published}")
     results = Results(RESULT_VERSION, store, published)
     for problem in results.problems:
-        typer.echo(f"fedskew: left out: {problem}", err=True)
+        note(f"left out: {problem}")
     return results
 
 

@@ -134,7 +134,10 @@ def main(folder: Path) -> None:
 
     known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
     try:
-        table = build(Results(RESULT_VERSION, None, folder), known)
+        results = Results(RESULT_VERSION, None, folder)
+        for problem in results.problems:
+            print(f"left out: {problem}", file=sys.stderr)
+        table = build(results, known)
     except FileNotFoundError as error:
         sys.exit(f"evidence.json is left as it was, a new partition needs its data: {error}")
     FILE.write_text(text(table))

@@ -15,6 +15,8 @@ from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_a
 from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
 from fedskew.engine import ENGINES
 from fedskew.experiments.schedules import SCHEDULES, Schedule
+from fedskew.experiments.sealed import has_control
+from fedskew.experiments.store import Folder, StoreError
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
 from fedskew.partition import PARTITIONS
@@ -76,6 +78,9 @@ class Run(BaseModel):
             values["precision"] = "tf32" if str(values.get("device", "cpu")).startswith("cuda") else "fp32"
         if not values.get("clients_per_round"):
             values["clients_per_round"] = values.get("clients", 20)
+        for name, value in values.items():
+            if isinstance(value, str) and has_control(value):
+                raise ValueError(f"{name} is {value!r}; allowed: text without control characters")
         for name, resolve in _SPECS.items():
             if isinstance(values.get(name), str) and values[name]:
                 values[name] = resolve(values[name])
@@ -113,6 +118,14 @@ class Run(BaseModel):
         except RuntimeError:
             raise ValueError(f"unknown device {self.device!r}: allowed: cpu, cuda, cuda:1") from None
         return self
+
+    @classmethod
+    def stored(cls, folder: Folder, **changes: Any) -> "Run":
+        """The run of a folder, some fields changed."""
+        try:
+            return cls(**{**folder.run(), **changes})
+        except ValidationError as error:
+            raise StoreError(f"{folder.path / 'run.json'}: {explain(error)}") from error
 
     @property
     def hash(self) -> str:
