@@ -15,6 +15,9 @@
     fedrs      restricted      .                   .                 .
     fedlc      calibrated      .                   .                 .
     fedla      adjusted        .                   .                 .
+    fedvls     prior, + terms  .                   .                 .
+    fedntd     + distillation  .                   .                 .
+    feddecorr  + decorrelation .                   .                 .
     trimmed    .               .                   trimmed mean      .
     median     .               .                   trimmed mean      .
 
@@ -37,7 +40,20 @@ from fedskew.corrections import (
     proximal,
     sharpness,
 )
-from fedskew.losses import Loss, adjusted, as_loss, calibrated, cross_entropy, on_logits, restricted
+from fedskew.losses import (
+    Loss,
+    adjusted,
+    as_loss,
+    calibrated,
+    calibrated_by_travel,
+    cross_entropy,
+    decorrelation,
+    distillation,
+    on_logits,
+    prior_adjusted,
+    restricted,
+    suppression,
+)
 from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
 from fedskew.tree import Params
 from fedskew.view import View
@@ -151,14 +167,39 @@ def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
     return Algorithm("fedrs", loss=on_logits(restricted(alpha, mode)))
 
 
-def fedlc(tau: float = 5.0, missing: str = "floor", denominator: str = "all") -> Algorithm:
-    """Logits calibrated by label counts (Zhang et al., 2022)."""
-    return Algorithm("fedlc", loss=on_logits(calibrated(tau, missing, denominator)))
+def fedlc(
+    tau: float = 5.0, missing: str = "floor", denominator: str = "all", *, travel: float | None = None
+) -> Algorithm:
+    """Logits calibrated by label counts (Zhang et al., 2022). travel: in proportion to how far a client moves."""
+    loss = calibrated(tau, missing, denominator)
+    return Algorithm("fedlc", loss=on_logits(loss) if travel is None else calibrated_by_travel(loss, travel))
 
 
 def fedla(tau: float = 1.0, missing: str = "floor") -> Algorithm:
     """Logit adjustment with the client's own label distribution (after Menon et al., 2021)."""
     return Algorithm("fedla", loss=on_logits(adjusted(tau, missing)))
+
+
+def fedvls(lam: float = 0.1, suppress: float = 0.005) -> Algorithm:
+    """Logit adjustment, distillation over missing classes, other logits held down (Guo et al., 2025).
+
+    Not confirmed outside its paper.
+    """
+    return Algorithm(
+        "fedvls",
+        loss=on_logits(prior_adjusted),
+        terms=(distillation(lam, classes="vacant"), suppression(suppress)),
+    )
+
+
+def fedntd(beta: float = 1.0, T: float = 1.0, classes: str = "not_true") -> Algorithm:
+    """Distillation from the global model over classes but the true one (Lee et al., 2022). classes=major is FedLMD."""
+    return Algorithm("fedntd", terms=(distillation(beta, T, classes),))
+
+
+def feddecorr(beta: float = 0.1) -> Algorithm:
+    """Features are kept from correlating (Shi et al., 2023)."""
+    return Algorithm("feddecorr", terms=(decorrelation(beta),))
 
 
 def trimmed(share: float = 0.2) -> Algorithm:
@@ -205,6 +246,9 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fedrs": fedrs,
     "fedlc": fedlc,
     "fedla": fedla,
+    "fedvls": fedvls,
+    "fedntd": fedntd,
+    "feddecorr": feddecorr,
     "trimmed": trimmed,
     "median": median,
 }

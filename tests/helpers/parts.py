@@ -24,9 +24,21 @@ VARIANTS = (
     "fedrs:alpha=0.3,mode=proportional",
     "fedlc:missing=mask",
     "fedlc:missing=epsilon,denominator=others",
+    "fedlc:missing=mask,denominator=others,travel=0.5",
     "fedla:missing=mask",
+    "fedntd:beta=0.3,T=2",
+    "fedntd:classes=major",
+    "fedntd:classes=vacant",
 )
-COMBINATIONS = ("fedlc+scaffold", "fedlc+fedavgm", "fedlc+fedprox+fednova", "fedcm+fedsam", "feddyn+fedsam")
+COMBINATIONS = (
+    "fedlc+scaffold",
+    "fedlc+fedavgm",
+    "fedlc+fedprox+fednova",
+    "fedcm+fedsam",
+    "feddyn+fedsam",
+    "fedlc+fedntd",
+    "fedntd+feddecorr+scaffold",
+)
 METHODS: dict[str, Algorithm] = {text: build_algorithm(text) for text in (*ALGORITHMS, *VARIANTS, *COMBINATIONS)}
 
 

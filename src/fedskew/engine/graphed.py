@@ -268,6 +268,8 @@ class Compiled:
         torch._dynamo.config.recompile_limit = _RECIPES
         torch._dynamo.config.accumulated_recompile_limit = _RECIPES
         self.optimizer, self.ascents = recipe.optimizer, recipe.ascents
+        for model in (recipe.model, recipe.model.evaluating):
+            model.settle()
         options = compiler_options()
         self.losses = torch.compile(recipe.losses, dynamic=False, options=options)
         self._move = torch.compile(move_in_place, dynamic=False, options=options)

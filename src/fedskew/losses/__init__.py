@@ -4,8 +4,12 @@ from fedskew.losses.adjusted import adjusted
 from fedskew.losses.calibrated import CalibratedCrossEntropyLoss, calibrated
 from fedskew.losses.counts import check_labels
 from fedskew.losses.cross_entropy import cross_entropy
+from fedskew.losses.features import decorrelation
 from fedskew.losses.loss import Loss, OnExamples, as_loss, on_logits, plain
 from fedskew.losses.restricted import restricted
+from fedskew.losses.teacher import distillation
+from fedskew.losses.travel import calibrated_by_travel
+from fedskew.losses.vacant import prior_adjusted, suppression
 
 __all__ = [
     "CalibratedCrossEntropyLoss",
@@ -14,9 +18,14 @@ __all__ = [
     "adjusted",
     "as_loss",
     "calibrated",
+    "calibrated_by_travel",
     "check_labels",
     "cross_entropy",
+    "decorrelation",
+    "distillation",
     "on_logits",
     "plain",
+    "prior_adjusted",
     "restricted",
+    "suppression",
 ]

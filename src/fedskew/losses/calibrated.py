@@ -41,9 +41,13 @@ class Calibrated:
         check_choice("denominator", self.denominator, ("all", "others"))
 
     def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        return self.at(self.tau, logits, labels, counts)
+
+    def at(self, tau: float | Tensor, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        """The loss with another tau, which may be one for each client, [..., 1]."""
         check_length(logits, counts)
         logits = at_least_float32(logits)
-        offset = filled(counts, self.missing, logits.dtype).pow(-0.25) * -self.tau
+        offset = filled(counts, self.missing, logits.dtype).pow(-0.25) * -tau
         z = logits + hidden(offset, counts, self.missing).unsqueeze(-2)
         return softmax_loss(z, labels) if self.denominator == "all" else _over_others(z, labels)
 

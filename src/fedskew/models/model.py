@@ -149,6 +149,12 @@ class Model:
         given: Any = functional_call(self.module, state, inputs, named, tie_weights=self.tied)
         return given, {name: state[name] for name in buffers}
 
+    def settle(self) -> None:
+        """Look up all that is looked up once: a compiler cannot trace a first look."""
+        for name, kind in vars(Model).items():
+            if isinstance(kind, cached_property) and name != "evaluating":
+                getattr(self, name)
+
     def fused(self) -> "Model":
         """A model of its own that uses our kernels where it knows how; a module says so by an attribute `fused`."""
         own = self.copy()
