@@ -5,8 +5,9 @@ from collections.abc import Callable
 from torch import Tensor
 
 from fedskew.losses.adjusted import adjusted
-from fedskew.losses.calibrated import CalibratedCrossEntropyLoss, calibrated
+from fedskew.losses.calibrated import calibrated
 from fedskew.losses.counts import check_labels
+from fedskew.losses.criterion import CalibratedCrossEntropyLoss
 from fedskew.losses.cross_entropy import cross_entropy
 from fedskew.losses.restricted import restricted
 
