@@ -262,6 +262,7 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     assert code == 0
     for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
         assert word in out
+    assert re.search(r"last ten rounds: fedlc:tau=2 is [a-z ]+ fedavg, [+-]\d+\.\d\d \[.*\] over 2 seeds", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md"}
     document = json.loads(call(capsys, *arguments, "--json")[1])
@@ -272,6 +273,8 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     mean = sum(values) / 2
     assert row["accuracy"]["mean"] == pytest.approx(mean)
     assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "verdict"}
+    assert document["rows"][0]["against_fedavg"] is None
 
 
 @pytest.mark.parametrize(

@@ -116,7 +116,8 @@ def print_result(result: dict[str, Any], folder: "Folder") -> None:
 
 
 def print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
-    from fedskew.report.summary import best, percent
+    from fedskew.report.summary import percent
+    from fedskew.report.verdict import BASELINE, against_baseline, best
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
@@ -134,6 +135,9 @@ def print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
     seeds = len(rows[0]["seeds"])
     print(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     console().print(grid)
+    for row, difference in zip(rows, against_baseline(rows), strict=True):
+        if difference is not None:
+            print(f"last ten rounds: {difference.sentence(row['method'], BASELINE)}")
 
 
 def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:

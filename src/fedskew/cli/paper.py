@@ -162,7 +162,7 @@ def paper_show(
     typer.echo(f"written: {out}")
 
 
-@paper_app.command("map", short_help="Which assumptions lift FedLC above FedAvg.")
+@paper_app.command("map", short_help="What FedLC's gain over FedAvg depends on.")
 def paper_map(
     cell: Annotated[str, typer.Option(help="A cell of table 1 or 2.")] = "cifar10/dirichlet:0.1",
     part: Annotated[str, typer.Option(help="margin | around | all")] = "all",
@@ -180,7 +180,7 @@ def paper_map(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Which assumptions lift FedLC above FedAvg or push it below: do the runs, then say it.
+    """What FedLC's gain over FedAvg depends on: do the runs, one seed each, then say it.
 
     Example: fedskew paper map --cell cifar10/dirichlet:0.1 --device cuda --out map.png
     """

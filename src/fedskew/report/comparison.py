@@ -3,23 +3,27 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fedskew.experiments.store import Store, write_whole
 from fedskew.report import figures
 from fedskew.report.summary import MEASURES, over_seeds, percent, summarise
+from fedskew.report.verdict import BASELINE, against_baseline
 
 Hashes = Mapping[str, Sequence[str]]
 
 
 def comparison_rows(store: Store, hashes: Hashes, rounds: int) -> list[dict[str, Any]]:
-    """One row per method: each measure's mean and std over seeds."""
+    """One row per method: each measure's mean and std over seeds, and its verdict against FedAvg, if that is there."""
     rows = []
     for name, group in hashes.items():
         folders = [store.folder(hash) for hash in group]
         summaries = [summarise(f.run(), f.records()[:rounds], f.card()) for f in folders]
         rows.append({"method": name, **over_seeds(summaries)})
+    for row, found in zip(rows, against_baseline(rows), strict=True):
+        row["against_fedavg"] = None if found is None else {**asdict(found), "verdict": found.verdict}
     return rows
 
 
@@ -39,10 +43,11 @@ def write_comparison(store: Store, hashes: Hashes, rounds: int, out: Path) -> li
 
 
 def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    heads = ["method", "accuracy %", "balanced %", "last ten rounds %", "seeds"]
+    heads = ["method", "accuracy %", "balanced %", "last ten rounds %", f"last ten − {BASELINE}, points", "seeds"]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    for row in rows:
+    for row, difference in zip(rows, against_baseline(rows), strict=True):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in ("accuracy", "balanced_accuracy", "accuracy_last10")]
+        cells.append("-" if difference is None else str(difference))
         lines.append("| " + " | ".join([row["method"], *cells, str(len(row["seeds"]))]) + " |")
     return "\n".join(lines) + "\n"
 
@@ -50,8 +55,10 @@ def markdown(rows: Sequence[dict[str, Any]]) -> str:
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["method", "seeds", "diverged", *(f"{m}_{part}" for m in MEASURES for part in ("mean", "std"))])
-    for row in rows:
+    measures = [f"{m}_{part}" for m in MEASURES for part in ("mean", "std")]
+    writer.writerow(["method", "seeds", "diverged", *measures, "difference", "difference_half", "verdict"])
+    for row, found in zip(rows, against_baseline(rows), strict=True):
         values = [row[m][part] for m in MEASURES for part in ("mean", "std")]
+        values += [None] * 3 if found is None else [found.mean, found.half, found.verdict]
         writer.writerow([row["method"], len(row["seeds"]), row["diverged"], *("" if v is None else v for v in values)])
     return out.getvalue()

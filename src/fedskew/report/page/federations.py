@@ -7,11 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from fedskew.report.page.entries import Entry
-from fedskew.report.student import Interval, paired
 from fedskew.report.style import ORDER
 from fedskew.report.summary import over_seeds
+from fedskew.report.verdict import BASELINE, Difference, ahead
 
-BASELINE = "fedavg"
 OWN_FIELDS = ("algorithm", "seed", "engine", "device", "data_dir", "eval_every")
 """Fields in which runs of one federation may differ; all but the first two decide no result."""
 
@@ -61,15 +60,10 @@ class Federation:
     def baseline(self) -> Method | None:
         return next((method for method in self.methods if method.name == BASELINE), None)
 
-    def difference(self, method: Method, measure: str = "accuracy") -> Interval | None:
-        """The method minus FedAvg over the seeds that both have finished: under one seed both share data, partition,
-        first model, cohorts and batches."""
-        if self.baseline is None or method is self.baseline:
-            return None
-        base = {entry.run["seed"]: entry.summary[measure] for entry in self.baseline.finished}
-        mine = {entry.run["seed"]: entry.summary[measure] for entry in method.finished}
-        common = [seed for seed in mine if None not in (mine[seed], base.get(seed))]
-        return paired([mine[seed] - base[seed] for seed in common])
+    def difference(self, method: Method) -> Difference | None:
+        """The method against FedAvg over the seeds that both have finished."""
+        base = self.baseline
+        return None if base is None or method is base else ahead(method.row, base.row)
 
 
 def federations(entries: Iterable[Entry]) -> list[Federation]:
