@@ -192,3 +192,30 @@ def test_tables_beside_the_page(tmp_path):
     assert table.count("\\textbf{") == 3
     assert "my\\_loss.py:50\\%\\&" in table
     assert all(rule in table for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
+
+
+def test_rounds_and_the_iid_gap_are_those_of_the_sibling_section(tmp_path):
+    store = example_store(tmp_path)
+    for seed in range(2):
+        write_run(store, f"a{seed}" + "0" * 14, algorithm="fedavg", seed=seed, gain=0.2, partition="iid", title="iid")
+        write_run(store, f"b{seed}" + "0" * 14, algorithm="fedlc", seed=seed, gain=0.22, partition="iid", title="iid")
+    entries, _ = read_entries(store)
+    skewed, level = federations(entries)
+    assert (skewed.iid, level.iid) == (level, None)
+    fedavg, fedlc = (skewed.method(name) for name in ("fedavg", "fedlc"))
+    reach, share = skewed.reach(fedlc), skewed.gap_closed(fedlc)
+    assert (reach.reached, reach.seeds) == (3, 3)
+    assert reach.rounds < skewed.reach(fedavg).rounds < 20
+    ends = {e.hash[:2]: e.summary["accuracy_last10"] for e in entries}
+    gain = ends["10"] + ends["11"] - ends["00"] - ends["01"]
+    assert share.share == pytest.approx(gain / (ends["a0"] + ends["a1"] - ends["00"] - ends["01"]))
+    assert share.seeds == 2
+    assert skewed.difference_on_iid(fedlc).mean > 0
+    assert skewed.difference_on_iid(skewed.method("scaffold")) is None
+    assert federations(entries, target=0.99)[0].reach(fedlc).rounds is None
+    line = results_csv(skewed).splitlines()[3].split(",")
+    named = dict(zip(results_csv(skewed).splitlines()[0].split(","), line, strict=True))
+    assert (named["method"], named["rounds_to_reach"]) == ("fedlc", str(reach.rounds))
+    assert float(named["iid_gap_closed"]) == pytest.approx(share.share)
+    assert "IID gap closed" in latex(skewed)
+    assert "IID gap closed" not in latex(level)

@@ -56,13 +56,18 @@ def test_a_diverged_seed_is_counted_apart():
 
 def test_tables():
     made = (("fedavg", 0.25), ("fedlc", 0.5))
-    rows = [{"method": name, **over_seeds([summarise(RUN, records([a]), None)])} for name, a in made]
-    assert "| fedavg | 25.00 | 25.00 | 25.00 | - | 1 |" in markdown(rows)
-    assert "| fedlc | 50.00 | 50.00 | 50.00 | not decided: one seed, +25.00 | 1 |" in markdown(rows)
+    more = {"rounds_to_reach": {"rounds": None, "reached": 0, "seeds": 1}, "gap_closed": None, "iid": None}
+    gains = {"fedavg": None, "fedlc": {"mean": 25.0, "half": None, "seeds": 1, "verdict": "not decided"}}
+    rows = [
+        {"method": name, "against_fedavg": gains[name], **more, **over_seeds([summarise(RUN, records([a]), None)])}
+        for name, a in made
+    ]
+    assert "| fedavg | 25.00 | 25.00 | 25.00 | - | never | 1 |" in markdown(rows)
+    assert "| fedlc | 50.00 | 50.00 | 50.00 | not decided: one seed, +25.00 | never | 1 |" in markdown(rows)
     plain, calibrated = as_csv(rows).splitlines()[1:]
     assert plain.startswith("fedavg,1,0,0.25,")
-    assert plain.endswith(",,,")
-    assert calibrated.endswith(",25.0,,not decided")
+    assert plain.endswith(",,,,,0,,,,,,")
+    assert calibrated.endswith(",25.0,,not decided,,0,,,,,,")
     assert percent(0.5, 0.011) == "50.00 ± 1.10"
     assert percent(None) == "-"
 

@@ -27,7 +27,7 @@ Cells = Annotated[
     list[str] | None, typer.Option("--cells", help="Some cells, by name or data set, with commas between; repeats.")
 ]
 Methods = Annotated[list[str] | None, typer.Option("--methods", help="Some methods, with commas between; repeats.")]
-ProfileName = Annotated[str, typer.Option("--profile", help="stated | drift | tuned | FILE.toml")]
+ProfileName = Annotated[str, typer.Option("--profile", help="stated | usual | drift | tuned | FILE.toml")]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="Fewer rounds than the paper; marked as shortened.")]
 Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
 Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]

@@ -77,6 +77,21 @@ def test_a_cell_sets_what_it_is_about_whatever_the_profile() -> None:
     assert TABLES["table1"].run("svhn/dirichlet:0.1", "fedavg", Choice(profile=PROFILES["drift"])).local_epochs == 10
 
 
+@pytest.mark.parametrize(
+    ("table", "cell", "stand_in", "augment"),
+    [
+        ("table1", "cifar10/dirichlet:0.1", False, "crop_flip"),
+        ("table1", "cifar10/dirichlet:0.1", True, "none"),
+        ("table1", "svhn/dirichlet:0.1", False, "none"),
+        ("table3", "imagenet12/dirichlet:0.1", False, "crop_flip"),
+        ("table4", "synthetic:1,1", False, "none"),
+    ],
+)
+def test_usual_mirrors_only_what_keeps_its_class(table: str, cell: str, stand_in: bool, augment: str) -> None:
+    run = TABLES[table].run(cell, "fedavg", Choice(profile=PROFILES["usual"], stand_in=stand_in))
+    assert (run.momentum, run.augment) == (0.9, augment)
+
+
 def test_cells_are_chosen_by_name_by_data_set_and_with_commas() -> None:
     known = ["cifar10/a", "cifar10/b", "synthetic:0,0", "svhn/a"]
     assert chosen("cell", (), known) == known

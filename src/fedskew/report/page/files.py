@@ -11,7 +11,7 @@ from fedskew.report import figures
 from fedskew.report.page.entries import MEASURES
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.series import partition_of
-from fedskew.report.page.tables import verdict_text
+from fedskew.report.page.tables import more_cells, more_heads, verdict_text
 from fedskew.report.paper_tables import tex
 from fedskew.report.summary import MEASURES as SUMMARISED
 from fedskew.report.summary import percent
@@ -19,6 +19,7 @@ from fedskew.report.verdict import BASELINE, Difference, best
 
 _SHOWN = {"accuracy": "accuracy", "balanced_accuracy": "balanced", "accuracy_last10": "last ten"}
 _DIFFERENCE = ("difference", "difference_half", "difference_seeds", "verdict")
+_MORE = ("rounds_to_reach", "seeds_that_reached", "iid_gap", "iid_gap_closed")
 
 
 def write_files(folder: Path, federations: Sequence[Federation]) -> list[Path]:
@@ -47,10 +48,11 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
 
 
 def results_csv(federation: Federation) -> str:
-    """One line per method; shares of one, and the paired difference to FedAvg in the mean of the last ten rounds with
-    half its interval."""
+    """One line per method; shares of one, the paired difference to FedAvg in the mean of the last ten rounds with half
+    its interval, rounds to the target, the IID gap, and the difference on IID data."""
     parts = [f"{measure}_{part}" for measure in SUMMARISED for part in ("mean", "std")]
-    heads = ["method", "seeds", "unfinished", "diverged", *parts, *_DIFFERENCE]
+    heads = ["method", "seeds", "unfinished", "diverged", *parts, *_DIFFERENCE, *_MORE]
+    heads += [f"iid_{name}" for name in _DIFFERENCE]
     return _csv(heads, [_result(federation, method) for method in federation.methods])
 
 
@@ -69,8 +71,9 @@ def runs_csv(federation: Federation) -> str:
 def latex(federation: Federation) -> str:
     """For booktabs: per cent, what is best by the rule of verdicts in bold, the difference to FedAvg in points."""
     leaders = {measure: best([method.row for method in federation.methods], measure) for measure in _SHOWN}
-    lines = [f"\\begin{{tabular}}{{l{'c' * len(_SHOWN)}c}}", "\\toprule"]
     heads = ["method", *(f"{word} (%)" for word in _SHOWN.values()), f"last ten − {BASELINE} (95 % interval)"]
+    heads += more_heads(federation)
+    lines = [f"\\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", "\\toprule"]
     lines += [" & ".join(map(_tex, heads)) + " \\\\", "\\midrule"]
     for i, method in enumerate(federation.methods):
         cells = [_tex(method.name)]
@@ -79,6 +82,7 @@ def latex(federation: Federation) -> str:
             cells.append(f"\\textbf{{{text}}}" if leaders[measure] == i else text)
         difference = federation.difference(method)
         cells.append(_tex("-" if difference is None else verdict_text(difference)))
+        cells += map(_tex, more_cells(federation, method))
         lines.append(" & ".join(cells) + " \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
@@ -86,7 +90,11 @@ def latex(federation: Federation) -> str:
 def _result(federation: Federation, method: Method) -> list[object]:
     values = [method.row[measure][part] for measure in SUMMARISED for part in ("mean", "std")]
     states = [len(method.finished), method.count("unfinished"), method.count("diverged")]
-    return [method.name, *states, *values, *_difference(federation.difference(method))]
+    reach, share = federation.reach(method), federation.gap_closed(method)
+    more = [None, None] if reach is None else [reach.rounds, reach.reached]
+    more += [None, None] if share is None else [share.gap, share.share]
+    gains = [*_difference(federation.difference(method)), *more, *_difference(federation.difference_on_iid(method))]
+    return [method.name, *states, *values, *gains]
 
 
 def _difference(found: Difference | None) -> list[object]:

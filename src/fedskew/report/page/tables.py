@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from fedskew.report.measures import target_words
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.html import Html, cell, head, table, tag
 from fedskew.report.summary import percent
@@ -25,9 +26,32 @@ def results(federation: Federation) -> Html:
     for i, method in enumerate(methods):
         shown = [_value(method, measure, marked=leaders[measure] == i) for measure in _COLUMNS]
         apart = _difference(federation, method, differences[method.name], reach)
-        rows.append([head(method.name), *shown, apart, cell(f"{len(method.finished)} of {len(method.entries)}")])
-    heads = ["method", *_COLUMNS.values(), f"last ten rounds − {BASELINE}, points", "seeds done"]
+        more = [cell(text) for text in more_cells(federation, method)]
+        done = cell(f"{len(method.finished)} of {len(method.entries)}")
+        rows.append([head(method.name), *shown, apart, *more, done])
+    apart_head = f"last ten rounds − {BASELINE}, points"
+    heads = ["method", *_COLUMNS.values(), apart_head, *more_heads(federation), "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
+
+
+def more_heads(federation: Federation) -> list[str]:
+    """Of the columns that not every section has: without FedAvg there is no target, without IID runs no gap."""
+    heads = []
+    if federation.baseline is not None or federation.target is not None:
+        heads.append(f"rounds to {target_words(federation.target)}")
+    if federation.iid is not None:
+        heads += ["IID gap closed", f"last ten rounds − {BASELINE} on IID data, points"]
+    return heads
+
+
+def more_cells(federation: Federation, method: Method) -> list[str]:
+    cells = []
+    if federation.baseline is not None or federation.target is not None:
+        cells.append(str(federation.reach(method) or "-"))
+    if federation.iid is not None:
+        gain = federation.difference_on_iid(method)
+        cells += [str(federation.gap_closed(method) or "-"), "-" if gain is None else verdict_text(gain)]
+    return cells
 
 
 def states(method: Method) -> str:
