@@ -26,8 +26,9 @@ from fedskew.engine.distributed import meet, place
 from fedskew.evaluate import Evaluation, evaluate_model, predict
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.origin import check_answer, check_origin, origin
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, Store, StoreError
+from fedskew.experiments.versions import result_version
 from fedskew.federation import Cohort, Federation, Ints, weights_of
 from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_together, stacked_bytes, update_bytes
 from fedskew.models import Model, build_model
@@ -220,7 +221,7 @@ def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundReco
 
 def note_run(run: Run, folder: Folder) -> None:
     """Begin the run's folder, or note how it is asked for now."""
-    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, result_version(run.algorithm))
 
 
 def _fitting(first: "Simulation", seeds: int) -> int:

@@ -15,9 +15,9 @@ from fedskew.cli import main
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.experiments.exporting import export_model
 from fedskew.experiments.results import Result, Results, read_lines, write_lines
-from fedskew.experiments.run import RESULT_VERSION
 from fedskew.experiments.sealed import Damaged, seal, unseal
 from fedskew.experiments.store import StoreError
+from fedskew.experiments.versions import RESULT_VERSION
 from tests.experiments.test_store import FIELDS, final, same
 
 

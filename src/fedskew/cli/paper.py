@@ -271,7 +271,7 @@ def _choice(
 
 def _results(store: "Store", published: Path | None) -> "Results":
     from fedskew.experiments.results import Results
-    from fedskew.experiments.run import RESULT_VERSION
+    from fedskew.experiments.versions import RESULT_VERSION
 
     if published is not None and published != RESULTS and not published.is_dir():
         raise ValueError(f"there is no folder of results {published}")

@@ -17,12 +17,10 @@ from fedskew.engine import ENGINES
 from fedskew.experiments.schedules import SCHEDULES, Schedule
 from fedskew.experiments.sealed import has_control
 from fedskew.experiments.store import Folder, StoreError
+from fedskew.experiments.versions import result_version
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
 from fedskew.partition import PARTITIONS
-
-RESULT_VERSION = 1
-"""Raised whenever the numbers of an unchanged run would change."""
 
 _NOT_HASHED = {"engine", "device", "data_dir", "eval_every", "rounds"}
 
@@ -135,7 +133,7 @@ class Run(BaseModel):
             kept["rounds"] = self.rounds
         if not self.validation:
             del kept["validation"]  # so that runs from before there was such a field keep their hash
-        content = {"version": RESULT_VERSION, "files": dict(self.files()), **kept}
+        content = {"version": result_version(self.algorithm), "files": dict(self.files()), **kept}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

@@ -12,7 +12,8 @@ from typing import Any
 from fedskew.experiments.paper.choice import STAND_IN, Choice, chosen, standing_in
 from fedskew.experiments.paper.profiles import VALIDATION
 from fedskew.experiments.results import Result, Results
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
+from fedskew.experiments.versions import RESULT_VERSION
 
 SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")
