@@ -12,7 +12,7 @@ from fedskew.experiments.paper.document import between, readme_part, reproductio
 from fedskew.experiments.paper.sensitivity import Map
 from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Results, read_lines
-from fedskew.experiments.run import RESULT_VERSION
+from fedskew.experiments.versions import RESULT_VERSION
 
 ROOT = Path(__file__).parent.parent
 

@@ -6,7 +6,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from math import isfinite
@@ -25,8 +25,10 @@ from fedskew.engine import ENGINES, Engine, choose_engine
 from fedskew.engine.distributed import meet, place
 from fedskew.evaluate import Evaluation, evaluate_model, predict
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.origin import check_answer, check_origin, origin
+from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, Store, StoreError
+from fedskew.experiments.versions import result_version
 from fedskew.federation import Cohort, Federation, Ints, weights_of
 from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_together, stacked_bytes, update_bytes
 from fedskew.models import Model, build_model
@@ -83,6 +85,11 @@ class RoundRecord:
         """With the measures of a round, or without any."""
         values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
         return cls(**values, **rest)
+
+    @classmethod
+    def stored(cls, record: dict[str, Any]) -> "RoundRecord":
+        """Of a line of the store; fields that only a later version knows are left out."""
+        return cls(**{f.name: record[f.name] for f in fields(cls) if f.name in record})
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready; no number is NaN or infinite."""
@@ -152,15 +159,17 @@ def _simulate_group(
             if ranks.told(folder is not None and not folder.exists()):
                 simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
             done = ranks.all_can(partial(_opened, run, folder, stack))
-            if folder is not None and not done and len(folder.records()) >= run.rounds:
+            if folder is not None and not done and min(len(folder.records()), folder.saved()) >= run.rounds:
                 note_run(run, folder)
                 again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
-            if done := [RoundRecord(**record) for record in ranks.told([record.as_dict() for record in done])]:
+            if done := [RoundRecord.stored(record) for record in ranks.told([record.as_dict() for record in done])]:
                 yield from ((position, record) for record in done)
                 continue
             simulation = simulation or ranks.all_can(partial(Simulation, run))
             if ranks.size > 1:
                 ranks.check_same(simulation.federation.digest, "data or splits of them")
+            earlier = again[position][0] if position in again else folder
+            ranks.all_can(partial(check_origin, earlier, run, simulation.federation.dataset))
             if not started:
                 most = ranks.told(_fitting(simulation, 1 + len(waiting)))
             if folder is not None:
@@ -191,25 +200,28 @@ def _simulate_group(
 
 
 def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundRecord]:
-    """Lock the run's folder, so that what is read stays so; gives the records of a run that needs no more work."""
+    """The records of a run that needs no more work. For one that does its folder is locked, so that what is read stays
+    so; what is finished stays so by itself, and can be read where nothing can be written."""
     if folder is None:
         return []
     if folder.exists():
-        folder.run()  # readable, and of this version
+        lengths = folder.lengths()  # readable, and of this version
         if any(session.get("engine") == FEDERATED for session in folder.sessions()):
             raise StoreError(f"run {run.hash} in this store is a federation's; simulate it in another store")
+        if done := finished_records(run, folder):
+            if run.rounds not in lengths:
+                with suppress(StoreError), folder.lock():
+                    note_run(run, folder)
+            return done
     else:
         note_run(run, folder)
     stack.enter_context(folder.lock())
-    done = finished_records(run, folder)
-    if done and run.rounds not in folder.lengths():
-        note_run(run, folder)
-    return done
+    return finished_records(run, folder)  # another process may have done it meanwhile
 
 
 def note_run(run: Run, folder: Folder) -> None:
     """Begin the run's folder, or note how it is asked for now."""
-    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, result_version(run.algorithm))
 
 
 def _fitting(first: "Simulation", seeds: int) -> int:
@@ -228,7 +240,10 @@ def is_evaluated(run: Run, round: int) -> bool:
 def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
     """The records of a run that needs no more work, else nothing."""
     records = folder.records()
-    return [RoundRecord(**record) for record in records[: run.rounds]] if is_finished(records, run.rounds) else []
+    if not is_finished(records, run.rounds, folder.saved()):
+        return []
+    check_answer(folder, run)
+    return [RoundRecord.stored(record) for record in records[: run.rounds]]
 
 
 class Simulation:
@@ -307,16 +322,18 @@ class Simulation:
                 self.states.put(clients, states)
         self._complete = self.round, self.server
         kept = self.ranks.told([] if folder is None else folder.keep_records(self.round))
-        self.earlier = [RoundRecord(**record) for record in kept]
+        self.earlier = [RoundRecord.stored(record) for record in kept]
         if folder is None:
             return
         if folder.card() is None:
-            folder.write_card(describe_partition(self.run, self.federation))
+            card = describe_partition(self.run, self.federation)
+            folder.write_card({**card, "data": self.federation.dataset.digest})
         here = fingerprint(self)
         before = folder.sessions()
         changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
         reason = self.engine_reason
-        folder.append_session({"from_round": self.round, **here, "engine_reason": reason, "changed": changed})
+        session = {"from_round": self.round, **here, "engine_reason": reason, "changed": changed}
+        folder.append_session({**session, **origin(self.run, self.federation.dataset)})
 
     @property
     def normalisation(self) -> tuple[Any, Any]:
@@ -422,7 +439,7 @@ class Simulation:
     def _save(self, clients: Tensor, states: Params, began: float) -> None:
         if self.folder is None or self._complete is None or self._complete[0] == self._saved:
             return
-        save_checkpoint(self.folder.checkpoint, *self._complete, clients, states)
+        save_checkpoint(self.folder, *self._complete, clients, states)
         self._saved, self._saved_at = self._complete[0], time.monotonic()
         self._save_cost = self._saved_at - began
 

@@ -2,6 +2,7 @@
 
 import json
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -60,6 +61,23 @@ def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def printable(text: str) -> str:
+    """A text that a terminal shows and does not obey: control characters but the end of a line are written out."""
+    return "".join(c if c == "\n" or unicodedata.category(c) != "Cc" else repr(c)[1:-1] for c in text)
+
+
+def note(message: str) -> None:
+    """Something beside the answer, on standard error."""
+    print(printable(f"fedskew: note: {message}"), file=sys.stderr)
+
+
+def plain_cell(text: str) -> str:
+    """A text of somebody else's in a table, where brackets would be taken for markup."""
+    from rich.markup import escape
+
+    return escape(printable(text))
+
+
 def percent_of(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.2f}"
 
@@ -97,14 +115,19 @@ def print_result(result: dict[str, Any], folder: "Folder") -> None:
     print("\n".join(lines))
 
 
-def print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
-    from fedskew.report.summary import best, percent
+def print_comparison(
+    rows: Sequence[dict[str, Any]], title: str, target: float | None = None, eval_every: int = 1
+) -> None:
+    from fedskew.report.comparison import more_columns
+    from fedskew.report.summary import percent
+    from fedskew.report.verdict import BASELINE, against_baseline, best
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
     heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "per client %",
              "accuracy_last10": "last ten rounds %"}  # fmt: skip
-    grid = Grid("method", *(heads[name] for name in measures), "time s")
+    more = more_columns(rows, target)
+    grid = Grid("method", *(heads[name] for name in measures), *more, "time s")
     leaders = {name: best(rows, name) for name in measures}
     for i, row in enumerate(rows):
         cells = []
@@ -112,10 +135,15 @@ def print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
             cell = percent(row[name]["mean"], row[name]["std"])
             cells.append(f"[bold]{cell}[/bold]" if leaders[name] == i else cell)
         name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
-        grid.add_row(name, *cells, f"{row['seconds']:.1f}")
+        grid.add_row(name, *cells, *(column[i] for column in more.values()), f"{row['seconds']:.1f}")
     seeds = len(rows[0]["seeds"])
     print(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     console().print(grid)
+    for row, difference in zip(rows, against_baseline(rows), strict=True):
+        if difference is not None:
+            print(f"last ten rounds: {difference.sentence(row['method'], BASELINE)}")
+    if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):
+        print(f"rounds to reach an accuracy are evaluated ones, every {eval_every} rounds and the last ten")
 
 
 def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:

@@ -78,7 +78,7 @@ def test_what_has_no_meaning_is_refused() -> None:
         build_algorithm("fednova+median")
     with pytest.raises(ValueError, match="median counts all clients the same: weighting is 'samples'"):
         Run(algorithm="median")
-    with pytest.raises(ValueError, match="plain mean of its correction's messages"):
+    with pytest.raises(ValueError, match="mean of its correction's messages"):
         Simulation(Run(**RUN, algorithm="scaffold+trimmed"))
 
 

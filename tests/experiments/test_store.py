@@ -6,6 +6,7 @@ import torch
 
 from fedskew import Run, Store, simulate, simulation
 from fedskew.experiments.checkpoint import load_checkpoint
+from fedskew.experiments.sealed import seal
 from fedskew.experiments.store import StoreBusy, StoreError, write_whole
 from fedskew.simulation import Simulation
 
@@ -154,7 +155,7 @@ def test_a_folder_of_another_version(tmp_path):
     run, store = Run(**FIELDS), Store(tmp_path)
     final(run, store)
     path = store.folder(run.hash).path / "run.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 99}))
+    path.write_bytes(seal({**store.folder(run.hash).about(), "format": 99}))
     with pytest.raises(StoreError, match="format 99"):
         final(run, store)
 

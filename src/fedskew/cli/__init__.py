@@ -29,10 +29,12 @@ from fedskew.cli.options import (
     Json,
     Quiet,
     Runs,
+    Target,
     Track,
     Watch,
     algorithm_names,
     build_run,
+    checked_target,
     compared_names,
     interruption,
     open_store,
@@ -44,12 +46,15 @@ from fedskew.ranks import expected, rank
 from fedskew.terminal import (
     byte_progress,
     console,
+    note,
     percent_of,
+    plain_cell,
     print_card,
     print_comparison,
     print_data,
     print_json,
     print_result,
+    printable,
     round_progress,
 )
 from fedskew.terminal_table import Grid
@@ -163,6 +168,8 @@ def compare_command(
     file: File = None,
     algorithm: Algorithms = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
+    target: Target = None,
+    iid: Annotated[bool, typer.Option("--iid", help="The same methods on an IID split as well.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
     json_: Json = False,
     quiet: Quiet = False,
@@ -175,23 +182,27 @@ def compare_command(
     from fedskew.experiments.compare import Comparison
     from fedskew.report.comparison import comparison_rows, write_comparison
 
-    names = compared_names(algorithm, file)
+    names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
+    level = comparison.on_iid() if iid else None
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     some = next(iter(comparison.runs.values()))[0]
     _decode(some, enabled=show)
-    with round_progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
-        for name, _, record in comparison.results(store):
-            step(name, record)
-            interruption.check()
-    hashes = {name: [run.hash for run in group] for name, group in comparison.runs.items()}
-    rows = comparison_rows(store, hashes, some.rounds)
-    made = write_comparison(store, hashes, some.rounds, out)
+    parts = [comparison] if level is None else [comparison, level]
+    with round_progress(some.rounds * seeds * len(comparison.runs) * len(parts), enabled=show) as step:
+        for part in parts:
+            for name, _, record in part.results(store):
+                step(name if part is comparison else f"{name}, IID", record)
+                interruption.check()
+    hashes, level_hashes = comparison.hashes, level.hashes if level else None
+    rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes)
+    made = write_comparison(store, hashes, rows, some.rounds, out, target)
     if json_:
-        print_json({"runs": hashes, "rows": rows, "files": [str(path) for path in made]})
+        about = {"runs": hashes, "iid_runs": level_hashes, "target": target, "rows": rows}
+        print_json({**about, "files": [str(path) for path in made]})
         return
-    print_comparison(rows, f"{some.title}, {some.rounds} rounds")
+    print_comparison(rows, f"{some.title}, {some.rounds} rounds", target, some.eval_every)
     if show:
         typer.echo("written: " + ", ".join(str(path) for path in made))
 
@@ -254,14 +265,18 @@ def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> N
         print_json(rows)
     elif quiet:
         for row in rows:
-            typer.echo(row["hash"])
+            typer.echo(printable(row["hash"]))
     else:
         grid = Grid("run", "method", "federation", "seed", "rounds", "accuracy %")
         for row in rows:
             names = [str(row.get(name, "")) for name in ("algorithm", "title", "seed")]
             said = row["state"] if row["state"] in ("diverged", "unreadable") else ""
-            grid.add_row(row["hash"][:8], *names, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
+            cells = [plain_cell(cell) for cell in (row["hash"][:8], *names)]
+            grid.add_row(*cells, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
         console().print(grid if rows else "no runs yet; `fedskew run` makes one")
+        for row in rows:
+            if "problem" in row:
+                note(f"run {row['hash']} cannot be read: {row['problem']}")
 
 
 @runs_app.command("show")
@@ -313,12 +328,15 @@ def runs_condense(
 
     Example: fedskew runs condense results/paper/mine.jsonl
     """
-    from fedskew.experiments.results import Result, write_lines
+    from fedskew.experiments.results import stored, write_lines
 
-    found = [result for folder in open_store(runs) for result in Result.of(folder)]
+    problems: list[str] = []
+    found = list(stored(open_store(runs), problems))
     lines = write_lines(path, found)
+    for problem in problems:
+        note(f"left out: {problem}")
     if json_:
-        print_json({"file": str(path), "added": len(found), "lines": lines})
+        print_json({"file": str(path), "added": len(found), "lines": lines, "left_out": problems})
     elif not quiet:
         typer.echo(f"written: {path}, {lines} runs")
 
@@ -408,7 +426,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _guarded(arguments: list[str]) -> int:
-    warnings.showwarning = lambda message, *_, **__: typer.echo(f"fedskew: note: {message}", err=True)
+    warnings.showwarning = lambda message, *_, **__: note(str(message))
     try:
         if expected() > 1 and arguments[:1] != ["run"]:
             raise ValueError(
@@ -441,7 +459,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 
         return explain(error), 2  # type: ignore[arg-type]
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}", 1
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
     wrong = isinstance(error, ValueError | FileNotFoundError)
     return str(error) or type(error).__name__, 2 if wrong else 1
 
@@ -468,7 +486,7 @@ def _follow(records: "Iterator[RoundRecord]") -> None:
 def _complain(message: str, code: int) -> int:
     """Of several ranks only the first speaks of what all of them see: a wrong request, an interruption."""
     if not rank() or code == 1:
-        typer.echo(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{message}", err=True)
+        typer.echo(printable(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{message}"), err=True)
     elif code == 2:
         with suppress(KeyboardInterrupt):
             time.sleep(_FIRST_SPEAKS)
@@ -501,14 +519,15 @@ def _listed(folder: "Folder") -> dict[str, Any]:
     from fedskew.experiments.store import StoreError
 
     try:
-        run, short, records = folder.run(), folder.short(), folder.records()
+        run, short, records, saved = folder.run(), folder.short(), folder.records(), folder.saved()
     except StoreError as error:
         return {"hash": folder.path.name, "state": "unreadable", "progress": "", "problem": str(error)}
     done = len(records)
     rounds = folder.aim(done)
     measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
     diverged = bool(records and records[-1]["diverged"])
-    state = "diverged" if diverged else "done" if done >= rounds else "unfinished"
+    kept_whole, ended = saved >= min(done, rounds), diverged or done >= rounds
+    state = "unfinished" if not (kept_whole and ended) else "diverged" if diverged else "done"
     kept = {"algorithm": short["algorithm"], "title": short["title"], "seed": run["seed"]}
     accuracy = measured[-1] if measured else None
     return {

@@ -8,7 +8,7 @@ import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
-from fedskew.terminal import console, print_json, round_progress
+from fedskew.terminal import console, note, print_json, round_progress
 from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ Cells = Annotated[
     list[str] | None, typer.Option("--cells", help="Some cells, by name or data set, with commas between; repeats.")
 ]
 Methods = Annotated[list[str] | None, typer.Option("--methods", help="Some methods, with commas between; repeats.")]
-ProfileName = Annotated[str, typer.Option("--profile", help="stated | drift | tuned | FILE.toml")]
+ProfileName = Annotated[str, typer.Option("--profile", help="stated | usual | drift | tuned | FILE.toml")]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="Fewer rounds than the paper; marked as shortened.")]
 Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
 Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]
@@ -162,7 +162,7 @@ def paper_show(
     typer.echo(f"written: {out}")
 
 
-@paper_app.command("map", short_help="Which assumptions lift FedLC above FedAvg.")
+@paper_app.command("map", short_help="What FedLC's gain over FedAvg depends on.")
 def paper_map(
     cell: Annotated[str, typer.Option(help="A cell of table 1 or 2.")] = "cifar10/dirichlet:0.1",
     part: Annotated[str, typer.Option(help="margin | around | all")] = "all",
@@ -180,7 +180,7 @@ def paper_map(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Which assumptions lift FedLC above FedAvg or push it below: do the runs, then say it.
+    """What FedLC's gain over FedAvg depends on: do the runs, one seed each, then say it.
 
     Example: fedskew paper map --cell cifar10/dirichlet:0.1 --device cuda --out map.png
     """
@@ -271,13 +271,13 @@ def _choice(
 
 def _results(store: "Store", published: Path | None) -> "Results":
     from fedskew.experiments.results import Results
-    from fedskew.experiments.run import RESULT_VERSION
+    from fedskew.experiments.versions import RESULT_VERSION
 
     if published is not None and published != RESULTS and not published.is_dir():
         raise ValueError(f"there is no folder of results {published}")
     results = Results(RESULT_VERSION, store, published)
     for problem in results.problems:
-        typer.echo(f"fedskew: left out: {problem}", err=True)
+        note(f"left out: {problem}")
     return results
 
 

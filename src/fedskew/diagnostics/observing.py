@@ -6,6 +6,7 @@ from fedskew import tree
 from fedskew.client_states import ClientStates
 from fedskew.engine import ENGINES
 from fedskew.experiments.checkpoint import load_checkpoint
+from fedskew.experiments.origin import check_origin
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, StoreError
 from fedskew.federation import Cohort, Ints
@@ -25,13 +26,14 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     stored = folder.run()
     changes = {"device": device or stored["device"], "data_dir": data_dir or stored["data_dir"]}
-    simulation = Simulation(Run(**{**stored, **changes}))
+    simulation = Simulation(Run.stored(folder, **changes))
+    check_origin(folder, simulation.run, simulation.federation.dataset)
     if simulation.states.any and any(session.get("engine") == FEDERATED for session in folder.sessions()):
         raise StoreError(
             f"run {folder.path.name} is a federation's: client states are on the nodes, and "
             f"{simulation.run.short_algorithm} trains no round without them; allowed: methods without, such as fedlc"
         )
-    checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server)
+    checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server, diverged=folder.diverged())
     if not tree.finite(checkpoint.server.params):
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite and cannot be measured")
     simulation.round, simulation.server = checkpoint.round, checkpoint.server

@@ -95,7 +95,7 @@ class Roll:
                 told = len(nodes)
                 log(INFO, "%s of %s clients are there, waiting up to %.0f s", told, self._clients, left)
             time.sleep(POLL_SECONDS)
-        return nodes
+        return self.call(grid, again=False)  # hears those that were asked last
 
     def doubt(self, node: int) -> None:
         """Ask a node anew before the next round: what it said may not hold any more."""

@@ -19,9 +19,10 @@ from torch import Tensor
 import fedskew
 from fedskew import spec, tree
 from fedskew.aggregators import weighted_mean
-from fedskew.data import Dataset, facts
+from fedskew.data import Dataset, Nodes, facts
 from fedskew.evaluate import Evaluation, evaluate_model
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
+from fedskew.experiments.origin import check_origin, origin
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, Store
 from fedskew.flower.messages import from_record, to_record
@@ -66,7 +67,7 @@ def federate(
         evaluate = _on_test_set(plan, known)
     strategy = LabelSkew(plan, rules)
     with ExitStack() as stack:
-        folder, done = _opened(run, rules, stack, strategy)
+        folder, done = _opened(run, rules, stack, strategy, known)
         outer = strategy if wrap is None else _wrapped(wrap, strategy)
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
@@ -74,7 +75,7 @@ def federate(
             log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, record.accuracy)
             if folder is not None:
                 folder.append_record(record.as_dict())
-                save_checkpoint(folder.checkpoint, round, strategy.server, *_as_tensors(strategy))
+                save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy))
             if record.diverged:
                 break
     return strategy
@@ -107,7 +108,9 @@ def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluat
     )
 
 
-def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tuple[Folder | None, int]:
+def _opened(
+    run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew, known: Dataset | Nodes
+) -> tuple[Folder | None, int]:
     """The run's folder in the store and how many rounds are done there; the strategy goes on from those."""
     root = rules.folder()
     if root is None:
@@ -115,11 +118,14 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
     folder = Store(root).folder(run.hash)
     if folder.exists() and any(session.get("engine") != FEDERATED for session in folder.sessions()):
         raise ValueError(f"run {run.hash} in {root} was simulated; a federation needs a store without that run")
+    check_origin(folder, run, known)
     note_run(run, folder)
     stack.enter_context(folder.lock())
     done = 0
     if folder.checkpoint.exists():
-        checkpoint = load_checkpoint(folder.checkpoint, usable_device(run.device), strategy.server)
+        checkpoint = load_checkpoint(
+            folder.checkpoint, usable_device(run.device), strategy.server, diverged=folder.diverged()
+        )
         done, strategy.server = checkpoint.round, checkpoint.server
         counted = checkpoint.states.get("absorbed", torch.zeros(0)).tolist()
         strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=True))
@@ -129,7 +135,7 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
         return folder, run.rounds
     folder.keep_records(done)
     log(INFO, "run %s goes on after round %s, kept in %s", run.hash, done, folder.path)
-    folder.append_session({"from_round": done, **_versions(run)})
+    folder.append_session({"from_round": done, **_versions(run), **origin(run, known)})
     return folder, done
 
 

@@ -1,8 +1,9 @@
 """Local objectives. A loss is a pure function of a `View`, `(logits, labels, counts)` where examples stand alone."""
 
 from fedskew.losses.adjusted import adjusted
-from fedskew.losses.calibrated import CalibratedCrossEntropyLoss, calibrated
+from fedskew.losses.calibrated import calibrated
 from fedskew.losses.counts import check_labels
+from fedskew.losses.criterion import CalibratedCrossEntropyLoss
 from fedskew.losses.cross_entropy import cross_entropy
 from fedskew.losses.features import decorrelation
 from fedskew.losses.loss import Loss, OnExamples, as_loss, on_logits, plain

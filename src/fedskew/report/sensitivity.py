@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from fedskew.report.verdict import verdict
+from fedskew.report.verdict import paired
 
 Row = dict[str, Any]
 RULES = ("floor", "mask")
@@ -36,11 +36,8 @@ def _margin(setting: str, rows: Sequence[Row]) -> list[str]:
         tried = [row for row in here if f"missing={rule}" in row["algorithm"]]
         if tried:
             best = max(tried, key=lambda row: row["validation"])
-            lines.append(
-                _against(f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)", best, plain)
-            )
-            above = [_tau(row) for row in tried if row["last_ten"] and verdict(gains(row, plain), 1) == "above"]
-            lines[-1] += f" Above FedAvg with {'tau ' + ', '.join(above) if above else 'no tau'}."
+            what = f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)"
+            lines.append(_against(what, best, plain))
     return lines
 
 
@@ -51,11 +48,11 @@ def _tau(row: Row) -> str:
 def _against(what: str, row: Row, plain: Row) -> str:
     if row["last_ten"] is None:
         return f"{what} diverged in round {row['diverged']}."
-    mean, last = gains(row, plain)
-    return (
-        f"{what}, {row['last_ten']:.2f} %, is {verdict((mean, last), 1)} FedAvg, {plain['last_ten']:.2f} % "
-        f"({mean:+.2f}; last round {last:+.2f})."
-    )
+    difference = paired({row["seed"]: row["last_ten"]}, {plain["seed"]: plain["last_ten"]})
+    assert difference is not None  # all runs of a map are of one seed
+    _, last = gains(row, plain)
+    said = difference.sentence(f"{what}, {row['last_ten']:.2f} %,", f"FedAvg, {plain['last_ten']:.2f} %,")
+    return f"{said} (last round {last:+.2f})."
 
 
 def gains(row: Row, plain: Row) -> tuple[float, float]:

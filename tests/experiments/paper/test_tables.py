@@ -14,8 +14,8 @@ from fedskew.experiments.paper.execute import Problem, execute, missing, share, 
 from fedskew.experiments.paper.profiles import PROFILES, VALIDATION, find_profile
 from fedskew.experiments.paper.table import answer, best_try, printed
 from fedskew.experiments.results import Result, Results, question
-from fedskew.experiments.run import RESULT_VERSION
 from fedskew.experiments.store import Store
+from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.simulation import simulate
 
 SMALL = Choice(cells=("cifar10/dirichlet:0.5",), methods=("fedavg", "fedlc"), seeds=2, rounds=2, stand_in=True)
@@ -75,6 +75,21 @@ def test_a_cell_sets_what_it_is_about_whatever_the_profile() -> None:
     run = TABLES["table5"].run("E=5/svhn/shards:5", "fedlc", Choice(profile=PROFILES["drift"]))
     assert (run.local_epochs, run.momentum, run.clients, run.dataset) == (5, 0.9, 10, "svhn:extra=off")
     assert TABLES["table1"].run("svhn/dirichlet:0.1", "fedavg", Choice(profile=PROFILES["drift"])).local_epochs == 10
+
+
+@pytest.mark.parametrize(
+    ("table", "cell", "stand_in", "augment"),
+    [
+        ("table1", "cifar10/dirichlet:0.1", False, "crop_flip"),
+        ("table1", "cifar10/dirichlet:0.1", True, "none"),
+        ("table1", "svhn/dirichlet:0.1", False, "none"),
+        ("table3", "imagenet12/dirichlet:0.1", False, "crop_flip"),
+        ("table4", "synthetic:1,1", False, "none"),
+    ],
+)
+def test_usual_mirrors_only_what_keeps_its_class(table: str, cell: str, stand_in: bool, augment: str) -> None:
+    run = TABLES[table].run(cell, "fedavg", Choice(profile=PROFILES["usual"], stand_in=stand_in))
+    assert (run.momentum, run.augment) == (0.9, augment)
 
 
 def test_cells_are_chosen_by_name_by_data_set_and_with_commas() -> None:

@@ -7,6 +7,9 @@ from typing import Any
 from fedskew import spec
 from fedskew.experiments.paper.profiles import PROFILES, Profile
 
+STAND_IN = "digits"
+"""The data set that comes with the package and stands for any other."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -33,7 +36,7 @@ class Choice:
 def standing_in(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The same federation on handwritten digits, with a small model and at most ten clients."""
     partition = fields.get("partition", "dirichlet:0.5")
-    small = {"dataset": "digits", "model": "mlp", "clients": min(10, fields["clients"]), "partition": partition}
+    small = {"dataset": STAND_IN, "model": "mlp", "clients": min(10, fields["clients"]), "partition": partition}
     return {**fields, **small}
 
 

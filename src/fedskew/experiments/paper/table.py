@@ -9,10 +9,11 @@ from importlib import resources
 from itertools import groupby
 from typing import Any
 
-from fedskew.experiments.paper.choice import Choice, chosen, standing_in
+from fedskew.experiments.paper.choice import STAND_IN, Choice, chosen, standing_in
 from fedskew.experiments.paper.profiles import VALIDATION
 from fedskew.experiments.results import Result, Results
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
+from fedskew.experiments.versions import RESULT_VERSION
 
 SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")
@@ -67,7 +68,9 @@ class Table:
 
     def run(self, cell: str, method: str, choice: Choice, **more: Any) -> Run:
         """The first seed's run of a cell."""
-        fields = {"eval_every": 10, **self.fields, **choice.profile.fields, **self.cells[cell], **choice.fields}
+        dataset = STAND_IN if choice.stand_in else {**self.fields, **self.cells[cell]}["dataset"]
+        profile = choice.profile.fields_for(dataset)
+        fields = {"eval_every": 10, **self.fields, **profile, **self.cells[cell], **choice.fields}
         fields["algorithm"] = choice.profile.methods.get(method, method)
         if choice.stand_in:
             fields = standing_in(fields)
