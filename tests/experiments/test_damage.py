@@ -14,6 +14,8 @@ from fedskew import Run, Store, simulate
 from fedskew.cli import main
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.experiments.exporting import export_model
+from fedskew.experiments.paper.execute import execute, missing
+from fedskew.experiments.paper.table import EVERYTHING
 from fedskew.experiments.results import Result, Results, read_lines, write_lines
 from fedskew.experiments.run import RESULT_VERSION
 from fedskew.experiments.sealed import Damaged, seal, unseal
@@ -285,3 +287,20 @@ def test_a_seal_covers_all_but_itself():
         with pytest.raises(Damaged, match="checksum"):
             unseal(dict, text.replace(b"2.5", b"2.6"))
     assert unseal(dict, b'{"a": 1}') == {"a": 1}
+
+
+def test_a_damaged_run_does_not_stop_the_others_of_a_table(tmp_path):
+    damaged, sound = (Run(**{**FIELDS, "rounds": 1}, algorithm=name) for name in ("fedavg", "fedlc"))
+    store = Store(tmp_path)
+    final(damaged, store)
+    path = store.folder(damaged.hash).path / "records.jsonl"
+    path.write_text("x\n")
+
+    class Item:
+        def runs(self, choice, results):
+            return [damaged, sound]
+
+    groups = missing(Item(), EVERYTHING, "1/1", store, None, ())
+    problem, (run, record) = execute(groups, store)
+    assert (problem.runs, run, record.round) == ((damaged,), sound, 1)
+    assert f"{path}, line 1 is damaged: it is not JSON" in problem.reason
