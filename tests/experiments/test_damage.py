@@ -278,6 +278,22 @@ def test_a_stored_run_that_makes_no_sense_is_named_with_its_file(stored, tmp_pat
         export_model(stored, tmp_path / "x.safetensors")
 
 
+@pytest.mark.filterwarnings("ignore:.*without checksums")
+def test_a_store_of_an_earlier_version_goes_on(tmp_path):
+    """Nothing in it has a checksum, and nothing says which data it was."""
+    run, store = Run(**FIELDS), Store(tmp_path)
+    final(Run(**{**FIELDS, "rounds": 3}), store)
+    folder = store.folder(run.hash)
+    for path in folder.path.glob("*.json*"):
+        lines = path.read_bytes().splitlines() if path.suffix == ".jsonl" else [path.read_bytes()]
+        old = [{k: v for k, v in json.loads(line).items() if not k.startswith(("seal", "data"))} for line in lines]
+        path.write_text("".join(json.dumps(content) + "\n" for content in old))
+    rewritten(folder.checkpoint, checksum=False)
+    assert [result.rounds for result in Result.of(folder)] == [3]
+    assert same(final(run, store), final(run))
+    assert ["data" in session for session in folder.sessions()] == [False, True]
+
+
 def test_a_seal_covers_all_but_itself():
     content = {"a": [1, 2.5, None], "b": {"c": "é"}}
     for indent in (None, 1):
