@@ -135,7 +135,6 @@ def paper_show(
     Example: fedskew paper show table4 --format markdown
     """
     from fedskew.experiments.paper.behind import behind
-    from fedskew.experiments.store import write_whole
 
     shown = _item(item)
     choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
@@ -159,7 +158,7 @@ def paper_show(
         typer.echo(text, nl=False)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(out, text.encode())
+    out.write_text(text)
     typer.echo(f"written: {out}")
 
 

@@ -3,11 +3,9 @@
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from fedskew.experiments.store import write_whole
 from fedskew.report.style import RC, look
 
 _MOST_BANDS = 4
@@ -16,12 +14,10 @@ _MOST_BANDS = 4
 def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
     """The figure as PNG and beside it as SVG or PDF, without a date, so that the same data give the same file."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    undated = {"png": {"Software": None}, vector: {"Date" if vector == "svg" else "CreationDate": None}}
-    for kind, metadata in undated.items():
-        drawn = BytesIO()
-        figure.savefig(drawn, format=kind, metadata=metadata)
-        write_whole(path.with_suffix(f".{kind}"), drawn.getvalue())
-    return [path.with_suffix(f".{kind}") for kind in undated]
+    made = [path.with_suffix(".png"), path.with_suffix(f".{vector}")]
+    figure.savefig(made[0], metadata={"Software": None})
+    figure.savefig(made[1], metadata={"Date" if vector == "svg" else "CreationDate": None})
+    return made
 
 
 @contextmanager
