@@ -8,7 +8,7 @@ METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedpro
 DIGITS := --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --lr 0.1 --batch-size 16 --runs demo/runs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-slow test-federation lint bench bench-peers reproduction evidence figures clean
+.PHONY: setup demo test test-slow test-federation torture lint bench bench-peers reproduction evidence figures clean
 
 setup: $(READY)
 
@@ -36,6 +36,9 @@ test-federation: $(READY)
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest -m slow
+
+torture: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m tests.torture
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from fedskew.experiments.paper.document import between, reproduction
 from fedskew.experiments.paper.sensitivity import Map
 from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Results, read_lines
-from fedskew.experiments.run import RESULT_VERSION
+from fedskew.experiments.versions import RESULT_VERSION
 
 ROOT = Path(__file__).parent.parent
 
@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 def pages(root: Path) -> dict[Path, str]:
     """The text of each page that is generated."""
     results = Results(RESULT_VERSION, None, root / "results" / "paper")
+    if results.problems:
+        raise SystemExit("\n".join(results.problems))
     repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
     readme = root / "README.md"
     return {

@@ -6,6 +6,7 @@ import pytest
 
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
+from fedskew.experiments.sealed import seal
 from fedskew.report.style import RC
 
 RUN = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 4, "lr": 0.1, "batch_size": 16, "rounds": 3}
@@ -53,8 +54,9 @@ def test_tables_and_files_of_a_run(capsys):
     made = {path.name for path in (Path("diagnosis") / hash[:8]).iterdir()}
     assert made == {"diagnosis.json", *(f"{name}.{end}" for name in FIGURES for end in ("png", "svg"))}
     after = contents(folder)
-    document = json.loads(after.pop("diagnosis.json"))
+    del after["diagnosis.json"]
     assert after == before
+    document = json.loads((Path("diagnosis") / hash[:8] / "diagnosis.json").read_text())
     assert Store("runs").folder(hash).diagnosis() == document
 
 
@@ -84,12 +86,11 @@ def test_one_json_document(capsys):
 @pytest.mark.usefixtures("_undrawn")
 def test_a_run_whose_next_round_nobody_answers(capsys):
     hash = trained(dropout_rate=0.9, rounds=5)
-    file = Path("runs") / hash / "records.jsonl"
-    last = json.loads(file.read_text().splitlines()[-1])
-    beyond = {**last, "round": 6, "per_class_accuracy": [0.0] * 10}
+    folder = Store("runs").folder(hash)
+    beyond = {**folder.records()[-1], "round": 6, "per_class_accuracy": [0.0] * 10}
     found = json.loads(call(capsys, "diagnose", hash, "--json")[1])
     assert found["round"] == 5
-    file.write_text(file.read_text() + json.dumps(beyond) + "\n")  # a record that no checkpoint covers
+    folder.append_record(beyond)  # a record that no checkpoint covers
     assert json.loads(call(capsys, "diagnose", hash, "--json")[1])["forgetting"] == found["forgetting"]
 
 
@@ -194,7 +195,7 @@ def test_a_run_from_a_gpu_is_diagnosed_without_one(capsys, monkeypatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     hash = trained(rounds=1)
     file = Path("runs") / hash / "run.json"
-    content = json.loads(file.read_text())
+    content = Store("runs").folder(hash).about()
     content["run"] |= {"device": "cuda", "precision": "tf32"}
-    file.write_text(json.dumps(content))
+    file.write_bytes(seal(content))
     assert call(capsys, "diagnose", hash, "--quiet")[0] == 0

@@ -12,6 +12,7 @@ import fedskew
 
 ROOT = Path(fedskew.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
+GROUND = ("fedskew.tree", "fedskew.rng", "fedskew.view")
 PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
 GRADIENTS = {"grad", "backward", "vjp", "jacrev", "jacfwd", "grad_and_value", "jvp", "hessian"}
 
@@ -96,17 +97,17 @@ def test_the_reading_itself() -> None:
 @pytest.mark.parametrize("folder", PARTS)
 def test_parts_know_trees_randomness_and_their_own_folder(folder: str) -> None:
     for path in below(folder):
-        strangers = {name for name in own(path) if not within(name, "fedskew.tree", "fedskew.rng", f"fedskew.{folder}")}
+        strangers = {name for name in own(path) if not within(name, *GROUND, f"fedskew.{folder}")}
         assert not strangers, f"{path}: {strangers}"
 
 
-@pytest.mark.parametrize("name", ["tree", "rng", "spec"])
+@pytest.mark.parametrize("name", ["tree", "rng", "spec", "view"])
 def test_the_ground_floor_knows_nothing(name: str) -> None:
     assert not own(ROOT / f"{name}.py")
 
 
 def test_the_round_knows_no_concrete_part_and_no_data() -> None:
-    assert own(ROOT / "round.py") <= {"fedskew.tree"}
+    assert own(ROOT / "round.py") <= {"fedskew.tree", "fedskew.view"}
 
 
 def test_data_and_models_know_nothing_of_training() -> None:

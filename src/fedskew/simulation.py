@@ -6,7 +6,7 @@ import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from math import isfinite
@@ -25,14 +25,28 @@ from fedskew.engine import ENGINES, Engine, choose_engine
 from fedskew.engine.distributed import meet, place
 from fedskew.evaluate import Evaluation, evaluate_model, predict
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.origin import check_answer, check_origin, origin
+from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, Store, StoreError
-from fedskew.federation import Cohort, Federation, Ints
+from fedskew.experiments.versions import result_version
+from fedskew.federation import Cohort, Federation, Ints, weights_of
 from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_together, stacked_bytes, update_bytes
 from fedskew.models import Model, build_model
 from fedskew.ranks import expected
 from fedskew.report.summary import LAST, is_finished
-from fedskew.round import Recipe, Server, Sums, Update, add_up, conclude, nothing, start_server
+from fedskew.round import (
+    Recipe,
+    Server,
+    Sums,
+    Update,
+    add_up,
+    answered,
+    conclude,
+    received,
+    scales,
+    start_server,
+    zero_sums,
+)
 from fedskew.sampling import sampled_clients
 from fedskew.settings import Settings, dtype_of
 from fedskew.tree import Params
@@ -71,6 +85,11 @@ class RoundRecord:
         """With the measures of a round, or without any."""
         values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
         return cls(**values, **rest)
+
+    @classmethod
+    def stored(cls, record: dict[str, Any]) -> "RoundRecord":
+        """Of a line of the store; fields that only a later version knows are left out."""
+        return cls(**{f.name: record[f.name] for f in fields(cls) if f.name in record})
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready; no number is NaN or infinite."""
@@ -140,15 +159,17 @@ def _simulate_group(
             if ranks.told(folder is not None and not folder.exists()):
                 simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
             done = ranks.all_can(partial(_opened, run, folder, stack))
-            if folder is not None and not done and len(folder.records()) >= run.rounds:
+            if folder is not None and not done and min(len(folder.records()), folder.saved()) >= run.rounds:
                 note_run(run, folder)
                 again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
-            if done := [RoundRecord(**record) for record in ranks.told([record.as_dict() for record in done])]:
+            if done := [RoundRecord.stored(record) for record in ranks.told([record.as_dict() for record in done])]:
                 yield from ((position, record) for record in done)
                 continue
             simulation = simulation or ranks.all_can(partial(Simulation, run))
             if ranks.size > 1:
                 ranks.check_same(simulation.federation.digest, "data or splits of them")
+            earlier = again[position][0] if position in again else folder
+            ranks.all_can(partial(check_origin, earlier, run, simulation.federation.dataset))
             if not started:
                 most = ranks.told(_fitting(simulation, 1 + len(waiting)))
             if folder is not None:
@@ -179,25 +200,28 @@ def _simulate_group(
 
 
 def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundRecord]:
-    """Lock the run's folder, so that what is read stays so; gives the records of a run that needs no more work."""
+    """The records of a run that needs no more work. For one that does its folder is locked, so that what is read stays
+    so; what is finished stays so by itself, and can be read where nothing can be written."""
     if folder is None:
         return []
     if folder.exists():
-        folder.run()  # readable, and of this version
+        lengths = folder.lengths()  # readable, and of this version
         if any(session.get("engine") == FEDERATED for session in folder.sessions()):
             raise StoreError(f"run {run.hash} in this store is a federation's; simulate it in another store")
+        if done := finished_records(run, folder):
+            if run.rounds not in lengths:
+                with suppress(StoreError), folder.lock():
+                    note_run(run, folder)
+            return done
     else:
         note_run(run, folder)
     stack.enter_context(folder.lock())
-    done = finished_records(run, folder)
-    if done and run.rounds not in folder.lengths():
-        note_run(run, folder)
-    return done
+    return finished_records(run, folder)  # another process may have done it meanwhile
 
 
 def note_run(run: Run, folder: Folder) -> None:
     """Begin the run's folder, or note how it is asked for now."""
-    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, result_version(run.algorithm))
 
 
 def _fitting(first: "Simulation", seeds: int) -> int:
@@ -216,7 +240,10 @@ def is_evaluated(run: Run, round: int) -> bool:
 def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
     """The records of a run that needs no more work, else nothing."""
     records = folder.records()
-    return [RoundRecord(**record) for record in records[: run.rounds]] if is_finished(records, run.rounds) else []
+    if not is_finished(records, run.rounds, folder.saved()):
+        return []
+    check_answer(folder, run)
+    return [RoundRecord.stored(record) for record in records[: run.rounds]]
 
 
 class Simulation:
@@ -232,17 +259,19 @@ class Simulation:
         data = self.federation.dataset
         self.model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
         self.algorithm = run.build_algorithm()
-        self.engine_name, self.engine_reason = choose_engine(run.engine, self.model, self.device)
+        if self.ranks.size > 1 and not self.algorithm.aggregate.linear:
+            raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.settings = Settings.of(run, data.input_shape)
-        self.engine: Engine = ENGINES[self.engine_name](self.settings)
         self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
-        self.states = ClientStates(self.algorithm.correction.init(self.server.params))
+        self._check_model()
+        self.engine_name, self.engine_reason = choose_engine(run.engine, self.recipe(1), self.server, data)
+        self.engine: Engine = ENGINES[self.engine_name](self.settings)
+        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
         self._pending: tuple[Ints, Params] | None = None
         self._owned: Ints | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
         self._complete: tuple[int, Server] | None = self.round, self.server
-        self._check_model()
         also = ", a smaller batch size or engine=serial" if self.engine_name == "stacked" else ""
         remedy = f"fewer clients per round{also} would need less"
         check_room("this run", self.need().of(1), free_memory(self.device), self.device, remedy)
@@ -250,7 +279,8 @@ class Simulation:
     def need(self) -> Need:
         """What this run needs at least, beyond what is loaded."""
         run, data, server = self.run, self.federation.dataset, self.server
-        model, correction = tree.nbytes([server.params, server.buffers]), tree.nbytes([server.correction])
+        model = tree.nbytes([server.params, server.buffers])
+        correction = tree.nbytes([self.algorithm.correction.client_state(server.params)])
         each, answering = update_bytes(model, correction), run.clients_per_round * (1 - run.dropout_rate)
         if self.engine_name == "stacked":
             optimizer = tree.nbytes([self.recipe(1).optimizer.init(server.params)])
@@ -292,16 +322,18 @@ class Simulation:
                 self.states.put(clients, states)
         self._complete = self.round, self.server
         kept = self.ranks.told([] if folder is None else folder.keep_records(self.round))
-        self.earlier = [RoundRecord(**record) for record in kept]
+        self.earlier = [RoundRecord.stored(record) for record in kept]
         if folder is None:
             return
         if folder.card() is None:
-            folder.write_card(describe_partition(self.run, self.federation))
+            card = describe_partition(self.run, self.federation)
+            folder.write_card({**card, "data": self.federation.dataset.digest})
         here = fingerprint(self)
         before = folder.sessions()
         changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
         reason = self.engine_reason
-        folder.append_session({"from_round": self.round, **here, "engine_reason": reason, "changed": changed})
+        session = {"from_round": self.round, **here, "engine_reason": reason, "changed": changed}
+        folder.append_session({**session, **origin(self.run, self.federation.dataset)})
 
     @property
     def normalisation(self) -> tuple[Any, Any]:
@@ -341,19 +373,20 @@ class Simulation:
         if not len(whole):
             return None
         recipe = self.recipe(self.round)
+        weights = cohort.weights(self.run.weighting)
         if update is None:
-            sums = nothing(recipe, self.server)
+            sums = zero_sums(recipe, self.server)
         else:
-            weights = cohort.weights(self.run.weighting)
             travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
-            scales = torch.stack([self.algorithm.aggregate.coefficients(weights, travel), weights / weights.sum()])
+            parts = scales(self.algorithm, weights, travel)
             if len(cohort.clients) < len(whole):
-                scales = scales[:, torch.from_numpy(np.isin(whole, cohort.clients))]
-            there = scales.to(self.device, non_blocking=True)  # the clients' steps may still be running
-            sums = add_up(update, there[0], there[1], len(whole))
+                parts = parts[:, torch.from_numpy(np.isin(whole, cohort.clients))]
+            there = parts.to(self.device, non_blocking=True)  # the clients' steps may still be running
+            sums = add_up(update, there, len(whole), self.algorithm.aggregate.merge)
             self._pending = cohort.clients, update.client
         sums = self.ranks.add(sums)
-        self.server = conclude(self.algorithm, self.server, sums, len(whole) / self.federation.num_clients)
+        everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
+        self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
         return sums
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
@@ -406,7 +439,7 @@ class Simulation:
     def _save(self, clients: Tensor, states: Params, began: float) -> None:
         if self.folder is None or self._complete is None or self._complete[0] == self._saved:
             return
-        save_checkpoint(self.folder.checkpoint, *self._complete, clients, states)
+        save_checkpoint(self.folder, *self._complete, clients, states)
         self._saved, self._saved_at = self._complete[0], time.monotonic()
         self._save_cost = self._saved_at - began
 
@@ -416,7 +449,7 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     began = time.perf_counter()
     first, round = simulations[0], simulations[0].round + 1
     cohorts = [simulation.cohort(round) for simulation in simulations]
-    before = [simulation.server for simulation in simulations]
+    before = [received(simulation.algorithm, simulation.server) for simulation in simulations]
     some = [i for i, cohort in enumerate(cohorts) if len(cohort.clients)]
     servers, answering = [before[i] for i in some], [cohorts[i] for i in some]
     trained = first.engine.train(first.recipe(round), servers, answering, round) if some else []

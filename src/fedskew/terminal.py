@@ -2,6 +2,7 @@
 
 import json
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -58,6 +59,23 @@ def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
     with Progress(console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task(name, total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def printable(text: str) -> str:
+    """A text that a terminal shows and does not obey: control characters but the end of a line are written out."""
+    return "".join(c if c == "\n" or unicodedata.category(c) != "Cc" else repr(c)[1:-1] for c in text)
+
+
+def note(message: str) -> None:
+    """Something beside the answer, on standard error."""
+    print(printable(f"fedskew: note: {message}"), file=sys.stderr)
+
+
+def plain_cell(text: str) -> str:
+    """A text of somebody else's in a table, where brackets would be taken for markup."""
+    from rich.markup import escape
+
+    return escape(printable(text))
 
 
 def percent_of(share: float | None) -> str:

@@ -1,5 +1,6 @@
 """Arithmetic on flat trees of tensors. Leading axes are free: one client, a cohort, or anything that broadcasts."""
 
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 
 import torch
@@ -92,3 +93,13 @@ def finite(a: Params) -> bool:
 
 def nbytes(trees: Iterable[Params]) -> int:
     return sum(leaf.numel() * leaf.element_size() for tree in trees for leaf in tree.values())
+
+
+def digest(a: Params) -> str:
+    """32 hexadecimal digits over the names, types, shapes and bytes of all leaves, in whatever order they are."""
+    whole = hashlib.sha256()
+    for name in sorted(a):
+        leaf = a[name].detach().cpu().contiguous()
+        whole.update(f"{name} {leaf.dtype} {list(leaf.shape)}\n".encode())
+        whole.update(leaf.reshape(-1).view(torch.uint8).numpy().data)
+    return whole.hexdigest()[:32]

@@ -7,7 +7,8 @@ import pytest
 
 from fedskew.experiments import evidence
 from fedskew.experiments.results import Results, read_lines
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
+from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.simulation import build_federation, describe_partition
 from tests.experiments.paper.test_tables import result
 

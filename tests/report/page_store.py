@@ -2,6 +2,9 @@
 
 import math
 
+import numpy as np
+from safetensors.numpy import save
+
 from fedskew.experiments.store import Store
 
 RUN = {
@@ -24,7 +27,7 @@ def record(number, accuracy, classes=10, **changes):
 
 
 def accuracy_of(number, gain):
-    return round((0.6 + gain) * (1 - math.exp(-number / 8)), 6)
+    return min(1.0, round((0.6 + gain) * (1 - math.exp(-number / 8)), 6))
 
 
 def write_run(store: Store, hash, *, gain=0.0, done=None, diverged=False, title="digits", classes=10, **fields):
@@ -36,15 +39,19 @@ def write_run(store: Store, hash, *, gain=0.0, done=None, diverged=False, title=
     clients = [[(7 * k + 3 * c) % 40 for c in range(classes)] for k in range(run["clients"])]
     skew = {"mean_total_variation": 0.5, "size_gini": 0.1}
     samples = sum(map(sum, clients))
-    folder.write_card(
-        {"hash": "f" * 64, "clients": run["clients"], "samples": samples, "counts": clients, "skew": skew}
-    )
+    card = {
+        "partition": run["partition"], "hash": "f" * 64, "clients": run["clients"], "classes": classes,
+        "samples": samples, "sizes": [sum(row) for row in clients], "counts": clients,
+        "missing": [[c for c, n in enumerate(row) if not n] for row in clients], "skew": skew,
+    }  # fmt: skip
+    folder.write_card(card)
     folder.append_session(SESSION)
     rounds = run["rounds"] if done is None else done
     (folder.path / "records.jsonl").write_bytes(b"")
     for number in range(1, rounds + 1):
         last = diverged and number == rounds
         folder.append_record(record(number, accuracy_of(number, gain), classes, diverged=last))
+    folder.write_checkpoint(save({"clients": np.zeros(0)}, {"round": str(rounds)}))
     return folder
 
 

@@ -46,12 +46,15 @@ from fedskew.ranks import expected, rank
 from fedskew.terminal import (
     byte_progress,
     console,
+    note,
     percent_of,
+    plain_cell,
     print_card,
     print_comparison,
     print_data,
     print_json,
     print_result,
+    printable,
     round_progress,
 )
 from fedskew.terminal_table import Grid
@@ -262,14 +265,18 @@ def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> N
         print_json(rows)
     elif quiet:
         for row in rows:
-            typer.echo(row["hash"])
+            typer.echo(printable(row["hash"]))
     else:
         grid = Grid("run", "method", "federation", "seed", "rounds", "accuracy %")
         for row in rows:
             names = [str(row.get(name, "")) for name in ("algorithm", "title", "seed")]
             said = row["state"] if row["state"] in ("diverged", "unreadable") else ""
-            grid.add_row(row["hash"][:8], *names, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
+            cells = [plain_cell(cell) for cell in (row["hash"][:8], *names)]
+            grid.add_row(*cells, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
         console().print(grid if rows else "no runs yet; `fedskew run` makes one")
+        for row in rows:
+            if "problem" in row:
+                note(f"run {row['hash']} cannot be read: {row['problem']}")
 
 
 @runs_app.command("show")
@@ -321,12 +328,15 @@ def runs_condense(
 
     Example: fedskew runs condense results/paper/mine.jsonl
     """
-    from fedskew.experiments.results import Result, write_lines
+    from fedskew.experiments.results import stored, write_lines
 
-    found = [result for folder in open_store(runs) for result in Result.of(folder)]
+    problems: list[str] = []
+    found = list(stored(open_store(runs), problems))
     lines = write_lines(path, found)
+    for problem in problems:
+        note(f"left out: {problem}")
     if json_:
-        print_json({"file": str(path), "added": len(found), "lines": lines})
+        print_json({"file": str(path), "added": len(found), "lines": lines, "left_out": problems})
     elif not quiet:
         typer.echo(f"written: {path}, {lines} runs")
 
@@ -416,7 +426,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _guarded(arguments: list[str]) -> int:
-    warnings.showwarning = lambda message, *_, **__: typer.echo(f"fedskew: note: {message}", err=True)
+    warnings.showwarning = lambda message, *_, **__: note(str(message))
     try:
         if expected() > 1 and arguments[:1] != ["run"]:
             raise ValueError(
@@ -449,7 +459,7 @@ def _explained(error: Exception) -> tuple[str, int]:
 
         return explain(error), 2  # type: ignore[arg-type]
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.filename}: {error.strerror}", 1
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
     wrong = isinstance(error, ValueError | FileNotFoundError)
     return str(error) or type(error).__name__, 2 if wrong else 1
 
@@ -476,7 +486,7 @@ def _follow(records: "Iterator[RoundRecord]") -> None:
 def _complain(message: str, code: int) -> int:
     """Of several ranks only the first speaks of what all of them see: a wrong request, an interruption."""
     if not rank() or code == 1:
-        typer.echo(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{message}", err=True)
+        typer.echo(printable(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{message}"), err=True)
     elif code == 2:
         with suppress(KeyboardInterrupt):
             time.sleep(_FIRST_SPEAKS)
@@ -509,14 +519,15 @@ def _listed(folder: "Folder") -> dict[str, Any]:
     from fedskew.experiments.store import StoreError
 
     try:
-        run, short, records = folder.run(), folder.short(), folder.records()
+        run, short, records, saved = folder.run(), folder.short(), folder.records(), folder.saved()
     except StoreError as error:
         return {"hash": folder.path.name, "state": "unreadable", "progress": "", "problem": str(error)}
     done = len(records)
     rounds = folder.aim(done)
     measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
     diverged = bool(records and records[-1]["diverged"])
-    state = "diverged" if diverged else "done" if done >= rounds else "unfinished"
+    kept_whole, ended = saved >= min(done, rounds), diverged or done >= rounds
+    state = "unfinished" if not (kept_whole and ended) else "diverged" if diverged else "done"
     kept = {"algorithm": short["algorithm"], "title": short["title"], "seed": run["seed"]}
     accuracy = measured[-1] if measured else None
     return {

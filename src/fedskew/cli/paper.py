@@ -9,7 +9,7 @@ import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
-from fedskew.terminal import console, print_json, round_progress
+from fedskew.terminal import console, note, print_json, round_progress
 from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
@@ -274,13 +274,13 @@ def _choice(
 
 def _results(store: "Store", published: Path | None) -> "Results":
     from fedskew.experiments.results import Results
-    from fedskew.experiments.run import RESULT_VERSION
+    from fedskew.experiments.versions import RESULT_VERSION
 
     if published is not None and published != RESULTS and not published.is_dir():
         raise ValueError(f"there is no folder of results {published}")
     results = Results(RESULT_VERSION, store, published)
     for problem in results.problems:
-        typer.echo(f"fedskew: left out: {problem}", err=True)
+        note(f"left out: {problem}")
     return results
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_store
-from fedskew.terminal import print_json
+from fedskew.terminal import note, print_json
 
 
 def report_command(
@@ -53,10 +53,10 @@ def report_command(
         )
         return
     for each in left_out:
-        typer.echo(f"fedskew: note: run {each.hash} is left out: {each.problem}", err=True)
+        note(f"run {each.hash} is left out: {each.problem}")
     for entry in entries:
-        for note in entry.notes:
-            typer.echo(f"fedskew: note: run {entry.hash}: {note}", err=True)
+        for message in entry.notes:
+            note(f"run {entry.hash}: {message}")
     if quiet:
         typer.echo(str(out))
     else:

@@ -1,25 +1,27 @@
 """What is learned. A data set is named by a spec and loaded whole into memory, in the type it is stored in."""
 
+import hashlib
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from fedskew import spec
-from fedskew.data.cifar import cifar10, cifar100
+from fedskew.data.cifar import cifar10, cifar100, cifar_files
 from fedskew.data.dataset import Dataset
 from fedskew.data.digits import digits
-from fedskew.data.femnist import femnist
+from fedskew.data.femnist import femnist, femnist_files
 from fedskew.data.folder import fingerprint as folder_fingerprint
 from fedskew.data.folder import folder
-from fedskew.data.imagenet12 import imagenet12, read_classes
+from fedskew.data.imagenet12 import imagenet12, imagenet12_files, read_classes
 from fedskew.data.nodes import Nodes, nodes
 from fedskew.data.npz import fingerprint as npz_fingerprint
 from fedskew.data.npz import npz
-from fedskew.data.svhn import svhn
+from fedskew.data.svhn import svhn, svhn_files
 from fedskew.data.synthetic import synthetic
 from fedskew.memory import check_room, free_memory
 
@@ -35,6 +37,14 @@ DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "npz": npz,
     "nodes": nodes,
 }
+_FILES: dict[str, Callable[..., list[Path]]] = {
+    "cifar10": partial(cifar_files, "cifar10"),
+    "cifar100": partial(cifar_files, "cifar100"),
+    "svhn": svhn_files,
+    "femnist": femnist_files,
+    "imagenet12": imagenet12_files,
+}
+"""The files that a data set is read from; each takes those arguments of the data set that choose them."""
 GIVEN = ("seed", "clients", "data_dir", "progress")
 Progress = Callable[[int, int], None]
 
@@ -81,7 +91,7 @@ def load_dataset(
     resolved = resolve_dataset(text)
     wanted = spec.parameters(resolved.factory)
     key = (seed if "seed" in wanted else 0, clients if "clients" in wanted else 0)
-    asked = (text, *key, data_dir, device, resolved.file_sha256, fingerprint(resolved))
+    asked = (text, *key, data_dir, device, resolved.file_sha256, fingerprint(resolved), source(text, data_dir))
     kept = _KEPT.get(asked)
     if kept is None:
         _KEPT.clear()  # its memory first
@@ -128,6 +138,26 @@ def fingerprint(resolved: spec.Resolved) -> str:
     return ""
 
 
+def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
+    """Where the files of a data set are, and a digest of their names, lengths and times.
+
+    None where there are none, or none that could differ: what `fingerprint` reads is in a run's hash.
+    """
+    resolved = resolve_dataset(text)
+    find = _FILES.get(text.partition(":")[0])
+    if find is None:
+        return None
+    wanted = spec.parameters(find)
+    try:
+        files = find(data_dir=data_dir, **{k: v for k, v in resolved.arguments.items() if k in wanted})
+        stats = [(str(file.resolve()), file.stat()) for file in sorted(files)]
+    except (OSError, ValueError):
+        return None
+    facts = [(name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in stats]
+    place = os.path.commonpath([os.path.dirname(name) for name, _ in stats])
+    return place, hashlib.sha256(repr(facts).encode()).hexdigest()[:32]
+
+
 def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
     """Names, lengths and times of a file, or of all files in a folder: while they stay, so does the digest."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
@@ -151,4 +181,5 @@ __all__ = [
     "fingerprint",
     "load_dataset",
     "resolve_dataset",
+    "source",
 ]

@@ -46,11 +46,15 @@ class _Layout:
     std: tuple[float, float, float]
 
 
+_CIFAR10_PLACES = {"cifar-10-batches-bin": "cifar-10-binary", "cifar-10-batches-py": "cifar-10-python"}
+_CIFAR100_PLACES = {"cifar-100-binary": "cifar-100-binary", "cifar-100-python": "cifar-100-python"}
+
+
 def cifar10(data_dir: str | None = None) -> Dataset:
     """50,000 training images, 5,000 of each of ten classes."""
     layout = _Layout(
         name="cifar10",
-        places=_places({"cifar-10-batches-bin": "cifar-10-binary", "cifar-10-batches-py": "cifar-10-python"}),
+        places=_places(_CIFAR10_PLACES),
         files=("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"),
         label_bytes=1,
         label_at=0,
@@ -71,7 +75,7 @@ def cifar100(labels: str = "fine", data_dir: str | None = None) -> Dataset:
         raise ValueError(f"cifar100: labels is {labels!r}; allowed: fine, coarse")
     layout = _Layout(
         name="cifar100",
-        places=_places({"cifar-100-binary": "cifar-100-binary", "cifar-100-python": "cifar-100-python"}),
+        places=_places(_CIFAR100_PLACES),
         files=("train", "test"),
         label_bytes=2,
         label_at=1 if labels == "fine" else 0,
@@ -84,6 +88,13 @@ def cifar100(labels: str = "fine", data_dir: str | None = None) -> Dataset:
         std=(68.170243, 65.391808, 70.418370),
     )
     return _load("cifar100" if labels == "fine" else "cifar100:coarse", layout, data_dir)
+
+
+def cifar_files(name: str, data_dir: str | None = None) -> list[Path]:
+    """The archive that cifar10 or cifar100 is read from, or all files of its folder."""
+    archives = _CIFAR10_PLACES if name == "cifar10" else _CIFAR100_PLACES
+    place = find(name, list(_places(archives)), data_dir)
+    return sorted(place.iterdir()) if place.is_dir() else [place]
 
 
 def _places(archives: dict[str, str]) -> dict[str, str]:

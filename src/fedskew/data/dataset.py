@@ -1,12 +1,15 @@
 """What is learned: arrays in memory, in the type they were stored in, normalised only when a batch is used."""
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from fedskew import tree
 
 
 @lru_cache(maxsize=32)
@@ -49,13 +52,23 @@ class Dataset:
         return tuple(self.x_train.shape[1:])
 
     @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Examples, labels and owners."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    @property
     def nbytes(self) -> int:
-        return sum(value.nbytes for value in vars(self).values() if isinstance(value, Tensor))
+        return sum(value.nbytes for value in self.tensors.values())
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hexadecimal digits over all examples, labels and owners, the same wherever they are."""
+        return tree.digest(self.tensors)
 
     def to(self, device: torch.device | str) -> "Dataset":
         """The same data on a device, still in its stored type."""
-        moved = {name: value.to(device) for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return Dataset(**{**vars(self), **moved})
+        moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors.items()}
+        return replace(self, **moved)
 
     def prepare(self, x: Tensor, dtype: torch.dtype) -> Tensor:
         """A batch [..., *input_shape] of stored values as the model takes it."""

@@ -63,6 +63,11 @@ def femnist(seed: int, clients: int, data_dir: str | None = None) -> Dataset:
     )
 
 
+def femnist_files(data_dir: str | None = None) -> list[Path]:
+    root, _ = _found(data_dir)
+    return [path for pattern in ("train/*.json", "test/*.json", "*.json", "*.parquet") for path in root.glob(pattern)]
+
+
 def _found(data_dir: str | None) -> tuple[Path, Callable[[Path, Choose], tuple[Writers, Writers]]]:
     """Where the files are and how that form is read."""
     base = data_root(data_dir)

@@ -41,11 +41,24 @@ def imagenet12(
     Mean and standard deviation are those of the training images. The first load decodes every file, telling
     `progress` how many of how many are done; later ones map the cache into memory.
     """
-    names = CLASSES if classes is None else read_classes(classes)
+    names = _names(classes)
     root = _root(data_dir)
-    train = [_members(root / "train", wnid) for wnid in names]
-    test = _tested(root, list(names))
+    train, test = _images(root, list(names))
     return image_dataset("imagenet12", root, train, test, list(names.values()), size, progress)
+
+
+def imagenet12_files(classes: str | None = None, data_dir: str | None = None) -> list[Path]:
+    root = _root(data_dir)
+    return [path for part in _images(root, list(_names(classes))) for members in part for path in members]
+
+
+def _names(classes: str | None) -> dict[str, str]:
+    return CLASSES if classes is None else read_classes(classes)
+
+
+def _images(root: Path, wnids: list[str]) -> tuple[list[list[Path]], list[list[Path]]]:
+    """The files of each class, for training and for testing."""
+    return [_members(root / "train", wnid) for wnid in wnids], _tested(root, wnids)
 
 
 def read_classes(path: str) -> dict[str, str]:

@@ -18,10 +18,7 @@ from fedskew.data.sources import SOURCES
 
 def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:
     """73,257 training and 26,032 test images of 3x32x32; `extra` appends 531,131 easier ones to the training images."""
-    train = [find("svhn", ["train_32x32.mat"], data_dir)]
-    test = find("svhn", ["test_32x32.mat"], data_dir)
-    if extra:
-        train.append(_extra(data_dir))
+    *train, test = svhn_files(extra, data_dir)
     _notice([*train, test])
     x_train, y_train = _load(train)
     x_test, y_test = _load([test])
@@ -36,6 +33,12 @@ def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:
         std=(50.497682, 51.258984, 50.244216),
         class_names=tuple("0123456789"),
     )
+
+
+def svhn_files(extra: bool = False, data_dir: str | None = None) -> list[Path]:
+    """The files of the training images, then that of the test images."""
+    train, test = (find("svhn", [f"{part}_32x32.mat"], data_dir) for part in ("train", "test"))
+    return [train, *([_extra(data_dir)] if extra else []), test]
 
 
 def _notice(paths: list[Path]) -> None:

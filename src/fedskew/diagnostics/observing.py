@@ -6,10 +6,11 @@ from fedskew import tree
 from fedskew.client_states import ClientStates
 from fedskew.engine import ENGINES
 from fedskew.experiments.checkpoint import load_checkpoint
+from fedskew.experiments.origin import check_origin
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, StoreError
 from fedskew.federation import Cohort, Ints
-from fedskew.round import start_server
+from fedskew.round import received, start_server
 from fedskew.settings import Settings
 from fedskew.simulation import FEDERATED, Observation, Simulation
 
@@ -25,13 +26,14 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     stored = folder.run()
     changes = {"device": device or stored["device"], "data_dir": data_dir or stored["data_dir"]}
-    simulation = Simulation(Run(**{**stored, **changes}))
+    simulation = Simulation(Run.stored(folder, **changes))
+    check_origin(folder, simulation.run, simulation.federation.dataset)
     if simulation.states.any and any(session.get("engine") == FEDERATED for session in folder.sessions()):
         raise StoreError(
             f"run {folder.path.name} is a federation's: client states are on the nodes, and "
             f"{simulation.run.short_algorithm} trains no round without them; allowed: methods without, such as fedlc"
         )
-    checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server)
+    checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server, diverged=folder.diverged())
     if not tree.finite(checkpoint.server.params):
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite and cannot be measured")
     simulation.round, simulation.server = checkpoint.round, checkpoint.server
@@ -55,7 +57,7 @@ def observe(
     if simulation.ranks.size > 1:
         raise ValueError("a round is observed with all its clients; of several ranks none has them all")
     twin = _copy(simulation, algorithm, local_epochs)
-    round, before = twin.round + 1, twin.server
+    round, before = twin.round + 1, received(twin.algorithm, twin.server)
     if clients is None:
         round, cohort = _answered(twin, round)
     elif not len(clients):
@@ -89,7 +91,7 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
     if twin.run.algorithm != simulation.run.algorithm:
         twin.algorithm = twin.run.build_algorithm()
         twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
-        twin.states = ClientStates(twin.algorithm.correction.init(twin.server.params))
+        twin.states = ClientStates(twin.algorithm.correction.client_state(twin.server.params))
     twin.settings = Settings.of(twin.run, twin.federation.dataset.input_shape)
     # An engine may keep a compiled step, which belongs to one algorithm.
     twin.engine = ENGINES[twin.engine_name](twin.settings)

@@ -130,11 +130,14 @@ def _measure(result: Result) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    from fedskew.experiments.run import RESULT_VERSION
+    from fedskew.experiments.versions import RESULT_VERSION
 
     known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
     try:
-        table = build(Results(RESULT_VERSION, None, folder), known)
+        results = Results(RESULT_VERSION, None, folder)
+        for problem in results.problems:
+            print(f"left out: {problem}", file=sys.stderr)
+        table = build(results, known)
     except FileNotFoundError as error:
         sys.exit(f"evidence.json is left as it was, a new partition needs its data: {error}")
     FILE.write_text(text(table))

@@ -10,6 +10,7 @@ from torch import nn
 from fedskew import spec, tree
 from fedskew.data import facts
 from fedskew.experiments.checkpoint import load_checkpoint
+from fedskew.experiments.origin import check_origin
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, StoreError, write_whole
 from fedskew.models import build_model
@@ -19,10 +20,11 @@ def export_model(folder: Folder, path: Path) -> int:
     """Write the state dict of the last checkpoint, with what rebuilds the module beside it; returns its round."""
     if not folder.checkpoint.exists():
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
-    run, checkpoint = Run(**folder.run()), load_checkpoint(folder.checkpoint)
+    run, checkpoint = Run.stored(folder), load_checkpoint(folder.checkpoint, diverged=folder.diverged())
     if not tree.finite(checkpoint.server.params):
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
     data = facts(run.dataset, run.seed, run.clients, run.data_dir)
+    check_origin(folder, run, data)
     about = {
         "model": run.model,
         "input_shape": data.input_shape,
@@ -33,7 +35,8 @@ def export_model(folder: Folder, path: Path) -> int:
         "round": checkpoint.round,
         "run": run.model_dump(),
     }
-    tensors = {**checkpoint.server.params, **checkpoint.server.buffers}
+    model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
+    tensors = model.whole_state(checkpoint.server.params, checkpoint.server.buffers)
     whole = {name: leaf.contiguous() for name, leaf in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, save(whole, {"fedskew": json.dumps(about)}))

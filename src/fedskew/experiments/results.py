@@ -8,11 +8,14 @@ a folder; copying files together merges them.
 import json
 from collections.abc import Iterable, Iterator
 from copy import copy
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from fedskew.experiments.forms import ResultForm
+from fedskew.experiments.sealed import Damaged, seal, unseal
 from fedskew.experiments.store import Folder, Store, StoreError, write_whole
+from fedskew.experiments.versions import RESULT_VERSION, result_version
 from fedskew.report.summary import is_finished, summarise
 
 _NOT_THE_QUESTION = {"seed", "rounds", "precision", "engine", "device", "data_dir", "eval_every"}
@@ -35,8 +38,8 @@ class Result:
     @classmethod
     def of(cls, folder: Folder) -> "list[Result]":
         """The results of a folder: every length asked for that is finished."""
-        records = folder.records()
-        return [cls._at(folder, records[:n], n) for n in folder.lengths() if is_finished(records, n)]
+        records, saved = folder.records(), folder.saved()
+        return [cls._at(folder, records[:n], n) for n in folder.lengths() if is_finished(records, n, saved)]
 
     @classmethod
     def _at(cls, folder: Folder, records: list[dict[str, Any]], rounds: int) -> "Result":
@@ -77,7 +80,7 @@ class Result:
         return str((self.sessions or [{}])[-1].get("device", self.summary["device"]))
 
     def line(self) -> bytes:
-        return json.dumps(vars(self), allow_nan=False).encode() + b"\n"
+        return seal(vars(self)) + b"\n"
 
 
 def question(run: dict[str, Any]) -> str:
@@ -92,7 +95,7 @@ class Results:
     def __init__(self, version: int, store: Store | None = None, published: Path | None = None) -> None:
         self.version, self.problems = version, list[str]()
         self._by_question: dict[str, list[Result]] = {}
-        for result in merged([*self._published(published), *self._stored(store)]):
+        for result in merged([*self._published(published), *stored(store, self.problems)]):
             self._by_question.setdefault(question(result.run), []).append(result)
 
     def only(self, precision: str | None) -> "Results":
@@ -126,18 +129,20 @@ class Results:
         return sum(not self._current(result) for result in self._by_question.get(question(run), []))
 
     def _current(self, result: Result) -> bool:
-        return result.result_version == self.version
+        return result.result_version == self.version + result_version(result.run["algorithm"]) - RESULT_VERSION
 
     def _published(self, folder: Path | None) -> Iterator[Result]:
         for path in sorted(folder.glob("*.jsonl")) if folder is not None else ():
-            yield from read_lines(path)
+            yield from read_lines(path, self.problems)
 
-    def _stored(self, store: Store | None) -> Iterator[Result]:
-        for folder in store or ():
-            try:
-                yield from Result.of(folder)
-            except StoreError as error:
-                self.problems.append(str(error))
+
+def stored(store: Store | None, problems: list[str]) -> Iterator[Result]:
+    """The results of a store; a run that cannot be read is one of the `problems`."""
+    for folder in store or ():
+        try:
+            yield from Result.of(folder)
+        except StoreError as error:
+            problems.append(str(error))
 
 
 def merged(results: Iterable[Result]) -> list[Result]:
@@ -150,15 +155,26 @@ def merged(results: Iterable[Result]) -> list[Result]:
     return [found[key] for key in sorted(found)]
 
 
-def read_lines(path: Path) -> list[Result]:
+def read_lines(path: Path, problems: list[str] | None = None) -> list[Result]:
+    """The results of a file. A damaged line is an error, or, where they are collected, one of the `problems`."""
     found = []
-    for number, line in enumerate(path.read_text().splitlines(), 1):
+    for number, line in enumerate(path.read_bytes().splitlines(), 1):
         try:
-            content = json.loads(line)
-            found.append(Result(**{**content, "curve": [(r, accuracy) for r, accuracy in content["curve"]]}))
-        except (ValueError, TypeError, KeyError) as error:
-            raise StoreError(f"{path}, line {number} is damaged ({error}); remove the line or the file") from error
+            found.append(_result(line))
+        except Damaged as error:
+            problem = f"{path}, line {number} is damaged: {error}; remove the line or the file"
+            if problems is None:
+                raise StoreError(problem) from None
+            problems.append(problem)
     return found
+
+
+def _result(line: bytes) -> Result:
+    content = unseal(ResultForm, line)
+    result = Result(**{f.name: content[f.name] for f in fields(Result) if f.name in content})
+    if not result.diverged and None in (result.summary["accuracy"], result.summary["accuracy_last10"]):
+        raise Damaged("summary has no accuracy, and the run has not diverged")
+    return result
 
 
 def write_lines(path: Path, results: Iterable[Result]) -> int:

@@ -15,12 +15,12 @@ from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_a
 from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
 from fedskew.engine import ENGINES
 from fedskew.experiments.schedules import SCHEDULES, Schedule
+from fedskew.experiments.sealed import has_control
+from fedskew.experiments.store import Folder, StoreError
+from fedskew.experiments.versions import result_version
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
 from fedskew.partition import PARTITIONS
-
-RESULT_VERSION = 1
-"""Raised whenever the numbers of an unchanged run would change."""
 
 _NOT_HASHED = {"engine", "device", "data_dir", "eval_every", "rounds"}
 
@@ -76,6 +76,9 @@ class Run(BaseModel):
             values["precision"] = "tf32" if str(values.get("device", "cpu")).startswith("cuda") else "fp32"
         if not values.get("clients_per_round"):
             values["clients_per_round"] = values.get("clients", 20)
+        for name, value in values.items():
+            if isinstance(value, str) and has_control(value):
+                raise ValueError(f"{name} is {value!r}; allowed: text without control characters")
         for name, resolve in _SPECS.items():
             if isinstance(values.get(name), str) and values[name]:
                 values[name] = resolve(values[name])
@@ -97,8 +100,12 @@ class Run(BaseModel):
             raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
         if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
             raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
-        if self.build_algorithm().needs_travel and self.optimizer != "sgd":
+        algorithm = self.build_algorithm()
+        if algorithm.needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
+        if not algorithm.aggregate.linear and self.weighting != "uniform":
+            named = self.short_algorithm
+            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}, allowed: uniform")
         lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
         if not lowest > 0:
             raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")
@@ -110,6 +117,14 @@ class Run(BaseModel):
             raise ValueError(f"unknown device {self.device!r}: allowed: cpu, cuda, cuda:1") from None
         return self
 
+    @classmethod
+    def stored(cls, folder: Folder, **changes: Any) -> "Run":
+        """The run of a folder, some fields changed."""
+        try:
+            return cls(**{**folder.run(), **changes})
+        except ValidationError as error:
+            raise StoreError(f"{folder.path / 'run.json'}: {explain(error)}") from error
+
     @property
     def hash(self) -> str:
         """Sixteen hexadecimal digits over everything that decides the result."""
@@ -118,7 +133,7 @@ class Run(BaseModel):
             kept["rounds"] = self.rounds
         if not self.validation:
             del kept["validation"]  # so that runs from before there was such a field keep their hash
-        content = {"version": RESULT_VERSION, "files": dict(self.files()), **kept}
+        content = {"version": result_version(self.algorithm), "files": dict(self.files()), **kept}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

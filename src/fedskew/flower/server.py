@@ -19,9 +19,10 @@ from torch import Tensor
 import fedskew
 from fedskew import spec, tree
 from fedskew.aggregators import weighted_mean
-from fedskew.data import Dataset, facts
+from fedskew.data import Dataset, Nodes, facts
 from fedskew.evaluate import Evaluation, evaluate_model
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
+from fedskew.experiments.origin import check_origin, origin
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, Store
 from fedskew.flower.messages import from_record, to_record
@@ -66,7 +67,7 @@ def federate(
         evaluate = _on_test_set(plan, known)
     strategy = LabelSkew(plan, rules)
     with ExitStack() as stack:
-        folder, done = _opened(run, rules, stack, strategy)
+        folder, done = _opened(run, rules, stack, strategy, known)
         outer = strategy if wrap is None else _wrapped(wrap, strategy)
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
@@ -74,7 +75,7 @@ def federate(
             log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, record.accuracy)
             if folder is not None:
                 folder.append_record(record.as_dict())
-                save_checkpoint(folder.checkpoint, round, strategy.server, *_as_tensors(strategy.absorbed))
+                save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy))
             if record.diverged:
                 break
     return strategy
@@ -107,7 +108,9 @@ def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluat
     )
 
 
-def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tuple[Folder | None, int]:
+def _opened(
+    run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew, known: Dataset | Nodes
+) -> tuple[Folder | None, int]:
     """The run's folder in the store and how many rounds are done there; the strategy goes on from those."""
     root = rules.folder()
     if root is None:
@@ -115,20 +118,24 @@ def _opened(run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew) -> tu
     folder = Store(root).folder(run.hash)
     if folder.exists() and any(session.get("engine") != FEDERATED for session in folder.sessions()):
         raise ValueError(f"run {run.hash} in {root} was simulated; a federation needs a store without that run")
+    check_origin(folder, run, known)
     note_run(run, folder)
     stack.enter_context(folder.lock())
     done = 0
     if folder.checkpoint.exists():
-        checkpoint = load_checkpoint(folder.checkpoint, usable_device(run.device), strategy.server)
+        checkpoint = load_checkpoint(
+            folder.checkpoint, usable_device(run.device), strategy.server, diverged=folder.diverged()
+        )
         done, strategy.server = checkpoint.round, checkpoint.server
         counted = checkpoint.states.get("absorbed", torch.zeros(0)).tolist()
         strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=True))
+        strategy.reach = {name: float(norm) for name, norm in tree.unprefix(checkpoint.states, "reach").items()}
     if finished_records(run, folder):
         log(INFO, "nothing left to do: all %s rounds are in %s", run.rounds, folder.path)
         return folder, run.rounds
     folder.keep_records(done)
     log(INFO, "run %s goes on after round %s, kept in %s", run.hash, done, folder.path)
-    folder.append_session({"from_round": done, **_versions(run)})
+    folder.append_session({"from_round": done, **_versions(run), **origin(run, known)})
     return folder, done
 
 
@@ -137,10 +144,13 @@ def _versions(run: Run) -> dict[str, Any]:
     return {**versions, "flwr": flwr.__version__, "engine": FEDERATED, "device": run.device}
 
 
-def _as_tensors(absorbed: dict[int, int]) -> tuple[Tensor, Params]:
-    """The clients' last rounds that counted, as a checkpoint keeps things of clients. Their states are on the nodes."""
+def _as_tensors(strategy: LabelSkew) -> tuple[Tensor, Params]:
+    """The clients' last rounds that counted and how far clients went, as a checkpoint keeps things of clients; their
+    states are on the nodes."""
+    absorbed = strategy.absorbed
     clients, rounds = (torch.tensor(list(part), dtype=torch.int64) for part in (absorbed, absorbed.values()))
-    return clients, {"absorbed": rounds}
+    reach = {name: torch.tensor(norm, dtype=torch.float64) for name, norm in strategy.reach.items()}
+    return clients, {"absorbed": rounds, **tree.prefix(reach, "reach")}
 
 
 def _on_test_set(plan: Plan, data: Dataset) -> Evaluate:
@@ -163,11 +173,13 @@ def _private_rules(plan: Plan, rules: Rules) -> Rules:
     run, algorithm = plan.run, plan.algorithm
     if run.weighting != "uniform":
         raise ValueError(f"central differential privacy: weighting is {run.weighting!r}; allowed: uniform")
-    if algorithm.aggregate != weighted_mean() or algorithm.server != sgd(1.0):
+    remembers = bool(algorithm.correction.server_state(plan.start().params))
+    if algorithm.aggregate != weighted_mean() or algorithm.server != sgd(1.0) or remembers:
         raise ValueError(
             f"central differential privacy adds its noise to a plain mean, which {run.short_algorithm} does not take; "
-            "allowed: methods that change the loss or the correction only"
+            "allowed: methods that change the loss or the gradient only"
         )
     if run.dropout_rate:
         raise ValueError(f"central differential privacy: dropout_rate is {run.dropout_rate}; allowed: 0")
-    return rules.model_copy(update={"min_clients": run.clients_per_round})
+    clipped = {"max_norm": "off"} if rules.max_norm == "auto" else {}  # clipping is the limit there
+    return rules.model_copy(update={"min_clients": run.clients_per_round, **clipped})

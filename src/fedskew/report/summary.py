@@ -8,12 +8,12 @@ LAST = 10
 """Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
 
 
-def is_finished(records: Sequence[dict[str, Any]], rounds: int) -> bool:
+def is_finished(records: Sequence[dict[str, Any]], rounds: int, saved: int) -> bool:
     """Whether the first records of a run are the whole of one of this length: it diverged on the way, or it was
-    evaluated in each of its last rounds."""
+    evaluated in each of its last rounds. Of a record after the last round that was saved no model was kept."""
     first = records[:rounds]
     whole = len(first) == rounds and all(record["accuracy"] is not None for record in first[-LAST:])
-    return whole or bool(first and first[-1].get("diverged"))
+    return len(first) <= saved and (whole or bool(first and first[-1]["diverged"]))
 
 
 def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict[str, Any] | None) -> dict[str, Any]:

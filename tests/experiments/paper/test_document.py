@@ -12,7 +12,8 @@ from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.claims import claims, in_short
 from fedskew.experiments.paper.document import BEGIN, END, between, reproduction
 from fedskew.experiments.results import Results, read_lines
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
+from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.report.paper_tables import cell_text, rests_on
 from tests.experiments.paper.test_tables import Known, result
 

@@ -15,8 +15,8 @@ from fedskew.experiments.paper.execute import Problem, execute, missing, share, 
 from fedskew.experiments.paper.profiles import PROFILES, VALIDATION, find_profile
 from fedskew.experiments.paper.table import answer, best_try, printed
 from fedskew.experiments.results import Result, Results, question
-from fedskew.experiments.run import RESULT_VERSION
 from fedskew.experiments.store import Store
+from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.report.paper_tables import as_csv, latex, markdown
 from fedskew.simulation import simulate
 

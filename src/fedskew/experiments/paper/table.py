@@ -13,7 +13,8 @@ from typing import Any
 from fedskew.experiments.paper.choice import STAND_IN, Choice, chosen, standing_in
 from fedskew.experiments.paper.profiles import VALIDATION
 from fedskew.experiments.results import Result, Results
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
+from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.report.measures import IID, gap_closed, rounds_to_reach
 from fedskew.report.verdict import BASELINE, Difference, paired
 

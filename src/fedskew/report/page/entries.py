@@ -1,6 +1,5 @@
 """Runs as the report needs them: read from the store once, checked, and thinned."""
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -32,12 +31,15 @@ class Entry:
     sessions: list[dict[str, Any]]
     measured: dict[str, Any]
     notes: list[str]
+    saved: int
 
     @property
     def state(self) -> str:
-        if self.summary["diverged"]:
-            return "diverged"
-        return "done" if self.summary["rounds"] >= self.run["rounds"] else "unfinished"
+        """A run whose model was `saved` at an earlier round than its last is not done."""
+        rounds, wanted = self.summary["rounds"], self.run["rounds"]
+        if self.saved < min(rounds, wanted) or not (self.summary["diverged"] or rounds >= wanted):
+            return "unfinished"
+        return "diverged" if self.summary["diverged"] else "done"
 
     @property
     def method(self) -> str:
@@ -60,24 +62,21 @@ def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]
             entries.append(read_entry(folder))
         except StoreError as error:
             left_out.append(LeftOut(folder.path.name, str(error)))
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError, OSError) as error:
-            left_out.append(LeftOut(folder.path.name, f"its files are damaged: {type(error).__name__}: {error}"))
     return entries, left_out
 
 
 def read_entry(folder: Folder) -> Entry:
-    """A run whose every number has been looked at: what is not a number shows here and not in the page."""
+    """A run whose every number the store has looked at."""
     about, records = folder.about(), folder.records()
-    run = {**about["run"], "seed": int(about["run"]["seed"]), "rounds": int(folder.aim(len(records)))}
-    short = {name: str(about["short"].get(name) or run["algorithm"]) for name in ("algorithm", "title")}
+    run, short = {**about["run"], "rounds": folder.aim(len(records))}, about["short"]
     evaluated = [record for record in records if record["accuracy"] is not None]
     rounds = max(run["rounds"], len(records))
-    with_classes = [record for record in evaluated if record.get("per_class_accuracy")]
+    with_classes = [record for record in evaluated if record["per_class_accuracy"]]
     card = folder.card()
     diagnosis, notes = _diagnosis(folder, len(records), run["rounds"])
     return Entry(
         hash=folder.path.name,
-        result_version=int(about["result_version"]),
+        result_version=about["result_version"],
         run=run,
         short=short,
         summary=summarise(run, records, card),
@@ -85,9 +84,10 @@ def read_entry(folder: Folder) -> Entry:
         points=[_point(record) for record in thin(evaluated, rounds, MOST_POINTS)],
         classes=[_class_point(record) for record in thin(with_classes, rounds, MOST_COLUMNS)],
         card=None if card is None else _thin_card(card),
-        sessions=[session for session in folder.sessions() if isinstance(session, dict)],
+        sessions=folder.sessions(),
         measured={**folder.measured(len(records)), "diagnosis": diagnosis},
         notes=[*folder.damaged_extras(), *notes],
+        saved=folder.saved(),
     )
 
 
@@ -110,27 +110,14 @@ def thin(records: Sequence[dict[str, Any]], rounds: int, most: int) -> list[dict
 
 
 def _point(record: dict[str, Any]) -> dict[str, Any]:
-    return {"round": int(record["round"]), **{name: _number(record[name]) for name in MEASURES}}
+    return {name: record[name] for name in ("round", *MEASURES)}
 
 
 def _class_point(record: dict[str, Any]) -> dict[str, Any]:
-    return {"round": int(record["round"]), "values": [_number(value) for value in record["per_class_accuracy"]]}
-
-
-def _number(value: Any) -> float | None:
-    if value is None:
-        return None
-    number = float(value)
-    return number if math.isfinite(number) else None
+    return {"round": record["round"], "values": record["per_class_accuracy"]}
 
 
 def _thin_card(card: dict[str, Any]) -> dict[str, Any]:
     """The first clients only; how many there are stays in `clients`."""
-    counts = [[int(count) for count in row] for row in card["counts"][:MOST_CLIENTS]]
-    return {
-        "hash": str(card["hash"]),
-        "clients": int(card["clients"]),
-        "samples": int(card["samples"]),
-        "skew": {str(name): _number(value) for name, value in card.get("skew", {}).items()},
-        "counts": counts,
-    }
+    kept = {name: card[name] for name in ("hash", "clients", "samples", "skew")}
+    return {**kept, "counts": card["counts"][:MOST_CLIENTS]}
