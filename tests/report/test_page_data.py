@@ -43,8 +43,8 @@ def test_the_difference_is_paired_over_common_seeds(tmp_path):
     write_run(store, "b9", seed=9, gain=0.3, algorithm="fedlc")
     (found,) = gathered(store)
     difference = found.difference(found.methods[1])
-    last_ten = [accuracy_of(number, 1) - accuracy_of(number, 0) for number in range(11, 21)]
-    reach = sum(last_ten) / 10  # of the mean of the last ten rounds, for a gain of one
+    last_ten = [accuracy_of(number, 0.1) - accuracy_of(number, 0) for number in range(11, 21)]
+    reach = sum(last_ten) / 10 / 0.1  # of the mean of the last ten rounds, for a gain of one
     assert difference.seeds == 3
     assert difference.mean == pytest.approx(100 * reach * 0.02, abs=1e-3)
     assert difference.half == pytest.approx(100 * reach * 4.3026527 * 0.01 / 3**0.5, rel=1e-3)

@@ -6,7 +6,7 @@ from fedskew.experiments.paper import TABLES, depends, front
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.results import Result, Results
-from fedskew.experiments.run import RESULT_VERSION
+from fedskew.experiments.versions import RESULT_VERSION
 from tests.experiments.paper.test_tables import Known, result, with_curve
 
 USUAL = Choice(profile=PROFILES["usual"], rounds=200)

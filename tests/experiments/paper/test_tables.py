@@ -170,6 +170,9 @@ def test_later_methods_are_shown_where_they_were_run_and_run_when_named() -> Non
     assert run.short_algorithm == "fedavgm"
     shown = {row["method"] for row in table.rows(Known([result(run, 0.5)]), Choice(cells=cell))}
     assert shown == {*table.methods, "fedavgm"}
+    old = Choice(cells=cell, methods=("scaffold:mean=uniform",), seeds=1)
+    rows = table.rows(Known([result(table.runs(old)[0], 0.5)]), Choice(cells=cell, profile=PROFILES["tuned"]))
+    assert not any(row["ours"] for row in rows)  # it was not tuned
 
 
 def test_a_cell_is_of_one_arithmetic() -> None:

@@ -21,7 +21,12 @@ from fedskew.report.verdict import BASELINE, Difference, paired
 SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")
 """The paper's methods, and logit adjustment, which it does not have."""
-BEYOND = ("fedavgm", "fedavgm:beta=0.5", "fedlc+fedavgm", "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5")
+UNIFORM = ("scaffold:mean=uniform",)
+"""SCAFFOLD by its own paper's rule, which does not weigh messages as it weighs updates; the first runs are of it."""
+BEYOND = (
+    *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
+    "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn", "fedlc+fedcm",
+)  # fmt: skip
 """Later methods, shown beside the paper's where they have been run, and run when they are named."""
 
 CNN_ASSUMED = (
@@ -54,7 +59,7 @@ class Table:
     fields: Fields
     assumed: tuple[str, ...] = ()
     remark: str = ""
-    beyond: tuple[str, ...] = ()
+    beyond: tuple[str, ...] = UNIFORM
 
     def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
         """The runs that can be known now; where a choice hangs on others' results, ask again when those are there."""
@@ -65,7 +70,8 @@ class Table:
         one arithmetic: the one asked for, else the one with most of them. They are of one length too: the one asked
         for, else the one with most runs, of several the longest."""
         found = []
-        methods = chosen("method", choice.methods, (*self.methods, *self.beyond))
+        beyond = () if choice.profile.tries else self.beyond  # they have no tries
+        methods = chosen("method", choice.methods, (*self.methods, *beyond))
         for cell in chosen("cell", choice.cells, self.cells):
             found += in_one_arithmetic(results, choice, partial(self._cell, cell, methods, choice))
         return [row for row in found if row["ours"] or row["method"] in self.methods]
