@@ -24,10 +24,10 @@ def test_the_images_are_always_the_same_and_balanced() -> None:
 
 def test_a_mirror_image_shows_the_same_shape() -> None:
     u, v = np.meshgrid(np.linspace(-1.2, 1.2, 41), np.linspace(-1.2, 1.2, 41))
+    for inside in _SHAPES:
+        np.testing.assert_allclose(inside(u, v), inside(-u, v), atol=1e-12)
     painted = [inside(u, v) > 0 for inside in _SHAPES]
-    for picture in painted:
-        assert picture.any()
-        assert np.array_equal(picture, picture[:, ::-1])
+    assert all(picture.any() for picture in painted)
     apart = [(a != b).mean() for i, a in enumerate(painted) for b in painted[:i]]
     assert min(apart) > 0.02
 

@@ -1,7 +1,7 @@
 """Drawn images of ten shapes: a small problem that a convolutional network must learn, with nothing to download.
 
-A dark image of 16x16 shows one shape at a random place, of random size and brightness, under noise, and a short piece of
-a line as a distractor. Every shape is its own mirror image. The images are always the same: they come from a stream of
+A dark image of 16x16 shows one shape at a random place, of random size and brightness, under noise, and a short line as a
+distractor. Every shape is its own mirror image. The images are always the same: they come from a stream of
 their own, whatever the seed of a run.
 """
 
