@@ -24,7 +24,7 @@ QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.2",
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
     "PYTHONUNBUFFERED": "1",
@@ -101,14 +101,15 @@ class Deployment:
     def register(self, node: int) -> None:
         self.flwr("supernode", "register", str(self.keys / f"node{node}.pub"), "deployed", "--name", f"node{node}")
 
-    def start_node(self, node: int, *, until_it_may_join: bool = False, heartbeat: int | None = None) -> Process:
-        """A SuperNode with a key of its own, client `node` of every run; where it is refused, it may be started again
-        and again as the docs have it."""
-        states = self.folder / "states"
+    def start_node(
+        self, node: int, *, key: int | None = None, until_it_may_join: bool = False, heartbeat: int | None = None
+    ) -> Process:
+        """A SuperNode, client `node` of every run, with a key of its own unless another's is given."""
+        secret, states = self.keys / f"node{node if key is None else key}", self.folder / "states"
         command = [
             *(sys.executable, "-m", "tests.flower.supernode", "--superlink", f"127.0.0.1:{self.ports['deployed']}"),
             *("--host", "127.0.0.1", "--port", str(free_port()), "--root-certificates", str(self.keys / "ca.crt")),
-            *("--auth-supernode-private-key", str(self.keys / f"node{node}")),
+            *("--auth-supernode-private-key", str(secret)),
             *("--node-config", f"partition-id={node} state-dir='{states}'"),
         ]
         if until_it_may_join:

@@ -44,6 +44,7 @@ def test_every_method(algorithm):
         {"model": "cnn:width=4,padding=1", "rounds": 2, "algorithm": "fedlc+scaffold"},
         {"augment": "crop_flip", "precision": "fp64"},
         {"clients": 2, "dropout_rate": 0.9, "rounds": 4},
+        {"clients": 5, "algorithm": "fedlc+trimmed", "weighting": "uniform", "model": "cnn:width=4,padding=1"},
     ],
 )
 def test_every_way_of_running(more):

@@ -101,6 +101,7 @@ def test_central_noise_reaches_the_model_and_the_checkpoint(tmp_path):
         ({"weighting": "samples"}, "weighting is 'samples'; allowed: uniform"),
         ({"algorithm": "fednova"}, "adds its noise to a plain mean, which fednova does not take"),
         ({"algorithm": "fedopt"}, "which fedopt does not take"),
+        ({"algorithm": "median"}, "which median does not take"),
         ({"dropout_rate": 0.2}, "dropout_rate is 0.2"),
     ],
 )

@@ -272,6 +272,31 @@ def test_a_late_node_takes_part_from_the_next_round_on():
     assert sorted(seen) == [(1, 0), (1, 1), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]
 
 
+def test_a_node_that_leaves_and_comes_back_is_told_of(caplog):
+    run = RUN.model_copy(update={"rounds": 5})
+    grid = Nodes(client_app(run), THREE)
+    gone = {}
+
+    def moves(reply):
+        metrics = reply.content.metric_records.get("metrics", {})
+        if (metrics.get("client"), metrics.get("round")) == (0, 1):
+            gone[102] = grid.contexts.pop(102)
+        if (metrics.get("client"), metrics.get("round")) == (0, 2):
+            grid.contexts.update(gone)
+        return reply
+
+    grid.change = moves
+    push = grid._push
+    grid._push = lambda message: push(message) if message.metadata.dst_node_id in grid.contexts else None
+    with caplog.at_level(logging.INFO, "flwr"):
+        federated = federate(grid, run, Rules())
+    assert federated.absorbed == {0: 5, 1: 5, 2: 5}
+    said = [text for text in caplog.messages if "node 102" in text]
+    joined = "node 102 has joined: client 2 with 482 examples"
+    left = "node 102, client 2, has left; started again with its key, it can join now"
+    assert said == [joined, left, joined]
+
+
 def test_a_server_that_waits_says_for_how_many(caplog):
     grid = Nodes(client_app(RUN), THREE)
     third = grid.contexts.pop(102)

@@ -14,10 +14,11 @@ from importlib.metadata import entry_points
 from pathlib import Path
 
 PROGRAMS = ("flwr", "flower-superexec", "flwr-serverapp", "flwr-clientapp", "flwr-simulation")
-READY = "ready"
+READY, ADDRESS = "ready", "warm"
 _SHIM = """\
 #!{python} -IS
 import os, socket, sys
+os.chdir({folder!r})  # an address has room for a hundred characters
 there = socket.socket(socket.AF_UNIX)
 there.connect({address!r})
 socket.send_fds(there, ["\\0".join([{name!r}, *sys.argv[1:]]).encode()], [1, 2])
@@ -34,12 +35,13 @@ def main(folder: Path) -> None:
 
     found = {entry.name: entry for entry in entry_points(group="console_scripts") if entry.name in PROGRAMS}
     programs = {name: entry.load() for name, entry in found.items()}
-    address = folder / "warm"
+    os.chdir(folder)
     with socket.socket(socket.AF_UNIX) as server:
-        server.bind(str(address))
+        server.bind(ADDRESS)
         server.listen(64)
         for name in PROGRAMS:
-            (folder / "bin" / name).write_text(_SHIM.format(python=sys.executable, address=str(address), name=name))
+            program = _SHIM.format(python=sys.executable, folder=str(folder), address=ADDRESS, name=name)
+            (folder / "bin" / name).write_text(program)
             (folder / "bin" / name).chmod(0o755)
         print(READY, flush=True)
         signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them

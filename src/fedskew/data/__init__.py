@@ -21,12 +21,14 @@ from fedskew.data.imagenet12 import imagenet12, imagenet12_files, read_classes
 from fedskew.data.nodes import Nodes, nodes
 from fedskew.data.npz import fingerprint as npz_fingerprint
 from fedskew.data.npz import npz
+from fedskew.data.shapes import shapes
 from fedskew.data.svhn import svhn, svhn_files
 from fedskew.data.synthetic import synthetic
 from fedskew.memory import check_room, free_memory
 
 DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "digits": digits,
+    "shapes": shapes,
     "synthetic": synthetic,
     "cifar10": cifar10,
     "cifar100": cifar100,
@@ -63,6 +65,7 @@ class Usual:
 
 USUAL = {
     "digits": Usual("mlp", "dirichlet:0.1"),
+    "shapes": Usual("cnn:width=24,padding=1", "dirichlet:0.1", mirrors=True),
     "synthetic": Usual("logistic", "natural"),
     "cifar10": Usual("cnn", "dirichlet:0.1", mirrors=True),
     "cifar100": Usual("cnn", "dirichlet:0.1", mirrors=True),

@@ -1,11 +1,11 @@
 """What a server takes for possible: how many examples a node may claim, and how far its answer may go.
 
-    norm_k <= 20 * usual * max(1, steps_k / median of the other clients' steps)
+    norm_k <= 30 * usual * max(1, steps_k / median of the other clients' steps)
 
 `usual` is the median norm of the other answers of the round, or the largest median of a round before if that is larger:
 late in a run most clients may have nothing left to learn, and the few that have still move as far as all did once.
 Where fewer than three clients answer and nothing has been learnt yet, the other answer's norm or that of the global
-model stands in. The factor is twice what honest clients need under extreme skew (docs/flower.md has the figures).
+model stands in. The factor is three times what honest clients need under extreme skew (figures: docs/flower.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from fedskew.flower.messages import BUFFERS, MESSAGE, PARAMS, Answer
 from fedskew.round import Server
 from fedskew.tree import Params
 
-MULTIPLE = 20.0
+MULTIPLE = 30.0
 """How many times farther than usual an answer may go."""
 CROWD = 1000
 """How many times more examples than the median of the others a node may claim where nobody knows the data."""
@@ -43,16 +43,18 @@ class Move:
 def check_reach(move: Move, others: Sequence[Move], earlier: Norms, server: Server) -> None:
     """A ValueError for an answer that goes farther than the others allow; `earlier` is what `learnt` gave."""
     sizes = {PARAMS: server.params, BUFFERS: server.buffers, MESSAGE: server.correction}
-    more_steps = max(1.0, move.steps / _upper_median([other.steps for other in others])) if others else 1.0
     for name, norm in move.norms.items():
-        norms = [other.norms[name] for other in others]
-        usual = max(earlier.get(name, 0.0), _upper_median(norms) if len(norms) > 1 else 0.0)
-        usual = usual or max([*norms, _norm(sizes[name])])
-        limit = MULTIPLE * usual * more_steps
-        if usual and not norm <= limit:
-            raise ValueError(
-                f"its {name} moved by {norm:.4g}; max-norm is auto, and what others send allows {limit:.4g}"
-            )
+        stand_in = max([_norm(sizes[name]), *(other.norms[name] for other in others)])
+        limit = MULTIPLE * (expected_norm(name, move, others, earlier) or stand_in)
+        if limit and not norm <= limit:
+            raise ValueError(f"its {name} moved by {norm:.4g}; max-norm is auto and, by the others, allows {limit:.4g}")
+
+
+def expected_norm(name: str, move: Move, others: Sequence[Move], earlier: Norms) -> float:
+    """How far a record usually moves in so many steps; 0 where nothing tells."""
+    norms = [other.norms[name] for other in others]
+    usual = max(earlier.get(name, 0.0), _upper_median(norms) if len(norms) > 1 else 0.0)
+    return usual * (max(1.0, move.steps / _upper_median([other.steps for other in others])) if others else 1.0)
 
 
 def learnt(earlier: Norms, moves: Sequence[Move]) -> Norms:
