@@ -1,4 +1,4 @@
-"""Attacks on the package, counted: `make torture`, or `python -m tests.torture [--only NAME] [--seconds N] [--seed N]`.
+"""Attacks on the package, counted: `make torture`, or `python -m tests.torture --help`.
 
 Each file `torture_*.py` beside this one is a family of attacks with a function
 
@@ -11,6 +11,7 @@ is 1 where anything was counted that must not be.
 
 import argparse
 import importlib
+import os
 import sys
 import time
 from contextlib import redirect_stdout, suppress
@@ -75,17 +76,26 @@ def _beside(tally: Tally) -> str:
     return "; ".join([*(f"{number:,} {what}" for what, number in tally.counted.items()), *tally.skipped])
 
 
+def between(page: str, part: str) -> str:
+    """A page with the part between its marks replaced."""
+    head, rest = page.split(" -->\n", 1)
+    return f"{head} -->\n{part}\n{rest[rest.index('<!-- end') :]}"
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=list(families()), action="append", help="a family; repeats")
     parser.add_argument("--seconds", type=float, default=SECONDS, help="for all families together")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--write", type=Path, help="a page whose part between two marks is to hold the table")
     given = parser.parse_args()
     began = time.monotonic()
     warm()
     tallies = run(given.only or list(families()), given.seconds, given.seed)
-    print(table(tallies))
-    print(f"\n{time.monotonic() - began:.0f} s, seed {given.seed}")
+    result = f"{table(tallies)}\n\nseed {given.seed}, {time.monotonic() - began:.0f} s on {os.cpu_count()} cores"
+    print(result)
+    if given.write is not None:
+        given.write.write_text(between(given.write.read_text(), result))
     failures = [f"{tally.name}, {failure}" for tally in tallies for failure in tally.failures[:_SHOWN]]
     for failure in failures:
         print(failure)

@@ -13,7 +13,7 @@ from types import FrameType
 from typing import Any
 
 import fedskew
-from tests.helpers.attacked_run import do, redone, state
+from tests.helpers.attacked_run import command, do, redone, state
 from tests.helpers.attempts import Tally
 
 _STORE = {
@@ -46,7 +46,7 @@ def _killed(
     tally: Tally, root: Path, case: str, kill: Callable[[], None], whole: dict[str, Any], gently: bool = False
 ) -> None:
     shutil.rmtree(root, ignore_errors=True)
-    outcome = tally.call(case, lambda: do(root), before=kill)
+    outcome = tally.command(case, *command(root), before=kill) if gently else tally.call(case, lambda: do(root), kill)
     if outcome.code not in ({0, 130} if gently else {0, -signal.SIGKILL}):
         tally.silent.append(f"{case}: ended with {outcome.code}, {outcome.said}")
     again = tally.call(f"{case}, again", lambda: redone(root))

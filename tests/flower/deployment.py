@@ -47,29 +47,35 @@ def wait_until(found, seconds, what):
 
 
 class Deployment:
-    """Processes that end with it, each with a log of its own in `folder`."""
+    """Processes that end with it, each with a log of its own in `folder`.
+
+    A SuperLink for `nodes` SuperNodes (`deployed`), and on demand one that simulates them (`simulated`).
+    """
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
         self.keys = folder / "keys"
         make_certificates(self.keys, nodes=nodes)
-        self.port = free_port()
+        self.ports = {"deployed": free_port(), "simulated": free_port()}
         self.env = {**os.environ, **QUIET, "FLWR_HOME": str(folder / "home")}
         self.env["PATH"] = f"{folder / 'bin'}:{BIN}:{os.environ['PATH']}"
         self.env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        self.processes: dict[str, subprocess.Popen] = {}
+        self.processes: dict[str, Process] = {}
         for name in ("bin", "home"):
             (folder / name).mkdir()
         (folder / "home" / "config.toml").write_text(
-            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
+            '[superlink]\ndefault = "deployed"\n'
+            f'[superlink.deployed]\naddress = "127.0.0.1:{self.ports["deployed"]}"\n'
             f'root-certificates = "{self.keys / "ca.crt"}"\n'
+            f'[superlink.simulated]\naddress = "127.0.0.1:{self.ports["simulated"]}"\ninsecure = true\n'
         )
 
     def __enter__(self) -> "Deployment":
         try:
             self.start("warm", sys.executable, "-m", "tests.flower.warm", str(self.folder))
-            self.start_link()
-            wait_until(lambda: warm.READY in self.log("warm"), 180, lambda: f"its programs: {self.log('warm')}")
+            tls = [f"--ssl-{name}={self.keys / file}" for name, file in FILES.items()]
+            self.start_link("deployed", "--enable-supernode-auth", *tls)
+            wait_until(lambda: warm.READY in self.log("warm"), 300, lambda: f"its programs: {self.log('warm')}")
         except BaseException:
             self.close()
             raise
@@ -78,29 +84,29 @@ class Deployment:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def start_link(self) -> None:
-        tls = [f"--ssl-{name}={self.keys / file}" for name, file in FILES.items()]
-        address = ["--host", "127.0.0.1", "--port", str(self.port), "--disable-runtime-dependency-installation"]
-        self.start("link", BIN / "flower-superlink", *address, *tls, "--enable-supernode-auth")
-        wait_until(self._healthy, 180, lambda: f"the SuperLink: {self.log('link')}")
+    def start_link(self, name: str, *more: str) -> None:
+        address = ["--host", "127.0.0.1", "--port", str(self.ports[name]), "--disable-runtime-dependency-installation"]
+        self.start(name, BIN / "flower-superlink", *address, *more)
+        wait_until(lambda: self._healthy(name), 300, lambda: f"the SuperLink: {self.log(name)}")
 
-    def _healthy(self) -> bool:
-        context = ssl.create_default_context(cafile=str(self.keys / "ca.crt"))
+    def _healthy(self, name: str) -> bool:
+        context = ssl.create_default_context(cafile=str(self.keys / "ca.crt")) if name == "deployed" else None
+        address = f"{'https' if context else 'http'}://127.0.0.1:{self.ports[name]}/health"
         try:
-            with urllib.request.urlopen(f"https://127.0.0.1:{self.port}/health", context=context, timeout=2):
+            with urllib.request.urlopen(address, context=context, timeout=10):
                 return True
         except OSError:
             return False
 
     def register(self, node: int) -> None:
-        self.flwr("supernode", "register", str(self.keys / f"node{node}.pub"), "here", "--name", f"node{node}")
+        self.flwr("supernode", "register", str(self.keys / f"node{node}.pub"), "deployed", "--name", f"node{node}")
 
     def start_node(self, node: int, *, until_it_may_join: bool = False, heartbeat: int | None = None) -> Process:
         """A SuperNode with a key of its own, client `node` of every run; where it is refused, it may be started again
         and again as the docs have it."""
         states = self.folder / "states"
         command = [
-            *(sys.executable, "-m", "tests.flower.supernode", "--superlink", f"127.0.0.1:{self.port}"),
+            *(sys.executable, "-m", "tests.flower.supernode", "--superlink", f"127.0.0.1:{self.ports['deployed']}"),
             *("--host", "127.0.0.1", "--port", str(free_port()), "--root-certificates", str(self.keys / "ca.crt")),
             *("--auth-supernode-private-key", str(self.keys / f"node{node}")),
             *("--node-config", f"partition-id={node} state-dir='{states}'"),
@@ -145,26 +151,26 @@ class Deployment:
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def submit(self, app: Path, config: str = "") -> str:
+    def submit(self, app: Path, config: str = "", *more: str, link: str = "deployed") -> str:
         """Start a run and give its number."""
-        more = ["--run-config", config] if config else []
-        answer = json.loads(self.flwr("run", str(app), "here", "--format", "json", *more))
+        options = ["--run-config", config, *more] if config else more
+        answer = json.loads(self.flwr("run", str(app), link, "--format", "json", *options))
         assert answer["success"], answer
         return str(answer["run-id"])
 
-    def state(self, run: str) -> tuple[str, str]:
-        (row,) = json.loads(self.flwr("list", "here", "--run-id", run, "--format", "json"))["runs"]
-        return row["status"], str(row.get("status-details", ""))
-
-    def finish(self, run: str, seconds: float = 600) -> tuple[str, str]:
-        """Wait for a run's end. Asking Flower costs a process each time, so its log is watched."""
+    def finish(self, run: str, link: str = "deployed") -> tuple[str, str]:
+        """What became of a run, once it has ended. Asking Flower costs a process each time, so its log is watched."""
         done = re.compile(rf"Finished task \d+ of run {run}\b")
-        wait_until(lambda: done.search(self.log("link")), seconds, lambda: f"run {run}: {self.log('link')}")
-        return wait_until(lambda: self._finished(run), 60, "the run's state")
+        wait_until(lambda: done.search(self.log(link)), 600, lambda: f"run {run}: {self.log(link)}")
+        return wait_until(lambda: self._finished(run, link), 60, "the run's state")
 
-    def _finished(self, run: str) -> tuple[str, str] | None:
-        state = self.state(run)
-        return state if state[0].startswith("finished") else None
+    def _finished(self, run: str, link: str) -> tuple[str, str] | None:
+        (row,) = json.loads(self.flwr("list", link, "--run-id", run, "--format", "json"))["runs"]
+        return (row["status"], str(row.get("status-details", ""))) if row["status"].startswith("finished") else None
+
+    def said(self, run: str) -> str:
+        """The log of a run's server."""
+        return self.flwr("log", run, "deployed", "--show")
 
     def kill_holder(self, file: Path) -> None:
         """Kill the app's server: the one process of ours that has a file open."""

@@ -198,11 +198,11 @@ def trained(federation, recorded, killed):
         run = Run(**federation.fields, algorithm=name)
         if not killed.exists():
             federation.submit(recorded, f'algorithm="{name}"')
-            wait_until(lambda: saved_round(stored(federation, run)) == 1, 300, lambda: federation.log("link"))
+            wait_until(lambda: saved_round(stored(federation, run)) == 1, 300, lambda: federation.log("deployed"))
             federation.kill_holder(stored(federation, run).path / "lock")
             killed.touch()
         status = federation.finish(federation.submit(recorded, f'algorithm="{name}"'))
-        assert status[0] == "finished:completed", federation.log("link")
+        assert status[0] == "finished:completed", federation.log("deployed")
         return run
 
     return train
@@ -225,27 +225,15 @@ def check_equal_to_simulation(folder, run):
     assert records[-1]["accuracy"] == pytest.approx(expected.accuracy, abs=0.01)
 
 
-def test_flowers_own_simulation_equals_ours(tmp_path, digits):
-    run, home = Run(**{**DIGITS, "rounds": 1}, dataset=digits, algorithm="fedlc"), tmp_path / "home"
-    write_app(tmp_path / "app", run, Rules(store=str(tmp_path / "runs")))
-    home.mkdir()
-    (home / "config.toml").write_text(
-        '[superlink]\ndefault = "local"\n[superlink.local]\naddress = ":local-in-memory:"\n'
-    )
-    env = {**os.environ, **QUIET, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
-    env |= {"FLWR_HOME": str(home), "FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(free_port())}
-    command = [BIN / "flwr", "run", tmp_path / "app", "local", "--stream", "--federation-config"]
-    log = tmp_path / "log"
-    try:
-        with log.open("w") as out:
-            nodes = "num-supernodes=3 client-resources-num-cpus=1"
-            subprocess.run([*command, nodes], env=env, cwd=tmp_path, stdout=out, stderr=out, timeout=600, check=True)
-    finally:
-        for pid in processes_of(f"FLWR_HOME={home}"):
-            with suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    assert Store(tmp_path / "runs").folder(run.hash).checkpoint.exists(), log.read_text()
-    check_equal_to_simulation(Store(tmp_path / "runs").folder(run.hash), run)
+def test_flowers_own_simulation_equals_ours(federation):
+    app, run = made_app(federation, "simulation", rounds=1, algorithm="fedlc")
+    federation.start_link("simulated", "--insecure", "--simulation")
+    size = "num-supernodes=3 client-resources-num-cpus=1 init-args-num-cpus=1"
+    number = federation.submit(app, "", "--federation-config", size, link="simulated")
+    status = federation.finish(number, "simulated")
+    federation.kill("simulated")
+    assert status[0] == "finished:completed", federation.log("simulated")
+    check_equal_to_simulation(stored(federation, run), run)
 
 
 def test_a_killed_server_goes_on_from_its_last_round(federation, trained):
@@ -301,28 +289,28 @@ def test_label_counts_would_be_seen(counts, messages):
 
 
 def test_faults_of_nodes(federation):
-    """Client 1 raises, sends NaN, a wrong shape, a negative number; node 2 comes late, is killed when it is first asked to
-    train, is started again at once, and takes part as soon as the SuperLink has noticed that it was gone."""
+    """Client 1 raises, sends NaN, a wrong shape, a negative number; node 2 comes late, is killed when it is first asked
+    to train, is started again at once, and takes part as soon as the SuperLink has noticed that it was gone."""
     federation.kill("node2", signal.SIGTERM)
     asked, there, back = (federation.folder / name for name in ("asked", "there", "back"))
     code = FAULTY.format(asked=str(asked), there=str(there), back=str(back))
     app, run = made_app(federation, "faulty", code, rounds=10, algorithm="fedavg", seed=1)
     number = federation.submit(app, "start-timeout=10.0")
-    wait_until(lambda: rounds_done(federation, run) >= 1, 300, lambda: federation.log("link"))
+    wait_until(lambda: rounds_done(federation, run) >= 1, 300, lambda: federation.log("deployed"))
     federation.start_node(2, heartbeat=10)
     federation.wait_for_node(2, starts=2)
     there.touch()
-    wait_until(asked.exists, 300, lambda: federation.log("link"))
+    wait_until(asked.exists, 300, lambda: federation.log("deployed"))
     federation.kill("node2")
     federation.start_node(2, until_it_may_join=True)
     federation.wait_for_node(2, starts=3)
     back.touch()
-    assert federation.finish(number)[0] == "finished:completed", federation.log("link")
+    assert federation.finish(number)[0] == "finished:completed", federation.log("deployed")
     answered = [record["clients"] for record in stored(federation, run).records()]
     assert answered[:4] == [1, 1, 1, 1]
     assert set(answered[4:8]) == {2}
     assert answered[-1] == 3
-    log = federation.flwr("log", number, "here", "--show")
+    log = federation.said(number)
     for problem in (
         "round 1: no node is client 2",
         "client 1, is refused: error 2",
@@ -345,7 +333,7 @@ def test_a_run_with_too_few_nodes_fails_cleanly(federation, recorded):
     number = federation.submit(recorded, "start-timeout=1.0 min-clients=3 seed=2")
     status, details = federation.finish(number)
     assert status == "finished:failed"
-    assert "min-clients asks for 3" in details + federation.flwr("log", number, "here", "--show")
+    assert "min-clients asks for 3" in details + federation.said(number)
 
 
 def test_a_node_without_a_valid_key_is_refused(federation):

@@ -1,8 +1,8 @@
 """Flower's own programs out of a process that has imported them already: `python -m tests.flower.warm FOLDER`.
 
-Flower starts a process for every message, and most of its time goes into importing torch. The programs in FOLDER/bin hand
-their arguments and outputs over to this server, which forks: what runs is Flower's own function, in a process of its own.
-`flwr` waits for its end; the others are begun by programs of Flower's that do not wait for them.
+Flower starts a process for every message, and most of its time goes into importing torch. The programs in FOLDER/bin
+hand their arguments and outputs over to this server, which forks: what runs is Flower's own function, in a process of
+its own. `flwr` waits for its end; the others are begun by programs of Flower's that do not wait for them.
 """
 
 import os
@@ -13,7 +13,7 @@ import traceback
 from importlib.metadata import entry_points
 from pathlib import Path
 
-PROGRAMS = ("flwr", "flower-superexec", "flwr-serverapp", "flwr-clientapp")
+PROGRAMS = ("flwr", "flower-superexec", "flwr-serverapp", "flwr-clientapp", "flwr-simulation")
 READY = "ready"
 _SHIM = """\
 #!{python} -IS
@@ -27,6 +27,9 @@ sys.exit(int(there.recv(16) or 1) if {name!r} == "flwr" else 0)
 
 
 def main(folder: Path) -> None:
+    import ray  # noqa: F401
+    import torch.fx.experimental.symbolic_shapes  # what the first gradient would import  # noqa: F401
+
     import fedskew.flower  # noqa: F401
 
     found = {entry.name: entry for entry in entry_points(group="console_scripts") if entry.name in PROGRAMS}

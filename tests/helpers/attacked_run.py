@@ -3,8 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from fedskew import Run, Store, simulation, tree
-from fedskew.cli import main
+from fedskew import Run, Store, simulate, simulation, tree
 from fedskew.experiments.checkpoint import load_checkpoint
 from fedskew.experiments.exporting import export_model
 from fedskew.experiments.results import Result
@@ -12,8 +11,8 @@ from fedskew.experiments.results import Result
 FIELDS: dict[str, Any] = {
     "dataset": "synthetic:1,1,max_size=60",
     "clients": 4,
-    "clients_per_round": 3,
-    "batch_size": 16,
+    "clients_per_round": 2,
+    "batch_size": 32,
     "momentum": 0.9,
     "algorithm": "fedlc+scaffold+fedopt",
     "engine": "serial",
@@ -28,13 +27,10 @@ def command(root: Path, rounds: int = ROUNDS) -> list[str]:
 
 
 def do(root: Path, rounds: int = ROUNDS) -> None:
-    """Do the run, with a checkpoint after every round; where it fails that is the exit code of this process."""
+    """Do the run, with a checkpoint after every round."""
     simulation._CHECKPOINT_SECONDS, simulation._CHECKPOINT_SHARE = -1.0, 0
-    try:
-        main(command(root, rounds))
-    except SystemExit as done:
-        if done.code:
-            raise
+    for _ in simulate(Run(**FIELDS, rounds=rounds), store=root):
+        pass
 
 
 def state(root: Path, rounds: int = ROUNDS) -> dict[str, Any]:

@@ -1,12 +1,13 @@
 """`fedskew paper`: any table or figure of the paper, ours beside the printed figure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedskew.cli.options import DataDir, Json, Quiet, Runs, interruption, open_store
+from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
 from fedskew.terminal import console, note, print_json, round_progress
 from fedskew.terminal_table import Grid
@@ -115,7 +116,7 @@ def paper_show(
     item: Item,
     cells: Cells = None,
     methods: Methods = None,
-    rounds: Annotated[int | None, typer.Option(help="Only runs of so many rounds.  [default: the longest]")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Only runs of so many rounds.  [default: what most have]")] = None,
     profile: ProfileName = "stated",
     precision: Annotated[
         str | None, typer.Option(help="Only runs in this arithmetic.  [default: the one most are in]")
@@ -124,6 +125,7 @@ def paper_show(
     out: Annotated[
         Path | None, typer.Option(help="Write to this file; a figure is drawn as OUT.png and OUT.svg.")
     ] = None,
+    target: Target = None,
     stand_in: StandIn = False,
     published: Published = RESULTS,
     json_: Json = False,
@@ -138,6 +140,7 @@ def paper_show(
 
     shown = _item(item)
     choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
+    choice = replace(choice, target=checked_target(target))
     results = _results(open_store(runs), published)
     if not published.is_dir() and not any(True for _ in results):
         typer.echo(f"fedskew: note: no published results, there is no folder {published} here", err=True)
@@ -153,7 +156,7 @@ def paper_show(
         hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this is there yet"
         text = "\n".join([title, *shown.lines(rows), *behind(rows, results), hint]) + "\n"
     else:
-        text = formatted("json" if json_ else format, rows, title, quiet=quiet)
+        text = formatted("json" if json_ else format, rows, title, target, quiet=quiet)
     if out is None:
         typer.echo(text, nl=False)
         return

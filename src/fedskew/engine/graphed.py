@@ -242,8 +242,12 @@ class Slot:
 
 
 def worth_compiling(model: Model) -> bool:
-    """Few layers: many small kernels between them cost as much as the layers do, and compiling takes seconds."""
-    return sum(1 for _ in model.module.parameters()) <= _PARAMETERS
+    """Few layers: many small kernels between them cost as much as the layers do, and compiling takes seconds.
+
+    Group norm is left out: its means end up in one kernel with others, which took the compiler over four minutes.
+    """
+    grouped = any(isinstance(part, torch.nn.GroupNorm) for part in model.module.modules())
+    return not grouped and sum(1 for _ in model.module.parameters()) <= _PARAMETERS
 
 
 def compiler_options() -> dict[str, Any]:

@@ -58,8 +58,10 @@ def first_round(curve: Curve, target: float) -> int | None:
 def rounds_to_reach(mine: Curves, target: float | Curves) -> Reach | None:
     """How many rounds a method takes to an accuracy, or to what FedAvg has at its end under the same seed; None where
     no seed has both."""
-    targets = {seed: end(curve) for seed, curve in target.items()} if isinstance(target, Mapping) else None
-    wanted = dict.fromkeys(mine, target) if targets is None else targets
+    if isinstance(target, Mapping):
+        wanted = {seed: end(curve) for seed, curve in target.items()}
+    else:
+        wanted = dict.fromkeys(mine, target)
     found = [first_round(curve, wanted[seed]) for seed, curve in mine.items() if seed in wanted]
     if not found:
         return None

@@ -1,6 +1,6 @@
 """The map of assumptions in plain sentences, of one seed. Accuracies are means of the last ten rounds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from fedskew.report.verdict import paired
@@ -32,13 +32,22 @@ def _margin(setting: str, rows: Sequence[Row]) -> list[str]:
     if plain is None or plain["last_ten"] is None:
         return [f"{setting}: FedAvg is not there or diverged."]
     lines = [_against(f"{setting}: FedRS", row, plain) for row in here if row["method"] == "fedrs"]
-    for rule in RULES:
-        tried = [row for row in here if f"missing={rule}" in row["algorithm"]]
-        if tried:
-            best = max(tried, key=lambda row: row["validation"])
-            what = f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)"
-            lines.append(_against(what, best, plain))
+    for _, rule, best, _ in chosen_margins(here):
+        what = f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)"
+        lines.append(_against(what, best, plain))
     return lines
+
+
+def chosen_margins(rows: Sequence[Row]) -> Iterator[tuple[str, str, Row, Row]]:
+    """Setting, rule, the row whose margin is best on held-out examples, and FedAvg's row, of what was run."""
+    margin = [row for row in rows if row["part"] == "margin"]
+    for setting in _settings(margin):
+        here = [row for row in margin if row["setting"] == setting]
+        plain = next((row for row in here if row["method"] == "fedavg"), None)
+        for rule in RULES:
+            tried = [row for row in here if f"missing={rule}" in row["algorithm"]]
+            if tried and plain is not None:
+                yield setting, rule, max(tried, key=lambda row: row["validation"]), plain
 
 
 def _tau(row: Row) -> str:

@@ -13,7 +13,8 @@ STAND_IN = "digits"
 
 @dataclass(frozen=True)
 class Choice:
-    """Empty `cells` or `methods` mean all; `rounds` shortens; `fields` are where and how to run (device, precision).
+    """Empty `cells` or `methods` mean all; `rounds` shortens; `fields` are where and how to run (device, precision);
+    `target` is the accuracy that rounds are counted to, FedAvg's end if it is None.
 
     With `stand_in` every cell uses small data that come with the package, to try a command out.
     """
@@ -25,6 +26,7 @@ class Choice:
     profile: Profile = PROFILES["stated"]
     fields: Mapping[str, Any] = field(default_factory=dict)
     stand_in: bool = False
+    target: float | None = None
 
     def __post_init__(self) -> None:
         if self.seeds < 1:

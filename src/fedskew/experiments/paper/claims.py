@@ -63,7 +63,8 @@ class Claim:
 
 def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
     for cell in dict.fromkeys(row["cell"] for row in rows):
-        at = {row["method"]: row for row in rows if row["cell"] == cell and row["ours"]}
+        known = [row for row in rows if row["cell"] == cell and row["method"] in table.methods]
+        at = {row["method"]: row for row in known if row["ours"]}
         if {"fedavg", "fedlc"} <= set(at):
             mine = at["fedlc"]["ours"]
             ours = {method: row["ours"] for method, row in at.items() if _comparable(row["ours"], mine)}

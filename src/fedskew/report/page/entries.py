@@ -16,8 +16,7 @@ class Entry:
     """One run. `curve` is the accuracy of every evaluated round; `points` are what is drawn of them, at most
     MOST_POINTS; `classes` those with accuracies per class.
 
-    `saved` is the round whose model is kept, `measured` is of the model after the last record; `notes` name what was
-    measured and is not in it.
+    `measured` is of the model after the last record; `notes` name what was measured and is not in it.
     """
 
     hash: str
@@ -25,7 +24,6 @@ class Entry:
     run: dict[str, Any]
     short: dict[str, str]
     summary: dict[str, Any]
-    saved: int
     curve: list[tuple[int, float]]
     points: list[dict[str, Any]]
     classes: list[dict[str, Any]]
@@ -33,9 +31,11 @@ class Entry:
     sessions: list[dict[str, Any]]
     measured: dict[str, Any]
     notes: list[str]
+    saved: int
 
     @property
     def state(self) -> str:
+        """A run whose model was `saved` at an earlier round than its last is not done."""
         rounds, wanted = self.summary["rounds"], self.run["rounds"]
         if self.saved < min(rounds, wanted) or not (self.summary["diverged"] or rounds >= wanted):
             return "unfinished"
@@ -68,7 +68,7 @@ def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]
 def read_entry(folder: Folder) -> Entry:
     """A run whose every number the store has looked at."""
     about, records = folder.about(), folder.records()
-    run = {**about["run"], "rounds": folder.aim(len(records))}
+    run, short = {**about["run"], "rounds": folder.aim(len(records))}, about["short"]
     evaluated = [record for record in records if record["accuracy"] is not None]
     rounds = max(run["rounds"], len(records))
     with_classes = [record for record in evaluated if record["per_class_accuracy"]]
@@ -78,9 +78,8 @@ def read_entry(folder: Folder) -> Entry:
         hash=folder.path.name,
         result_version=about["result_version"],
         run=run,
-        short=about["short"],
+        short=short,
         summary=summarise(run, records, card),
-        saved=folder.saved(),
         curve=[(int(record["round"]), float(record["accuracy"])) for record in evaluated],
         points=[_point(record) for record in thin(evaluated, rounds, MOST_POINTS)],
         classes=[_class_point(record) for record in thin(with_classes, rounds, MOST_COLUMNS)],
@@ -88,6 +87,7 @@ def read_entry(folder: Folder) -> Entry:
         sessions=folder.sessions(),
         measured={**folder.measured(len(records)), "diagnosis": diagnosis},
         notes=[*folder.damaged_extras(), *notes],
+        saved=folder.saved(),
     )
 
 

@@ -84,13 +84,13 @@ class Federation:
 
     def gap_closed(self, method: Method) -> Share | None:
         """The share of the gap between FedAvg here and FedAvg on IID data that a method closes."""
-        base, level = self.baseline, self.iid and self.iid.baseline
+        base, level = self.baseline, None if self.iid is None else self.iid.baseline
         return None if base is None or level is None else gap_closed(method.curves, base.curves, level.curves)
 
     def difference_on_iid(self, method: Method) -> Difference | None:
         """The same method against FedAvg on IID data."""
-        same = self.iid and self.iid.method(method.name)
-        return self.iid.difference(same) if self.iid and same else None
+        same = None if self.iid is None else self.iid.method(method.name)
+        return None if self.iid is None or same is None else self.iid.difference(same)
 
 
 def federations(entries: Iterable[Entry], target: float | None = None) -> list[Federation]:

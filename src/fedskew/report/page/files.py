@@ -91,7 +91,7 @@ def _result(federation: Federation, method: Method) -> list[object]:
     values = [method.row[measure][part] for measure in SUMMARISED for part in ("mean", "std")]
     states = [len(method.finished), method.count("unfinished"), method.count("diverged")]
     reach, share = federation.reach(method), federation.gap_closed(method)
-    more = [None, None] if reach is None else [reach.rounds, reach.reached]
+    more: list[object] = [None, None] if reach is None else [reach.rounds, reach.reached]
     more += [None, None] if share is None else [share.gap, share.share]
     gains = [*_difference(federation.difference(method)), *more, *_difference(federation.difference_on_iid(method))]
     return [method.name, *states, *values, *gains]
