@@ -6,6 +6,7 @@ import os
 import sys
 from pathlib import Path
 
+from fedskew.algorithms import describe
 from fedskew.experiments.paper import FIGURES, front, mapped
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.document import between, reproduction
@@ -17,6 +18,20 @@ from fedskew.experiments.versions import RESULT_VERSION
 ROOT = Path(__file__).parent.parent
 
 
+METHODS_BEGIN, METHODS_END = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
+
+
+def with_methods(page: str) -> str:
+    """A page with its table of registered methods made anew."""
+    head, begin, rest = page.partition(METHODS_BEGIN)
+    _, end, tail = rest.partition(METHODS_END)
+    if not (begin and end):
+        raise ValueError(f"the page has no part between {METHODS_BEGIN} and {METHODS_END}")
+    rows = [f"| `{m.spec}` | {', '.join(m.sets) or 'nothing'} | {m.about} |" for m in describe()]
+    table = "\n".join(["| method | sets | what it does |", "| --- | --- | --- |", *rows])
+    return f"{head}{begin}\n{table}\n{end}{tail}"
+
+
 def pages(root: Path) -> dict[Path, str]:
     """The text of each page that is generated."""
     results = Results(RESULT_VERSION, None, root / "results" / "paper")
@@ -26,7 +41,7 @@ def pages(root: Path) -> dict[Path, str]:
     readme = root / "README.md"
     return {
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
-        readme: between(readme.read_text(), front.part(results, "docs/figures")),
+        readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }
 
 

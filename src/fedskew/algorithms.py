@@ -1,25 +1,6 @@
 """Every method of this literature as the part of FedAvg that it changes.
 
-    method     loss            correction          aggregate         server optimiser
-    fedavg     cross entropy   none                weighted mean     sgd(1)
-    fedprox    .               proximal(mu)        .                 .
-    scaffold   .               control variates    .                 .
-    fednova    .               .                   normalised mean   .
-    fedopt     .               .                   .                 adagrad | adam | yogi
-    fedavgm    .               .                   .                 sgd(1) with momentum
-    fedacg     .               proximal(mu)        .                 look-ahead momentum
-    feddyn     .               dynamic             .                 .
-    fedcm      .               client momentum     .                 .
-    fedgc      .               centralised         .                 .
-    fedsam     .               (sharpness ascent)  .                 .
-    fedrs      restricted      .                   .                 .
-    fedlc      calibrated      .                   .                 .
-    fedla      adjusted        .                   .                 .
-    fedvls     prior, + terms  .                   .                 .
-    fedntd     + distillation  .                   .                 .
-    feddecorr  + decorrelation .                   .                 .
-    trimmed    .               .                   trimmed mean      .
-    median     .               .                   trimmed mean      .
+FedAvg is the default of each part. `describe` lists every method with the parts it sets; `fedskew methods` prints it.
 
 `combine(fedlc(), scaffold())` is the union of their parts.
 """
@@ -153,7 +134,7 @@ def fedcm(alpha: float = 0.1) -> Algorithm:
 
 
 def fedgc() -> Algorithm:
-    """Gradients and classifier updates with rows of mean zero (Niu and Wei, 2022)."""
+    """Gradients and classifier updates with rows of mean zero (GC-Fed, Seo et al., 2025)."""
     return Algorithm("fedgc", correction=centralized())
 
 
@@ -271,3 +252,25 @@ def _built(part: spec.Resolved) -> Algorithm:
     if not callable(made):
         raise ValueError(f"{part.text} gave a {type(made).__name__}; allowed: an Algorithm or a loss function")
     return Algorithm(part.text, loss=made)
+
+
+@dataclass(frozen=True)
+class Description:
+    """A registered method: its spec with every argument, the parts of FedAvg that it sets, and what it does."""
+
+    name: str
+    spec: str
+    sets: tuple[str, ...]
+    about: str
+
+
+def describe() -> list[Description]:
+    """Every registered method, in order."""
+    found = []
+    for name, factory in ALGORITHMS.items():
+        made, arguments = factory(), spec.parameters(factory).values()
+        given = ",".join(f"{p.name}={spec.show(p.default)}" for p in arguments)
+        sets = tuple(f.name for f in fields(Algorithm)[1:] if getattr(made, f.name) != f.default)
+        about = " ".join((factory.__doc__ or "").split())
+        found.append(Description(name, f"{name}:{given}" if given else name, sets, about))
+    return found

@@ -37,7 +37,9 @@ def test_auto_chooses_and_says_why() -> None:
     assert "1,001,000 parameters" in reason
 
 
-@pytest.mark.parametrize(("name", "pays"), [("cnn", True), ("mcmahan", True), ("resnet18", False), ("cnn:norm=group", False)])
+@pytest.mark.parametrize(
+    ("name", "pays"), [("cnn", True), ("mcmahan", True), ("resnet18", False), ("cnn:norm=group", False)]
+)
 def test_a_network_of_many_layers_is_captured_without_compiling_it(name: str, pays: bool) -> None:
     assert worth_compiling(build_model(name, (3, 32, 32), 10, 0)) is pays
 

@@ -20,6 +20,7 @@ from fedskew.cli.advise import advise_command
 from fedskew.cli.diagnose import diagnose_command
 from fedskew.cli.flower import flower_app
 from fedskew.cli.help_text import Commands, with_plain_help
+from fedskew.cli.methods import methods_command
 from fedskew.cli.options import (
     RUN_OPTIONS,
     Algorithm,
@@ -78,6 +79,7 @@ app.add_typer(runs_app, name="runs")
 app.add_typer(data_app, name="data")
 app.add_typer(paper_app, name="paper")
 app.add_typer(flower_app, name="flower")
+app.command("methods", short_help="Every method, and what it changes of FedAvg.")(methods_command)
 app.command("advise", short_help="How skewed label counts are, and what helped under such skew.")(advise_command)
 app.command("diagnose", short_help="What label skew does to a stored run's model.")(diagnose_command)
 app.command("report", short_help="Runs of the store as one HTML page.")(report_command)

@@ -6,7 +6,20 @@ from typing import Any
 import click
 import typer.core
 
-ORDER = ("run", "compare", "inspect", "diagnose", "advise", "report", "paper", "runs", "export", "data", "flower")
+ORDER = (
+    "run",
+    "compare",
+    "inspect",
+    "diagnose",
+    "methods",
+    "advise",
+    "report",
+    "paper",
+    "runs",
+    "export",
+    "data",
+    "flower",
+)
 
 
 class _Formatter(click.HelpFormatter):

@@ -56,7 +56,11 @@ Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  
 File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
 Algorithm = Annotated[
     list[str] | None,
-    typer.Option("--algorithm", "-a", help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY  [default: fedavg]"),
+    typer.Option(
+        "--algorithm",
+        "-a",
+        help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; see `fedskew methods`.  [default: fedavg]",
+    ),
 ]
 Algorithms = Annotated[
     list[str] | None,

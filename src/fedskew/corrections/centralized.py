@@ -1,4 +1,4 @@
-"""Gradient centralisation as FedGC uses it (Niu and Wei, 2022).
+"""Gradient centralisation as GC-Fed has it (Seo et al., 2025, its hybrid form).
 
     body:        g_l <- g_l - mean of g_l over all axes but the first, at every step
     classifier:  delta <- delta - mean of each class's row, after the last step

@@ -1,0 +1,30 @@
+"""`fedskew methods`: every method there is, and what it changes of FedAvg."""
+
+import typer
+
+from fedskew.cli.options import Json, Quiet
+from fedskew.terminal import console, print_json
+from fedskew.terminal_table import Grid
+
+
+def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
+    """Every method by its spec, with the parts of FedAvg that it sets. Join them with `+` where the parts differ.
+
+    Example: fedskew methods
+    """
+    from dataclasses import asdict
+
+    from fedskew.algorithms import describe
+
+    found = describe()
+    if json_:
+        print_json([asdict(method) for method in found])
+        return
+    if quiet:
+        for method in found:
+            typer.echo(method.name)
+        return
+    grid = Grid("method", "sets", "what it does")
+    for method in found:
+        grid.add_row(method.spec, ", ".join(method.sets) or "nothing", method.about)
+    console().print(grid)
