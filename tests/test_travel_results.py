@@ -53,3 +53,15 @@ def test_held_out_figures(tau: int, travel: float) -> None:
         cells.append(f"{gain.mean:+.2f}")
     row = f"| {tau} | {travel:g} | {' | '.join(cells)} |"
     assert row in (ROOT / "docs/algorithms.md").read_text(), row
+
+
+def test_cifar_figures() -> None:
+    usual = {"momentum": 0.9, "rounds": 200, "seed": 0}
+    lines = [r for r in published("paper/cifar10_usual.jsonl") if usual.items() <= r["run"].items()]
+    text = " ".join((ROOT / "docs/algorithms.md").read_text().split())
+    for algorithm, name in (("fedavg", "FedAvg has"), ("fedlc", "FedLC"), ("fedlc:travel=1", "FedLC with travel 1")):
+        cells = []
+        for partition in ("dirichlet:0.05", "dirichlet:0.1", "shards:2"):
+            (run,) = (r for r in lines if (r["short"]["algorithm"], r["short"]["partition"]) == (algorithm, partition))
+            cells.append(f"{100 * run['summary']['accuracy_last10']:.2f}")
+        assert "{} {}, {} and {} %".format(name, *cells) in text, cells
