@@ -6,7 +6,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +16,7 @@ from fedskew.cli import RUN_OPTIONS, main
 from fedskew.cli.options import algorithm_names
 from fedskew.data import DATASETS
 from fedskew.report.page.entries import read_entries
+from tests.helpers.waiting import PATIENCE, has_lines, wait_until
 
 SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
 
@@ -140,11 +140,8 @@ def test_a_killed_run_goes_on_to_the_same_numbers(capsys):
                "--rounds", "60", "--json"]  # fmt: skip
     whole = json.loads(call(capsys, *command, "--runs", "whole")[1])
     killed = process(*command, "--runs", "parts", OMP_NUM_THREADS="1")  # as many threads as here
-    records = os.path.join("parts", whole["run_hash"], "records.jsonl")
-    deadline = time.monotonic() + 60
-    while not (os.path.exists(records) and os.path.getsize(records) > 3000):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    records = Path("parts", whole["run_hash"], "records.jsonl")
+    wait_until(lambda: has_lines(records, 5), killed)
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
     parts = json.loads(call(capsys, *command, "--runs", "parts")[1])
@@ -157,12 +154,9 @@ def test_a_killed_run_goes_on_to_the_same_numbers(capsys):
 def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number):
     command = ["run", "--dataset", "synthetic:1,1", "--clients", "50", "--rounds", "100000", "--json"]
     working = process(*command)
-    deadline = time.monotonic() + 60
-    while not any(path.stat().st_size for path in tmp_path.glob("runs/*/records.jsonl")):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: any(has_lines(path) for path in tmp_path.glob("runs/*/records.jsonl")), working)
     working.send_signal(number)
-    _, err = working.communicate(timeout=60)
+    _, err = working.communicate(timeout=PATIENCE)
     assert working.returncode == 130
     assert err.count("\n") == 1
     assert "goes on from there" in err
@@ -437,7 +431,7 @@ def test_export_for_plain_pytorch(capsys, tmp_path):
 
 def test_the_module_is_the_command_line_too():
     done = process("runs", "list")
-    out, err = done.communicate(timeout=60)
+    out, err = done.communicate(timeout=PATIENCE)
     assert (done.returncode, err) == (0, "")
     assert "no runs yet" in out
     assert __version__

@@ -7,6 +7,7 @@ import pytest
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
 from fedskew.experiments.sealed import seal
+from fedskew.report import diagnostic_figures as figures
 from fedskew.report.style import RC
 
 RUN = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 4, "lr": 0.1, "batch_size": 16, "rounds": 3}
@@ -23,7 +24,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 
 @pytest.fixture
 def _undrawn(monkeypatch):
-    monkeypatch.setattr("fedskew.report.diagnostic_figures.FIGURES", {})
+    monkeypatch.setattr(figures, "FIGURES", {})
 
 
 def call(capsys, *arguments):
@@ -43,6 +44,10 @@ def contents(folder):
     return {file.name: file.read_bytes() for file in folder.iterdir() if file.is_file()}
 
 
+def drawn_before(path, document):
+    return [path.with_suffix(end) for end in (".png", ".svg")]
+
+
 def test_tables_and_files_of_a_run(capsys):
     hash = trained(model="mlp")
     folder = Path("runs") / hash
@@ -60,7 +65,7 @@ def test_tables_and_files_of_a_run(capsys):
     assert Store("runs").folder(hash).diagnosis() == document
 
 
-def test_one_json_document(capsys):
+def test_one_json_document(capsys, monkeypatch):
     hash = trained(algorithm="fedlc:tau=2")
     code, out, _ = call(capsys, "diagnose", hash, "--json", "--out", "there", "--clients", "2")
     assert code == 0
@@ -79,6 +84,7 @@ def test_one_json_document(capsys):
     assert found["methods"]["fedavg"]["class_accuracy"]["before"] == records[-1]["per_class_accuracy"]
     assert found["files"][0] == "there/diagnosis.json"
     assert all(Path(file).is_file() for file in found["files"])
+    monkeypatch.setattr(figures, "FIGURES", dict.fromkeys(FIGURES, drawn_before))
     again = json.loads(call(capsys, "diagnose", hash, "--json", "--out", "there", "--clients", "2")[1])
     assert again == found
 
@@ -109,7 +115,8 @@ def test_a_third_loss_is_seen_beside_the_plain_and_the_calibrated_one(capsys):
     assert list(json.loads(Path(out.strip()).read_text())["methods"]) == ["fedrs", "fedavg", "fedlc"]
 
 
-def test_a_loss_without_a_softmax_is_said_to_be_none(capsys):
+def test_a_loss_without_a_softmax_is_said_to_be_none(capsys, monkeypatch):
+    monkeypatch.setattr(figures, "FIGURES", {"bound": figures.FIGURES["deviation_bound"]})
     code, out, _ = call(capsys, "diagnose", trained(algorithm="fedlc:denominator=others", rounds=1))
     assert code == 0
     assert "no softmax" in out

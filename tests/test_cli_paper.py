@@ -1,16 +1,17 @@
 """`fedskew paper` as a user types it, on stand-in data."""
 
 import json
-import os
 import signal
 import subprocess
 import sys
-import time
+from functools import cache
 from pathlib import Path
 
 import pytest
 
-from fedskew.experiments.paper import ITEMS
+from fedskew.experiments.paper import ITEMS, figure3
+from fedskew.experiments.paper.two_clients import two_clients
+from tests.helpers.waiting import PATIENCE, wait_until
 from tests.test_cli import call
 
 FEW = ("--stand-in", "--rounds", "2", "--seeds", "1")
@@ -21,6 +22,16 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
 
 
+_measured_once = cache(two_clients)
+
+
+@pytest.fixture
+def _figure3_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 3 has no runs to keep and is measured whenever it is shown, for seconds; here it is shown three times."""
+    monkeypatch.setattr(figure3, "two_clients", _measured_once)
+
+
+@pytest.mark.usefixtures("_figure3_once")
 @pytest.mark.parametrize("item", ITEMS)
 def test_every_table_and_figure_runs_to_its_end(item: str, capsys: pytest.CaptureFixture[str]) -> None:
     few = ("--methods", "fedavg,fedlc") if item in ("table1", "table2", "table3", "table4", "table5", "table6") else ()
@@ -150,19 +161,44 @@ def test_a_figure_is_measured_again_on_a_longer_run(capsys: pytest.CaptureFixtur
         assert row["rounds"] == row["measured"]["fedavg"]["round"] == int(rounds)
 
 
-def test_ctrl_c_and_again_repeats_no_finished_run(tmp_path: Path) -> None:
-    chosen = ["--cells", "cifar10", "--methods", "fedavg,fedlc", "--seeds", "1", "--rounds", "60", "--stand-in"]
-    command = [sys.executable, "-m", "fedskew", "paper", "run", "table1", *chosen, "--runs", str(tmp_path / "runs")]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ)
-    deadline = time.monotonic() + 60
-    while time.monotonic() < deadline and sum(1 for _ in (tmp_path / "runs").glob("*/records.jsonl")) < 2:
-        time.sleep(0.02)
+INTERRUPTED = """
+import signal, sys
+from pathlib import Path
+from fedskew.cli import main
+from fedskew.experiments.paper import execute
+
+begun, simulate_many = [], execute.simulate_many
+
+def watched(runs, store):
+    begun.append(runs)
+    for position, record in simulate_many(runs, store=store):
+        yield position, record
+        if len(begun) == 3 and record.round == 2:
+            Path("waits").touch()
+            signal.pause()
+
+execute.simulate_many = watched
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_and_again_repeats_no_finished_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs are done, the third is at its second round, when a process gets the signal."""
+    chosen = ["--cells", "cifar10", "--methods", "fedavg,fedlc", "--seeds", "1", "--rounds", "3", "--stand-in"]
+    command = ["paper", "run", "table1", *chosen]
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: Path("waits").exists(), process)
     process.send_signal(signal.SIGINT)
-    first, said = process.communicate(timeout=120)
+    first, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130
     assert "interrupted" in said
-    again = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
-    hashes = [line.split()[-1] for text in (first, again.stdout) for line in text.splitlines()]
+    assert len(first.splitlines()) == 2
+    code, again, _ = call(capsys, *command)
+    assert code == 0
+    hashes = [line.split()[-1] for text in (first, again) for line in text.splitlines()]
     assert len(hashes) == len(set(hashes)) == 8
 
 

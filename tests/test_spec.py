@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -231,3 +232,14 @@ def test_a_word_that_reads_as_a_number_stays_as_it_was_written(word: str) -> Non
         resolved = spec.resolve(text, "thing", {"named": named})
         assert resolved.build() == word
         assert spec.resolve(resolved.text, "thing", {"named": named}).build() == word
+
+
+def test_a_factory_that_cannot_be_hashed_is_read_all_the_same() -> None:
+    @dataclass
+    class Factory:
+        scale: float
+
+        def __call__(self, power: int = 2) -> float:
+            return self.scale**power
+
+    assert list(spec.parameters(Factory(3.0))) == ["power"]

@@ -13,7 +13,7 @@ import importlib.util
 import inspect
 import math
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -49,6 +49,11 @@ class Resolved:
 
 def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """What a factory takes by name."""
+    return _read(factory) if isinstance(factory, Hashable) else _read.__wrapped__(factory)
+
+
+@lru_cache  # a page of tables asks a hundred thousand times
+def _read(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     named = inspect.signature(factory).parameters
     return {name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 

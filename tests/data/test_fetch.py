@@ -22,20 +22,25 @@ from fedskew.data import cifar
 from fedskew.data import download as downloading
 from fedskew.data import fetch as fetching
 from fedskew.data.fetch import FetchError, Source, fetch, listing, verify
+from tests.helpers.waiting import wait_until
 
 NOISE = np.random.default_rng(0).integers(0, 256, 3_000_000, dtype=np.uint8).tobytes()
 FILE, FOLDER, ARCHIVE = "plain.bin", "cifar-10-batches-bin", "cifar-10-binary.tar.gz"
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Serves `content`; each of the first answers breaks off after so many bytes as `cuts` says."""
+    """Serves `content`; each of the first answers breaks off after so many bytes as `cuts` says.
+
+    All wait at their end for `go_on`."""
 
     daemon_threads = True
 
     def __init__(self):
         super().__init__(("127.0.0.1", 0), Answer)
         self.content, self.cuts, self.asked = {}, [], []
-        self.ranges, self.announce, self.pause, self.stall = True, True, 0.0, 0.0
+        self.ranges, self.announce, self.pause = True, True, 0.0
+        self.go_on = threading.Event()
+        self.go_on.set()
         self.address = f"http://127.0.0.1:{self.server_port}/data"
 
     def handle_error(self, request, client_address):
@@ -64,7 +69,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
         for i in range(0, len(sent), 300_000):
             self.wfile.write(sent[i : i + 300_000])
             time.sleep(server.pause)
-        time.sleep(server.stall)
+        server.go_on.wait()
 
     def log_message(self, *_):
         pass
@@ -76,6 +81,7 @@ def server():
         thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
         thread.start()
         yield running
+        running.go_on.set()
         running.shutdown()
         thread.join()
 
@@ -238,18 +244,20 @@ def test_server_with_a_shorter_file(tmp_path, server, sources, size):
 
 
 def test_slow_server(tmp_path, server, sources, monkeypatch):
-    monkeypatch.setattr(downloading, "_TIMEOUT", (0.5, 0.5))
+    """The limit is on silence, not on the whole: ten pauses are longer than it, each is far shorter."""
+    monkeypatch.setattr(downloading, "_TIMEOUT", (20, 2))
     sources(NOISE)
-    server.pause = 0.1
+    server.pause = 0.25
     fetch("set", str(tmp_path))
     assert server.asked == [None]
     assert (tmp_path / FILE).read_bytes() == NOISE
 
 
 def test_silent_server_is_given_up(tmp_path, server, sources, monkeypatch):
-    monkeypatch.setattr(downloading, "_TIMEOUT", (0.2, 0.2))
+    monkeypatch.setattr(downloading, "_TIMEOUT", (20, 1))
     sources(NOISE)
-    server.cuts, server.stall = [100_000] * 3, 0.4
+    server.cuts = [100_000] * 3
+    server.go_on.clear()
     with pytest.raises(FetchError, match="broke off at 196,608 of 3,000,000 bytes"):
         fetch("set", str(tmp_path))
 
@@ -429,7 +437,8 @@ def test_concurrent_processes_fetch_once(tmp_path, server, sources):
 
 def test_killed_fetch_goes_on_where_it_was(tmp_path, server, sources):
     source = sources(NOISE)
-    server.pause = 0.1
+    server.cuts = [900_000]
+    server.go_on.clear()
     script = (
         "import sys, json; from fedskew.data import fetch as f\n"
         "f.SOURCES['set'] = (f.Source(*json.loads(sys.argv[1])),)\n"
@@ -438,11 +447,10 @@ def test_killed_fetch_goes_on_where_it_was(tmp_path, server, sources):
     told = json.dumps([source.url, source.bytes, source.sha256])
     process = subprocess.Popen([sys.executable, "-c", script, told, str(tmp_path)])
     part = tmp_path / f"{FILE}.part"
-    while not (part.exists() and part.stat().st_size > 500_000):
-        assert process.poll() is None
-        time.sleep(0.01)
+    wait_until(lambda: part.exists() and part.stat().st_size > 500_000, process)
     process.kill()
     process.wait()
+    server.go_on.set()
     assert not (tmp_path / FILE).exists()
     server.asked.clear()
     fetch("set", str(tmp_path))

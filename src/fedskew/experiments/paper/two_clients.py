@@ -18,7 +18,7 @@ from fedskew import rng, tree
 from fedskew.algorithms import build_algorithm
 from fedskew.client import client_update
 from fedskew.data.dataset import Dataset
-from fedskew.engine import Serial, Settings
+from fedskew.engine import Settings, Stacked
 from fedskew.evaluate import evaluate_model
 from fedskew.federation import Cohort, Federation
 from fedskew.models import Model, build_model
@@ -187,7 +187,7 @@ def _path(model: Model, federation: Federation, name: str, setting: Setting, pla
     """The global model after each round (the first point is the start), the local models of each round, and accuracy
     per class before, after and after aggregation in the last round."""
     recipe = Recipe(model, build_algorithm(name), sgd(setting.lr))
-    engine = Serial(Settings(setting.local_epochs, setting.batch_size, "fp64"))
+    engine = Stacked(Settings(setting.local_epochs, setting.batch_size, "fp64"))
     server = start_server(recipe, *_zeros(model))
     cohort = _everyone(federation, server, recipe, setting.seed)
     sizes = torch.from_numpy(federation.sizes(cohort.clients)).to(_TYPE)
