@@ -29,7 +29,7 @@ SECONDS = 580.0
 _MEMORY = Path("/dev/shm")
 """Where files are in memory: a kill leaves the same there, and nobody waits for a disk."""
 _SHOWN = 20
-"""Failures of a family that are printed."""
+"""Failures that are printed."""
 
 
 def families() -> dict[str, str]:
@@ -97,9 +97,9 @@ def main() -> int:
     print(result)
     if given.write is not None:
         given.write.write_text(between(given.write.read_text(), result))
-    failures = [f"{tally.name}, {failure}" for tally in tallies for failure in tally.failures[:_SHOWN]]
-    for failure in failures:
-        print(failure)
+    failures = [f"{tally.name}, {failure}" for tally in tallies for failure in tally.failures]
+    for failure in failures[:_SHOWN]:
+        print(failure.partition("\n")[0])
     return int(bool(failures))
 
 

@@ -36,7 +36,7 @@ def attack(tally: Tally, folder: Path, random: Random) -> None:
     seconds = tally.call("a run with a clock", lambda: _seconds(folder / "timed")).value
     kills = [Kill(f"killed at {line}, step {moment}", partial(_at, moment)) for line, moment in chosen]
     for number in range(_RANDOM):
-        when, gently = random.uniform(0, seconds), number % 2 == 0
+        when, gently = random.uniform(0.005, seconds), number % 2 == 0
         case = f"{'interrupted' if gently else 'killed'} after {when:.3f} s"
         kills.append(Kill(case, partial(_after, when, gently), "at a random moment", gently))
     for kill in random.sample(kills, len(kills)):
