@@ -1,8 +1,8 @@
 """Drawn images of ten shapes: a small problem that a convolutional network must learn, with nothing to download.
 
-A dark image of 16x16 shows one shape at a random place, of random size and brightness, under noise, and a short line that
-belongs to no shape. Every shape is its own mirror image. The images are always the same: they come from a stream of
-their own, whatever the seed of a run.
+A dark image of 16x16 shows one shape at a random place, of random size and brightness, under noise, and a short line
+that belongs to no shape. Every shape is its own mirror image. The images are always the same: they come from a stream
+of their own, whatever the seed of a run.
 """
 
 from collections.abc import Callable
