@@ -1,22 +1,34 @@
-# make demo and make test set themselves up; PYTHON chooses the interpreter (3.11 or newer).
+# Every target sets itself up; PYTHON chooses the interpreter (3.11 or newer). `setup` and `demo` install what the package
+# needs, `test` and `lint` also the extras and tools of `dev`, into the same .venv and in either order.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
+READY_DEV := $(VENV)/ready-dev
 PEERS := .benchmarks
 METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedprox,fedlc+scaffold
 DIGITS := --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --lr 0.1 --batch-size 16 --runs demo/runs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: setup demo test test-slow test-federation torture lint bench bench-peers reproduction evidence figures clean
+.PHONY: setup setup-dev demo test test-slow test-federation torture lint bench bench-peers reproduction evidence figures clean
+
+define install
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, e.g. make PYTHON=python3.12")'
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '$(1)'
+endef
 
 setup: $(READY)
 
+setup-dev: $(READY_DEV)
+
 $(READY): pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, e.g. make PYTHON=python3.12")'
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(call install,.)
 	touch $(READY)
+
+$(READY_DEV): pyproject.toml constraints.txt
+	$(call install,.[dev])
+	touch $(READY) $(READY_DEV)
 
 demo: $(READY)
 	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 100 --seeds 3 --eval-every 2 \
@@ -28,19 +40,19 @@ demo: $(READY)
 	done
 	$(BIN)/fedskew report --runs demo/runs --out demo/report.html
 
-test: $(READY) lint
+test: $(READY_DEV) lint
 	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 5
 
-test-federation: $(READY)
+test-federation: $(READY_DEV)
 	$(BIN)/python -m pytest -m 'slow or not slow' --durations 5 tests/flower tests/engine/test_distributed.py
 
-test-slow: $(READY)
+test-slow: $(READY_DEV)
 	$(BIN)/python -m pytest -m slow
 
-torture: $(READY)
+torture: $(READY_DEV)
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.torture
 
-lint: $(READY)
+lint: $(READY_DEV)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy

@@ -457,6 +457,13 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     assert listed[0]["progress"] == "3/6"
 
 
+def test_an_interruption_before_there_is_a_command(capsys, monkeypatch):
+    monkeypatch.setattr("typer.main.get_command", lambda app: signal.raise_signal(signal.SIGINT))
+    code, _, err = call(capsys, "run", *SMALL)
+    assert code == 130
+    assert "interrupted" in err
+
+
 def test_a_diverged_run_is_no_figure_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = call(capsys, "run", "--lr", "1e30", "--rounds", "3", "-q")
     assert code == 0

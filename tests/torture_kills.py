@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from types import FrameType
@@ -31,27 +33,39 @@ def attack(tally: Tally, folder: Path, random: Random) -> None:
         times.setdefault(line, []).append(moment)
     chosen = [(line, m) for line, all_ in times.items() for m in sorted({all_[0], random.choice(all_), all_[-1]})]
     tally.counted["lines of the store"] = len(times)
-    for line, moment in random.sample(chosen, len(chosen)):
-        _killed(tally, folder / "run", f"killed at {line}, step {moment}", lambda m=moment: _at(m), whole)
-        tally.count("kills at a line")
     seconds = tally.call("a run with a clock", lambda: _seconds(folder / "timed")).value
+    kills = [Kill(f"killed at {line}, step {moment}", partial(_at, moment)) for line, moment in chosen]
     for number in range(_RANDOM):
-        when, gently = random.uniform(0, seconds), number % 2 == 0
+        when, gently = random.uniform(0.005, seconds), number % 2 == 0
         case = f"{'interrupted' if gently else 'killed'} after {when:.3f} s"
-        _killed(tally, folder / "run", case, lambda w=when, g=gently: _after(w, g), whole, gently)
-        tally.count("kills at a moment")
+        kills.append(Kill(case, partial(_after, when, gently), "at a random moment", gently))
+    for kill in random.sample(kills, len(kills)):
+        _killed(tally, folder / "run", kill, whole)
 
 
-def _killed(
-    tally: Tally, root: Path, case: str, kill: Callable[[], None], whole: dict[str, Any], gently: bool = False
-) -> None:
+@dataclass(frozen=True)
+class Kill:
+    """`arm` prepares the process; `gently` is by an interruption that it may answer."""
+
+    case: str
+    arm: Callable[[], None]
+    kind: str = "at a line"
+    gently: bool = False
+
+
+def _killed(tally: Tally, root: Path, kill: Kill, whole: dict[str, Any]) -> None:
     shutil.rmtree(root, ignore_errors=True)
-    outcome = tally.command(case, *command(root), before=kill) if gently else tally.call(case, lambda: do(root), kill)
-    if outcome.code not in ({0, 130} if gently else {0, -signal.SIGKILL}):
-        tally.silent.append(f"{case}: ended with {outcome.code}, {outcome.said}")
-    again = tally.call(f"{case}, again", lambda: redone(root))
+    tally.count(f"{'interruptions' if kill.gently else 'kills'} {kill.kind}")
+    if kill.gently:
+        outcome = tally.command(kill.case, *command(root), before=kill.arm)
+    else:
+        outcome = tally.call(kill.case, lambda: do(root), before=kill.arm)
+    if outcome.code not in (0, 130 if kill.gently else -signal.SIGKILL):
+        tally.silent.append(f"{kill.case}: ended with {outcome.code}, {outcome.said}")
+    again = tally.call(f"{kill.case}, again", lambda: redone(root))
     if again.code or again.value != whole:
-        tally.silent.append(f"{case}: {again.value.get('claimed', 'another result') if again.value else again.said}")
+        wrong = again.value.get("claimed", "another result") if again.value else again.said
+        tally.silent.append(f"{kill.case}: {wrong}")
 
 
 def _whole(root: Path) -> tuple[dict[str, Any], list[str]]:

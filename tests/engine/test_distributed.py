@@ -1,24 +1,31 @@
 """Several ranks: who trains whom, sums that add up, and real processes under torchrun."""
 
 import ast
+import atexit
 import json
 import os
 import signal
 import subprocess
 import sys
-import time
+from collections.abc import Callable, Iterable
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
-from fedskew import Run, ranks, tree
+from fedskew import RoundRecord, Run, Store, ranks, simulation, tree
+from fedskew.cli import main
 from fedskew.engine.distributed import Ranks, meet, place
 from fedskew.experiments.checkpoint import load_checkpoint
+from fedskew.experiments.store import StoreBusy
 from fedskew.round import add_up, conclude, scales, server_update, take, zero_sums
-from fedskew.simulation import Simulation, simulate
+from fedskew.simulation import Simulation, simulate, simulate_many
 from tests.helpers import OWN
+from tests.helpers.waiting import PATIENCE, wait_until
 
 ROOT = Path(__file__).parents[2]
 DIGITS = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 9, "lr": 0.1, "batch_size": 16, "rounds": 4}
@@ -36,18 +43,6 @@ RUNS = {
     },
     "fewer clients than ranks": {"algorithm": "scaffold", "clients_per_round": 2, "dropout_rate": 0.4, "rounds": 6},
 }
-WORKER = """
-import json, sys
-from pathlib import Path
-from safetensors.torch import save_file
-from fedskew import Run, ranks, simulate
-for name, fields in json.loads(sys.argv[1]).items():
-    *_, last = simulate(Run(**fields))
-    if not ranks.rank():
-        kept = {**last.server.params, **{"buffer " + k: v for k, v in last.server.buffers.items()}}
-        save_file({k: v.contiguous() for k, v in kept.items()}, Path(sys.argv[2], name + ".safetensors"))
-        Path(sys.argv[2], name + ".json").write_text(json.dumps(last.as_dict()))
-"""
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
@@ -122,7 +117,52 @@ def test_probes_need_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
         next(simulate(Run(**DIGITS), [lambda seen: {}]))
 
 
-def torchrun(size: int, *arguments: str, **options: object) -> subprocess.Popen[str]:
+class Ended(NamedTuple):
+    code: int | None
+    out: str
+    err: str
+
+
+def on_ranks(size: int, folder: Path, work: Callable[..., None], *arguments: object) -> list[Ended]:
+    """How `work` ended on each of so many ranks that find what torchrun gives them: an environment and a store.
+
+    They are forked from a process that has imported PyTorch, because importing takes most of such a test's time.
+    """
+    forked = get_context("forkserver")
+    forked.set_forkserver_preload([__name__])
+    store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    shared = {"WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": store.port}
+    shared |= {"TORCHELASTIC_RUN_ID": "none", "TORCHELASTIC_USE_AGENT_STORE": True}
+    files = [(folder / f"out{rank}", folder / f"err{rank}") for rank in range(size)]
+    ranks = []
+    for rank in range(size):
+        environment = {name: str(value) for name, value in {**shared, "RANK": rank, "LOCAL_RANK": rank}.items()}
+        ranks.append(forked.Process(target=as_rank, args=(environment, files[rank], work, arguments), daemon=True))
+        ranks[-1].start()
+    for process in ranks:
+        process.join(PATIENCE)
+        process.kill()  # where it hangs
+        process.join()
+    return [
+        Ended(process.exitcode, out.read_text(), err.read_text())
+        for process, (out, err) in zip(ranks, files, strict=True)
+    ]
+
+
+def as_rank(
+    environment: dict[str, str], files: tuple[Path, Path], work: Callable[..., None], arguments: tuple[object, ...]
+) -> None:
+    os.environ.update(environment)
+    torch.set_num_threads(1)
+    for number, file in enumerate(files, 1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), number)
+    try:
+        work(*arguments)
+    finally:
+        atexit._run_exitfuncs()  # multiprocessing leaves them out
+
+
+def torchrun(size: int, *arguments: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size), *arguments]
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
     return subprocess.Popen(
@@ -130,24 +170,29 @@ def torchrun(size: int, *arguments: str, **options: object) -> subprocess.Popen[
     )
 
 
-def ended(process: subprocess.Popen[str]) -> tuple[int, str, str]:
+def ended(process: subprocess.Popen[str]) -> Ended:
     try:
-        out, err = process.communicate(timeout=120)
+        out, err = process.communicate(timeout=PATIENCE)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
-    return process.returncode, out, err
+    return Ended(process.returncode, out, err)
+
+
+def last_models(runs: dict[str, dict[str, Any]], folder: Path) -> None:
+    for name, fields in runs.items():
+        *_, last = simulate(Run(**fields))
+        if not ranks.rank():
+            assert last.server is not None
+            kept = {**last.server.params, **{f"buffer {k}": v for k, v in last.server.buffers.items()}}
+            save_file({k: v.contiguous() for k, v in kept.items()}, folder / f"{name}.safetensors")
+            (folder / f"{name}.json").write_text(json.dumps(last.as_dict()))
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_real_ranks_come_to_what_one_process_does(size: int, tmp_path: Path) -> None:
-    from safetensors.torch import load_file
-
     runs = {name: {**DIGITS, **fields} for name, fields in RUNS.items()}
-    worker = tmp_path / "worker.py"
-    worker.write_text(WORKER)
-    code, _, err = ended(torchrun(size, str(worker), json.dumps(runs), str(tmp_path)))
-    assert code == 0, err
+    assert [one.code for one in on_ranks(size, tmp_path, last_models, runs, tmp_path)] == [0] * size
     for name, fields in runs.items():
         *_, last = simulate(Run(**fields))
         assert last.server is not None
@@ -162,71 +207,57 @@ def test_real_ranks_come_to_what_one_process_does(size: int, tmp_path: Path) -> 
         assert record["train_loss"] == pytest.approx(last.train_loss, rel=1e-4), name
 
 
-SEQUENCE = """
-import sys
-from pathlib import Path
-from fedskew import Run, Store, ranks, simulate
-from fedskew.engine.distributed import RankLost
-from fedskew.experiments.store import StoreBusy
-from fedskew.simulation import simulate_many
+def several_runs(folder: Path) -> None:
+    """What may happen to runs one after another; each rank writes down what it sees."""
+    rank, store = ranks.rank(), Store(folder / "store")
+    digits = {**DIGITS, "clients": 6, "batch_size": 32, "rounds": 12}
 
-folder, rank = Path(sys.argv[1]), ranks.rank()
-store = Store(folder / "store")
-digits = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 6, "lr": 0.1, "batch_size": 32, "rounds": 12}
+    def say(name: str, value: object) -> None:
+        with (folder / f"rank{rank}").open("a") as file:
+            print(name, value, file=file)
 
-def say(*words):
-    with (folder / f"rank{rank}").open("a") as file:
-        print(*words, file=file)
+    def told(records: Iterable[RoundRecord]) -> list[tuple[object, ...]]:
+        return [(r.round, r.accuracy, r.clients, r.train_loss) for r in records]
 
-def told(records):
-    return [(r.round, r.accuracy, r.clients, r.train_loss) for r in records]
+    for name, rounds in (("new", 12), ("finished", 12), ("shorter", 4), ("longer", 14)):
+        run = Run(**{**digits, "rounds": rounds}, algorithm="fedlc+scaffold", eval_every=5)
+        say(name, told(simulate(run, store=store)))
+    seeds = [Run(**digits, seed=seed) for seed in (1, 2)]
+    say("seeds", [(position, *told([record])) for position, record in simulate_many(seeds, store=store)])
 
-run = Run(**digits, algorithm="fedlc+scaffold", eval_every=5)
-say("new", told(simulate(run, store=store)))
-say("finished", told(simulate(run, store=store)))
-say("shorter", told(simulate(Run(**{**digits, "rounds": 4}, algorithm="fedlc+scaffold", eval_every=5), store=store)))
-say("longer", told(simulate(Run(**{**digits, "rounds": 14}, algorithm="fedlc+scaffold", eval_every=5), store=store)))
-seeds = [Run(**digits, seed=seed) for seed in (1, 2)]
-say("seeds", [(position, *told([record])) for position, record in simulate_many(seeds, store=store)])
+    early = []
+    for record in simulate(Run(**digits, seed=3)):
+        early.append(record)
+        if record.accuracy is not None and record.accuracy > 0.2:
+            break
+    say("early", told(early))
 
-early = []
-for record in simulate(Run(**digits, seed=3)):
-    early.append(record)
-    if record.accuracy > 0.2:
-        break
-say("early", told(early))
+    busy = Run(**digits, seed=4)
+    if not rank:
+        store.folder(busy.hash).create(busy.hash, busy.model_dump(), busy.short, 1)
+        held = store.folder(busy.hash).lock()
+        held.__enter__()
+    try:
+        list(simulate(busy, store=store))
+    except (RuntimeError, StoreBusy) as error:
+        say("busy", error)
+    say("after", told(simulate(Run(**digits, seed=5), store=store)))
 
-busy = Run(**digits, seed=4)
-if not rank:
-    store.folder(busy.hash).create(busy.hash, busy.model_dump(), busy.short, 1)
-    held = store.folder(busy.hash).lock()
-    held.__enter__()
-try:
-    list(simulate(busy, store=store))
-except (RuntimeError, StoreBusy) as error:
-    say("busy", error)
-say("after", told(simulate(Run(**digits, seed=5), store=store)))
+    try:
+        list(simulate(Run(**digits, seed=6 + rank)))
+    except ValueError as error:
+        say("different", error)
 
-try:
-    list(simulate(Run(**digits, seed=6 + rank)))
-except ValueError as error:
-    say("different", error)
-
-damaged = store.folder(seeds[0].hash)
-if not rank:
-    damaged.checkpoint.write_bytes(b"nothing")
-try:
-    list(simulate(Run(**{**digits, "rounds": 20}, seed=1), store=store))
-except Exception as error:
-    say("damaged", error)
-"""
+    if not rank:
+        store.folder(seeds[0].hash).checkpoint.write_bytes(b"nothing")
+    try:
+        list(simulate(Run(**{**digits, "rounds": 20}, seed=1), store=store))
+    except Exception as error:
+        say("damaged", error)
 
 
 def test_ranks_see_the_same_and_never_lose_step(tmp_path: Path) -> None:
-    worker = tmp_path / "worker.py"
-    worker.write_text(SEQUENCE)
-    code, _, err = ended(torchrun(2, str(worker), str(tmp_path)))
-    assert code == 0, err
+    assert [one.code for one in on_ranks(2, tmp_path, several_runs, tmp_path)] == [0, 0]
     said = [dict(line.split(" ", 1) for line in (tmp_path / f"rank{rank}").read_text().splitlines()) for rank in (0, 1)]
     for name in ("new", "finished", "shorter", "longer", "seeds", "early", "after"):
         assert said[0][name] == said[1][name], name
@@ -246,18 +277,21 @@ def test_ranks_see_the_same_and_never_lose_step(tmp_path: Path) -> None:
     assert all(one[1] <= 0.2 for one in before)
 
 
+def run_without_data_on_the_second(store: Path) -> None:
+    def fail(run: Run) -> None:
+        raise ValueError("the data are not on this machine")
+
+    if ranks.rank():
+        simulation.build_federation = fail  # type: ignore[assignment]
+    main(["run", "--dataset", "digits", "--runs", str(store)])
+
+
 def test_an_error_on_one_rank_is_its_own_to_say(tmp_path: Path) -> None:
-    worker = tmp_path / "worker.py"
-    worker.write_text(
-        "import sys\nfrom fedskew import cli, ranks, simulation\n"
-        "def fail(run):\n    raise ValueError('the data are not on this machine')\n"
-        "if ranks.rank():\n    simulation.build_federation = fail\n"
-        "cli.main(['run', '--dataset', 'digits', '--runs', sys.argv[1]])\n"
-    )
-    code, _, err = ended(torchrun(2, str(worker), str(tmp_path / "store")))
-    assert code != 0
-    assert "fedskew: rank 1: the data are not on this machine" in err
-    assert "fedskew: another rank cannot go on; its own message says why" in err
+    first, second = on_ranks(2, tmp_path, run_without_data_on_the_second, tmp_path / "store")
+    assert first.code
+    assert second.code
+    assert "fedskew: another rank cannot go on; its own message says why" in first.err
+    assert "fedskew: rank 1: the data are not on this machine" in second.err
     assert not list((tmp_path / "store").glob("*"))
 
 
@@ -268,13 +302,10 @@ def options(fields: dict[str, object], store: Path) -> list[str]:
 
 def test_a_killed_rank_is_a_clear_failure_and_the_run_goes_on(tmp_path: Path) -> None:
     fields = {**DIGITS, "algorithm": "fedlc+scaffold", "rounds": 20000, "eval_every": 1000}
-    process = torchrun(2, "-m", "fedskew", *options(fields, tmp_path))
-    folder = tmp_path / Run(**fields).hash
-    until = time.monotonic() + 60
-    while not (folder / "checkpoint.safetensors").exists():
-        assert time.monotonic() < until
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.2)
+    store = tmp_path / "store"
+    folder = store / Run(**fields).hash
+    process = torchrun(2, "-m", "fedskew", *options(fields, store))
+    wait_until((folder / "checkpoint.safetensors").exists, process)
     workers = [int(pid) for pid in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()]
     second = next(pid for pid in workers if "RANK=1" in Path(f"/proc/{pid}/environ").read_text().split("\0"))
     os.kill(second, signal.SIGKILL)
@@ -287,27 +318,47 @@ def test_a_killed_rank_is_a_clear_failure_and_the_run_goes_on(tmp_path: Path) ->
     rounds = len((folder / "records.jsonl").read_text().splitlines()) + 5
     shorter = {**fields, "rounds": rounds}
     *_, last = simulate(Run(**shorter))
-    code, out, err = ended(torchrun(3, "-m", "fedskew", *options(shorter, tmp_path)))
-    assert code == 0, err
+    first, *others = on_ranks(3, tmp_path, main, options(shorter, store))
+    assert [one.code for one in (first, *others)] == [0, 0, 0], first.err
     sessions = [json.loads(line) for line in (folder / "sessions.jsonl").read_text().splitlines()]
     assert [(s["ranks"], s["from_round"]) for s in sessions] == [(2, 0), (3, reached)]
     after = load_checkpoint(folder / "checkpoint.safetensors")
     assert after.round == rounds
     assert sorted(after.clients.tolist()) == list(range(9))
     assert last.server is not None
-    assert float(out.split()[0]) == pytest.approx(100 * (last.accuracy or 0), abs=1)
+    assert float(first.out.split()[0]) == pytest.approx(100 * (last.accuracy or 0), abs=1)
+
+
+LATE = """
+import os, sys, time
+from pathlib import Path
+from fedskew import cli
+
+waits, sleep = Path(sys.argv[1]), time.sleep
+
+def sleeping(seconds):
+    waits.touch()
+    sleep(seconds)
+
+if os.environ["RANK"] == "0":
+    while not waits.exists():
+        sleep(0.01)
+else:
+    time.sleep = sleeping
+cli.main(["run", "--algorithm", "fedlp"])
+"""
 
 
 def test_a_wrong_request_is_said_once(tmp_path: Path) -> None:
-    """Also where the first rank, whose word it is, is the last to see it."""
+    """Also where the first rank, whose word it is, sees it only when the other one has ended or waits."""
     late = tmp_path / "late.py"
-    late.write_text(
-        "import os, time\n\ntime.sleep(4 if os.environ['RANK'] == '0' else 0)\n"
-        "from fedskew.cli import main\n\nmain(['run', '--algorithm', 'fedlp'])\n"
-    )
-    code, _, err = ended(torchrun(2, str(late)))
+    late.write_text(LATE)
+    code, _, err = ended(torchrun(2, str(late), str(tmp_path / "waits")))
     assert code != 0
     assert err.count("fedskew: ") == 1
+
+
+def test_torchrun_shares_no_comparison(tmp_path: Path) -> None:
     code, _, err = ended(torchrun(2, "-m", "fedskew", "compare", "--runs", str(tmp_path)))
     assert code != 0
     assert err.count("torchrun shares the work of `fedskew run`, not of compare") == 1

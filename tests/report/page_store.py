@@ -27,7 +27,7 @@ def record(number, accuracy, classes=10, **changes):
 
 
 def accuracy_of(number, gain):
-    return min(1.0, round((0.6 + gain) * (1 - math.exp(-number / 8)), 6))
+    return round((0.6 + gain) * (1 - math.exp(-number / 8)), 6)
 
 
 def write_run(store: Store, hash, *, gain=0.0, done=None, diverged=False, title="digits", classes=10, **fields):
@@ -50,7 +50,7 @@ def write_run(store: Store, hash, *, gain=0.0, done=None, diverged=False, title=
     (folder.path / "records.jsonl").write_bytes(b"")
     for number in range(1, rounds + 1):
         last = diverged and number == rounds
-        folder.append_record(record(number, accuracy_of(number, gain), classes, diverged=last))
+        folder.append_record(record(number, min(1.0, accuracy_of(number, gain)), classes, diverged=last))
     folder.write_checkpoint(save({"clients": np.zeros(0)}, {"round": str(rounds)}))
     return folder
 

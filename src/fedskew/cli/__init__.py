@@ -438,8 +438,10 @@ def _guarded(arguments: list[str]) -> int:
         command = with_plain_help(typer.main.get_command(app))
         code = command(arguments, prog_name="fedskew", standalone_mode=False)
         if code == _INTERRUPTED:
-            return _complain("interrupted; what was done is kept, the same command goes on from there", code)
+            raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
+    except KeyboardInterrupt:  # also before there is a command to be interrupted
+        return _complain("interrupted; what was done is kept, the same command goes on from there", _INTERRUPTED)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             typer.echo(error.format_message())

@@ -1,8 +1,8 @@
 """Drawn images of ten shapes: a small problem that a convolutional network must learn, with nothing to download.
 
-A dark image of 16x16 shows one shape at a random place, of random size and brightness, under noise, and a short line as a
-distractor. Every shape is its own mirror image. The images are always the same: they come from a stream of
-their own, whatever the seed of a run.
+A dark image of 16x16 shows one shape at a random place, of random size and brightness, under noise, and a short line
+that belongs to no shape. Every shape is its own mirror image. The images are always the same: they come from a stream
+of their own, whatever the seed of a run.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from fedskew.data.dataset import Dataset
 Values = NDArray[np.float64]
 SIDE = 16
 NAMES = ("disc", "ring", "square", "frame", "plus", "cross", "level bars", "upright bars", "triangle", "funnel")
-_DARK, _BRIGHT, _NOISE, _EDGE = 50.0, 150.0, 0.25, 0.3
+_DARK, _BRIGHT, _NOISE, _EDGE = 50.0, 150.0, 0.15, 0.3
 
 
 def _bar(across: Values, along: Values) -> Values:

@@ -111,12 +111,13 @@ class Folder:
     def records(self) -> list[dict[str, Any]]:
         """Complete records in order of rounds; a half-written last line is not one."""
         path = self.path / _RECORDS
+        saved = self.saved()  # before the records: a process at work writes it after them
         found = self._lines(path, RecordForm)
         for number, record in enumerate(found, 1):
             if record["round"] != number:
                 raise self._damaged(_line_of(path, number), f"it is of round {record['round']}")
-        if len(found) < self.saved():  # a record is written before the checkpoint of its round
-            raise self._damaged(path, f"it ends with round {len(found)}, the checkpoint is of round {self.saved()}")
+        if len(found) < saved:
+            raise self._damaged(path, f"it ends with round {len(found)}, the checkpoint is of round {saved}")
         return found
 
     def saved(self) -> int:

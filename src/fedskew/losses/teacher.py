@@ -34,8 +34,7 @@ class Distillation:
 
     def __call__(self, view: View) -> Tensor:
         check_length(view.outputs.logits, view.counts)
-        ours = at_least_float32(view.outputs.logits) / self.T
-        theirs = at_least_float32(view.teacher().logits) / self.T
+        ours, theirs = (at_least_float32(said.logits) / self.T for said in (view.outputs, view.teacher()))
         among_theirs, among_ours = self.sets(view)
         log_q, log_p = _log_shares(theirs, among_theirs), _log_shares(ours, among_ours)
         apart = (log_q.exp() * (log_q - log_p)).masked_fill(~among_theirs, 0.0)

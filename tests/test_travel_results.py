@@ -1,0 +1,67 @@
+"""What docs/algorithms.md says of fedlc:travel is what results/travel holds."""
+
+import json
+import statistics
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedskew.report.verdict import paired
+
+ROOT = Path(__file__).parents[1]
+DATA = ("synthetic:0,0", "synthetic:0.5,0.5", "synthetic:1,1", "digits")
+METHODS = ("fedavg", "fedlc:tau=1", "fedlc", "fedlc:tau=2,travel=0.3", "fedlc:travel=1")
+
+
+def found(lines: list[dict[str, Any]], dataset: str, algorithm: str, measure: str) -> dict[int, float]:
+    """By seed, in percent."""
+    chosen = [r for r in lines if (r["short"]["dataset"], r["short"]["algorithm"]) == (dataset, algorithm)]
+    return {r["run"]["seed"]: 100 * r["summary"][measure] for r in chosen}
+
+
+def published(*files: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for file in files for line in (ROOT / "results" / file).read_text().splitlines()]
+
+
+@pytest.mark.parametrize("algorithm", METHODS)
+def test_test_figures(algorithm: str) -> None:
+    lines = published("travel/test.jsonl", "paper/synthetic.jsonl")
+    cells = []
+    for dataset in DATA:
+        values = found(lines, dataset, algorithm, "accuracy_last10")
+        assert sorted(values) == list(range(5))
+        gain = paired(values, found(lines, dataset, "fedavg", "accuracy_last10"))
+        assert gain is not None
+        mean = f"{statistics.fmean(values.values()):.2f}"
+        cells.append(mean if algorithm == "fedavg" else f"{mean}, {gain.mean:+.2f} {gain.interval}")
+    row = f"| `{algorithm}` | {' | '.join(cells)} |"
+    assert row in (ROOT / "docs/algorithms.md").read_text(), row
+
+
+@pytest.mark.parametrize("tau", [2, 5])
+@pytest.mark.parametrize("travel", [0.3, 1, 3])
+def test_held_out_figures(tau: int, travel: float) -> None:
+    lines = [r for r in published("travel/held_out.jsonl") if r["run"]["momentum"] == 0]
+    assert all(r["run"]["validation"] == 0.1 and r["run"]["seed"] >= 100 for r in lines)
+    name = f"fedlc:tau={tau},travel={travel:g}" if tau != 5 else f"fedlc:travel={travel:g}"
+    cells = []
+    for dataset in ("synthetic:1,1", "digits"):
+        pair = [found(lines, dataset, each, "validation_accuracy") for each in (name, "fedavg")]
+        gain = paired(*pair)
+        assert gain is not None
+        cells.append(f"{gain.mean:+.2f}")
+    row = f"| {tau} | {travel:g} | {' | '.join(cells)} |"
+    assert row in (ROOT / "docs/algorithms.md").read_text(), row
+
+
+def test_cifar_figures() -> None:
+    usual = {"momentum": 0.9, "rounds": 200, "seed": 0}
+    lines = [r for r in published("paper/cifar10_usual.jsonl") if usual.items() <= r["run"].items()]
+    text = " ".join((ROOT / "docs/algorithms.md").read_text().split())
+    for algorithm, name in (("fedavg", "FedAvg has"), ("fedlc", "FedLC"), ("fedlc:travel=1", "FedLC with travel 1")):
+        cells = []
+        for partition in ("dirichlet:0.05", "dirichlet:0.1", "shards:2"):
+            (run,) = (r for r in lines if (r["short"]["algorithm"], r["short"]["partition"]) == (algorithm, partition))
+            cells.append(f"{100 * run['summary']['accuracy_last10']:.2f}")
+        assert "{} {}, {} and {} %".format(name, *cells) in text, cells
