@@ -197,7 +197,7 @@ say("early", told(early))
 
 busy = Run(**digits, seed=4)
 if not rank:
-    store.folder(busy.hash).create(busy.hash, busy.model_dump(), busy.short, 1)
+    store.folder(busy.hash).create(busy.hash, busy.model_dump(), busy.short | {"title": ""}, 1)
     held = store.folder(busy.hash).lock()
     held.__enter__()
 try:
@@ -213,7 +213,8 @@ except ValueError as error:
 
 damaged = store.folder(seeds[0].hash)
 if not rank:
-    damaged.checkpoint.write_bytes(b"nothing")
+    content = damaged.checkpoint.read_bytes()
+    damaged.checkpoint.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
 try:
     list(simulate(Run(**{**digits, "rounds": 20}, seed=1), store=store))
 except Exception as error:
