@@ -234,7 +234,7 @@ def several_runs(folder: Path) -> None:
 
     busy = Run(**digits, seed=4)
     if not rank:
-        store.folder(busy.hash).create(busy.hash, busy.model_dump(), busy.short, 1)
+        store.folder(busy.hash).create(busy.hash, busy.model_dump(), busy.short | {"title": ""}, 1)
         held = store.folder(busy.hash).lock()
         held.__enter__()
     try:
@@ -248,8 +248,10 @@ def several_runs(folder: Path) -> None:
     except ValueError as error:
         say("different", error)
 
+    damaged = store.folder(seeds[0].hash).checkpoint
     if not rank:
-        store.folder(seeds[0].hash).checkpoint.write_bytes(b"nothing")
+        content = damaged.read_bytes()
+        damaged.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     try:
         list(simulate(Run(**{**digits, "rounds": 20}, seed=1), store=store))
     except Exception as error:
