@@ -13,6 +13,7 @@ import fedskew
 ROOT = Path(fedskew.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
+GROUND = ("fedskew.tree", "fedskew.rng", "fedskew.files")
 GRADIENTS = {"grad", "backward", "vjp", "jacrev", "jacfwd", "grad_and_value", "jvp", "hessian"}
 
 
@@ -94,13 +95,13 @@ def test_the_reading_itself() -> None:
 
 
 @pytest.mark.parametrize("folder", PARTS)
-def test_parts_know_trees_randomness_and_their_own_folder(folder: str) -> None:
+def test_parts_know_trees_randomness_files_and_their_own_folder(folder: str) -> None:
     for path in below(folder):
-        strangers = {name for name in own(path) if not within(name, "fedskew.tree", "fedskew.rng", f"fedskew.{folder}")}
+        strangers = {name for name in own(path) if not within(name, *GROUND, f"fedskew.{folder}")}
         assert not strangers, f"{path}: {strangers}"
 
 
-@pytest.mark.parametrize("name", ["tree", "rng", "spec"])
+@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec"])
 def test_the_ground_floor_knows_nothing(name: str) -> None:
     assert not own(ROOT / f"{name}.py")
 
@@ -160,6 +161,14 @@ def test_the_command_line_is_in_one_place() -> None:
     users = {module_of(path) for path in FILES if any(within(name, *tools) for name in imports(path))}
     assert users
     assert {name for name in users if not within(name, "fedskew.cli")} == set()
+
+
+def test_text_is_printed_in_one_place() -> None:
+    """Where control characters are written out."""
+    for path in FILES:
+        called = {ast.unparse(node.func) for node in nodes(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
+        allowed = module_of(path) in ("fedskew.terminal", "fedskew.experiments.evidence")
+        assert allowed or not called & {"print", "typer.echo", "click.echo"}, path
 
 
 def test_nothing_imports_the_command_line() -> None:

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from fedskew.experiments.forms import AboutForm, Anything, CardForm, Measured, RecordForm, SessionForm
 from fedskew.experiments.sealed import Damaged, seal, unseal
+from fedskew.files import check_target
 
 FORMAT = 1
 _RUN, _RECORDS, _CARD, _SESSIONS = "run.json", "records.jsonl", "partition.json", "sessions.jsonl"
@@ -289,6 +290,7 @@ def checkpoint_facts(path: Path) -> tuple[int, str | None]:
 
 def write_whole(path: Path, content: bytes) -> None:
     """All of the content or none of it."""
+    check_target(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
     with _naming(path):
         try:
