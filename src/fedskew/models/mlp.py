@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 from fedskew.models.layers import Linear
 
+_DEEPEST = 1000
+
 
 class Perceptron(nn.Module):
     """`depth` hidden layers of `hidden` units, then one linear layer."""
@@ -27,6 +29,6 @@ class Perceptron(nn.Module):
 
 
 def mlp(input_shape: tuple[int, ...], num_classes: int, hidden: int = 64, depth: int = 1) -> nn.Module:
-    if hidden < 1 or depth < 1:
-        raise ValueError(f"mlp with hidden={hidden}, depth={depth}; allowed: 1 or more of each")
+    if hidden < 1 or not 1 <= depth <= _DEEPEST:
+        raise ValueError(f"mlp with hidden={hidden}, depth={depth}; allowed: hidden 1 or more, depth 1 to {_DEEPEST:,}")
     return Perceptron(input_shape, num_classes, hidden, depth)
