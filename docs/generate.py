@@ -20,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 def pages(root: Path) -> dict[Path, str]:
     """The text of each page that is generated."""
     results = Results(RESULT_VERSION, None, root / "results" / "paper")
+    if results.problems:
+        raise SystemExit("\n".join(results.problems))
     repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
     readme = root / "README.md"
     return {

@@ -6,6 +6,7 @@ import pytest
 
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
+from fedskew.experiments.sealed import seal
 from fedskew.report.style import RC
 
 RUN = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 4, "lr": 0.1, "batch_size": 16, "rounds": 3}

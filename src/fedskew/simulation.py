@@ -147,7 +147,6 @@ def _simulate_group(
                 simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
             done = ranks.all_can(partial(_opened, run, folder, stack))
             if folder is not None and not done and min(len(folder.records()), folder.saved()) >= run.rounds:
-                note_run(run, folder)
                 again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
             if done := [RoundRecord.stored(record) for record in ranks.told([record.as_dict() for record in done])]:
                 yield from ((position, record) for record in done)
@@ -159,8 +158,8 @@ def _simulate_group(
             ranks.all_can(partial(check_origin, earlier, run, simulation.federation.dataset))
             if not started:
                 most = ranks.told(_fitting(simulation, 1 + len(waiting)))
-            if folder is not None:
-                note_run(run, folder)
+            if earlier is not None:
+                note_run(run, earlier)
             simulation.attach(folder)
             stack.callback(simulation.close)
             started.append((position, simulation))

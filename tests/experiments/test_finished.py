@@ -10,6 +10,7 @@ from fedskew import Run, Store, simulate, simulation, tree
 from fedskew.cli import main
 from fedskew.experiments.exporting import export_model
 from fedskew.experiments.results import Result
+from fedskew.experiments.store import Folder
 from fedskew.report.page.entries import read_entry
 from tests.experiments.test_store import FIELDS, final, same
 
@@ -116,6 +117,27 @@ def test_records_are_on_the_disk_before_their_checkpoint(tmp_path, monkeypatch):
         "-> checkpoint.safetensors",
         run.hash,
     ]
+
+
+def test_a_run_at_work_is_read_without_a_lock(tmp_path, monkeypatch):
+    """A record and its checkpoint may be written while somebody reads the records."""
+    run, store = Run(**FIELDS), Store(tmp_path)
+    monkeypatch.setattr(simulation, "_CHECKPOINT_SECONDS", -1.0)
+    monkeypatch.setattr(simulation, "_CHECKPOINT_SHARE", 0)
+    records, folder = simulate(run, store=store), store.folder(run.hash)
+    next(records)
+    lines = Folder._lines
+
+    def meanwhile(self, *asked):
+        found = lines(self, *asked)
+        monkeypatch.setattr(Folder, "_lines", lines)
+        next(records)
+        return found
+
+    monkeypatch.setattr(Folder, "_lines", meanwhile)
+    assert len(folder.records()) == 1
+    assert len(folder.records()) == folder.saved() == 2
+    records.close()
 
 
 def test_a_finished_run_is_read_where_nothing_can_be_written(tmp_path, monkeypatch):

@@ -89,8 +89,10 @@ def test_rounds_that_are_filled_in_later_are_of_the_same_data(tmp_path, stored):
     """Where a shorter length was not evaluated at its end, its rounds are computed again beside the run."""
     sparse = run_on(tmp_path / "a", 30).model_copy(update={"eval_every": 30})
     final(sparse, stored)
+    before = stored.folder(sparse.hash).about()
     with pytest.raises(StoreError, match="other data"):
         final(run_on(tmp_path / "b", 15), stored)
+    assert stored.folder(sparse.hash).about() == before
 
 
 @pytest.mark.parametrize("part", ["x_train", "y_train", "x_test", "y_test"])

@@ -58,7 +58,7 @@ def load_checkpoint(
     if not (diverged or tree.finite(looked_at)):
         raise _damaged(path, "it holds numbers that are not finite, and the run has not diverged")
     clients, states = tensors.pop("clients", None), tree.unprefix(tensors, "states")
-    if clients is None or any(leaf.shape[:1] != clients.shape for leaf in states.values()):
+    if clients is None or any(leaf.ndim and leaf.shape[:1] != clients.shape for leaf in states.values()):
         raise _damaged(path, "it does not say whose states it holds")
     there = {name: leaf.to(device) for name, leaf in tensors.items()}
     server = Server(**{part: _ordered(tree.unprefix(there, part), getattr(like, part, {})) for part in _PARTS})

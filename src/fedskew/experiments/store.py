@@ -111,10 +111,14 @@ class Folder:
 
     def records(self) -> list[dict[str, Any]]:
         """Complete records in order of rounds; a half-written last line is not one."""
-        found = self._lines(_RECORDS, RecordForm)
+        path = self.path / _RECORDS
+        saved = self.saved()  # before the records: a process at work writes it after them
+        found = self._lines(path, RecordForm)
         for number, record in enumerate(found, 1):
             if record["round"] != number:
-                raise self._damaged(_line_of(self.path / _RECORDS, number), f"it is of round {record['round']}")
+                raise self._damaged(_line_of(path, number), f"it is of round {record['round']}")
+        if len(found) < saved:
+            raise self._damaged(path, f"it ends with round {len(found)}, the checkpoint is of round {saved}")
         return found
 
     def saved(self) -> int:
@@ -135,15 +139,9 @@ class Folder:
     def keep_records(self, rounds: int) -> list[dict[str, Any]]:
         """Drop records after a round: those that no checkpoint covers."""
         found = self.records()
-        kept = found[:rounds]
-        if len(kept) < rounds:
-            raise StoreError(
-                f"{self.path} has a checkpoint of round {rounds} but only {len(kept)} records; "
-                f"`fedskew runs remove {self.path.name}` starts over"
-            )
-        if kept != found:
-            self._write_records(kept)
-        return kept
+        if len(found) > rounds:
+            self._write_records(found[:rounds])
+        return found[:rounds]
 
     def fill_records(self, records: list[dict[str, Any]]) -> None:
         """Records computed again, in place of those of the same rounds that had not been evaluated."""
@@ -154,14 +152,17 @@ class Folder:
         self._write_records(kept)
 
     def _write_records(self, records: list[dict[str, Any]]) -> None:
-        write_whole(self.path / _RECORDS, b"".join(seal(record) + b"\n" for record in records))
+        write_whole(self.path / _RECORDS, b"".join(map(_line, records)))
 
     def append_record(self, record: dict[str, Any]) -> None:
         _append(self.path / _RECORDS, record)
 
     def sessions(self) -> list[dict[str, Any]]:
         """Where and with which versions each part of the run was computed."""
-        return self._lines(_SESSIONS, SessionForm)
+        path = self.path / _SESSIONS
+        if path.exists() and not _content(path).endswith(b"\n"):
+            raise self._damaged(path, "its last line has no end")  # it is written whole
+        return self._lines(path, SessionForm)
 
     def measured(self, round: int) -> dict[str, Any]:
         """What was measured on the model of a round, by the name of the measurement."""
@@ -189,7 +190,7 @@ class Folder:
         return [f"{name} is damaged and was not used; {writers[name]}" for name in damaged]
 
     def append_session(self, session: dict[str, Any]) -> None:
-        _append(self.path / _SESSIONS, session)
+        write_whole(self.path / _SESSIONS, b"".join(map(_line, [*self.sessions(), session])))
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -220,8 +221,7 @@ class Folder:
         except (StoreError, Damaged):
             return None
 
-    def _lines(self, name: str, form: type) -> list[dict[str, Any]]:
-        path = self.path / name
+    def _lines(self, path: Path, form: type) -> list[dict[str, Any]]:
         lines = _content(path).split(b"\n")[:-1] if path.exists() else []
         return [self._checked(form, line, _line_of(path, number)) for number, line in enumerate(lines, 1)]
 
@@ -322,7 +322,11 @@ def _append(path: Path, record: Mapping[str, Any]) -> None:
             if handle.read(1) != b"\n":
                 handle.seek(0)
                 handle.truncate(handle.read().rfind(b"\n") + 1)
-        handle.write(seal(record) + b"\n")
+        handle.write(_line(record))
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return seal(content) + b"\n"
 
 
 def _content(path: Path) -> bytes:

@@ -61,6 +61,8 @@ def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:
         with naming(path):
             partial.write_text(json.dumps(document), encoding="utf-8")
         os.replace(partial, path)
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
 

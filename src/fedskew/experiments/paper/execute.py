@@ -1,6 +1,7 @@
 """Many runs, one after another, the seeds of one method together; what fails is reported and the rest goes on."""
 
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
@@ -56,8 +57,11 @@ def missing(
 
 
 def _finished(run: Run, store: Store) -> bool:
+    """A run that cannot be read is not: it is reported when it is to be done."""
     folder = store.folder(run.hash)
-    return folder.exists() and run.rounds in folder.lengths() and bool(finished_records(run, folder))
+    with suppress(StoreError):
+        return folder.exists() and run.rounds in folder.lengths() and bool(finished_records(run, folder))
+    return False
 
 
 def execute(groups: Sequence[list[Run]], store: Store) -> Iterator[tuple[Run, RoundRecord] | Problem]:

@@ -15,8 +15,7 @@ MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
 class Entry:
     """One run. `points` are evaluated rounds, at most MOST_POINTS; `classes` those with accuracies per class.
 
-    `saved` is the round whose model is kept, `measured` is of the model after the last record; `notes` name what was
-    measured and is not in it.
+    `measured` is of the model after the last record; `notes` name what was measured and is not in it.
     """
 
     hash: str
@@ -24,16 +23,17 @@ class Entry:
     run: dict[str, Any]
     short: dict[str, str]
     summary: dict[str, Any]
-    saved: int
     points: list[dict[str, Any]]
     classes: list[dict[str, Any]]
     card: dict[str, Any] | None
     sessions: list[dict[str, Any]]
     measured: dict[str, Any]
     notes: list[str]
+    saved: int
 
     @property
     def state(self) -> str:
+        """A run whose model was `saved` at an earlier round than its last is not done."""
         rounds, wanted = self.summary["rounds"], self.run["rounds"]
         if self.saved < min(rounds, wanted) or not (self.summary["diverged"] or rounds >= wanted):
             return "unfinished"
@@ -66,7 +66,7 @@ def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]
 def read_entry(folder: Folder) -> Entry:
     """A run whose every number the store has looked at."""
     about, records = folder.about(), folder.records()
-    run = {**about["run"], "rounds": folder.aim(len(records))}
+    run, short = {**about["run"], "rounds": folder.aim(len(records))}, about["short"]
     evaluated = [record for record in records if record["accuracy"] is not None]
     rounds = max(run["rounds"], len(records))
     with_classes = [record for record in evaluated if record["per_class_accuracy"]]
@@ -76,15 +76,15 @@ def read_entry(folder: Folder) -> Entry:
         hash=folder.path.name,
         result_version=about["result_version"],
         run=run,
-        short=about["short"],
+        short=short,
         summary=summarise(run, records, card),
-        saved=folder.saved(),
         points=[_point(record) for record in thin(evaluated, rounds, MOST_POINTS)],
         classes=[_class_point(record) for record in thin(with_classes, rounds, MOST_COLUMNS)],
         card=None if card is None else _thin_card(card),
         sessions=folder.sessions(),
         measured={**folder.measured(len(records)), "diagnosis": diagnosis},
         notes=[*folder.damaged_extras(), *notes],
+        saved=folder.saved(),
     )
 
 
