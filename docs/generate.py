@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md and the README's table of results from results/paper/: `make reproduction`.
+"""Write docs/reproduction.md and the README's part on results from results/paper/: `make reproduction`.
 
 With `--figures` the pictures are drawn first, as far as their measurements are there (`make figures`)."""
 
@@ -6,13 +6,13 @@ import os
 import sys
 from pathlib import Path
 
-from fedskew.experiments.paper import FIGURES, mapped
+from fedskew.experiments.paper import FIGURES, front, mapped
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.document import between, readme_part, reproduction
+from fedskew.experiments.paper.document import between, reproduction
 from fedskew.experiments.paper.sensitivity import Map
 from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Results, read_lines
-from fedskew.experiments.run import RESULT_VERSION
+from fedskew.experiments.versions import RESULT_VERSION
 
 ROOT = Path(__file__).parent.parent
 
@@ -26,7 +26,7 @@ def pages(root: Path) -> dict[Path, str]:
     readme = root / "README.md"
     return {
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
-        readme: between(readme.read_text(), readme_part(results)),
+        readme: between(readme.read_text(), front.part(results, "docs/figures")),
     }
 
 
@@ -41,6 +41,7 @@ def draw(root: Path, data_dir: str | None) -> list[Path]:
         except (ValueError, FileNotFoundError) as error:
             print(f"not drawn: {error}")
     asked = Map(mapped(CELL), CELL)
+    made += front.draw(results, folder)
     return [*made, *asked.draw(asked.rows(results, Choice()), folder / "map")]
 
 

@@ -7,28 +7,51 @@ import pytest
 import torch
 
 import fedskew
-from fedskew.aggregators import normalized_mean, weighted_mean
+from fedskew.aggregators import normalized_mean, trimmed_mean, weighted_mean
 from fedskew.algorithms import (
     ALGORITHMS,
     Algorithm,
     build_algorithm,
     combine,
+    fedacg,
     fedavg,
     fedavgm,
+    fedcm,
+    feddyn,
+    fedgc,
     fedla,
     fedlc,
     fednova,
     fedopt,
     fedprox,
     fedrs,
+    fedsam,
+    median,
     resolve_algorithm,
     scaffold,
+    trimmed,
 )
-from fedskew.corrections import control_variates, none, proximal
-from fedskew.losses import adjusted, calibrated, cross_entropy, restricted
-from fedskew.optimizers import adagrad, adam, sgd, yogi
+from fedskew.corrections import (
+    Correction,
+    centralized,
+    client_momentum,
+    control_variates,
+    dynamic,
+    proximal,
+    sharpness,
+)
+from fedskew.losses import adjusted, calibrated, cross_entropy, on_logits, plain, restricted
+from fedskew.optimizers import adagrad, adam, look_ahead, sgd, yogi
+from fedskew.view import Outputs, View
 
-FEDAVG = {"loss": cross_entropy, "correction": none(), "aggregate": weighted_mean(), "server": sgd(1.0)}
+FEDAVG = {
+    "loss": on_logits(cross_entropy),
+    "terms": (),
+    "correction": Correction(),
+    "ascents": (),
+    "aggregate": weighted_mean(),
+    "server": sgd(1.0),
+}
 
 
 @pytest.mark.parametrize(
@@ -47,12 +70,21 @@ FEDAVG = {"loss": cross_entropy, "correction": none(), "aggregate": weighted_mea
         (fedopt("adam", 0.1, 0.5, 0.6, 0.2), "fedopt", {"server": adam(0.1, 0.5, 0.6, 0.2)}),
         (fedavgm(), "fedavgm", {"server": sgd(1.0, momentum=0.9)}),
         (fedavgm(0), "fedavgm", {}),
-        (fedrs(), "fedrs", {"loss": restricted(0.5, "binary")}),
-        (fedrs(0.2, "proportional"), "fedrs", {"loss": restricted(0.2, "proportional")}),
-        (fedlc(), "fedlc", {"loss": calibrated(5.0, "floor", "all")}),
-        (fedlc(5, "mask", "others"), "fedlc", {"loss": calibrated(5, "mask", "others")}),
-        (fedla(), "fedla", {"loss": adjusted(1.0, "floor")}),
-        (fedla(2.0, "mask"), "fedla", {"loss": adjusted(2.0, "mask")}),
+        (fedacg(), "fedacg", {"correction": proximal(0.002), "server": look_ahead(1.0, momentum=0.85)}),
+        (feddyn(), "feddyn", {"correction": dynamic(0.1)}),
+        (fedcm(), "fedcm", {"correction": client_momentum(0.1)}),
+        (fedgc(), "fedgc", {"correction": centralized()}),
+        (fedsam(), "fedsam", {"ascents": (sharpness(0.05),)}),
+        (fedsam(0), "fedsam", {}),
+        (scaffold(mean="uniform"), "scaffold", {"correction": control_variates("uniform")}),
+        (fedrs(), "fedrs", {"loss": on_logits(restricted(0.5, "binary"))}),
+        (fedrs(0.2, "proportional"), "fedrs", {"loss": on_logits(restricted(0.2, "proportional"))}),
+        (fedlc(), "fedlc", {"loss": on_logits(calibrated(5.0, "floor", "all"))}),
+        (fedlc(5, "mask", "others"), "fedlc", {"loss": on_logits(calibrated(5, "mask", "others"))}),
+        (fedla(), "fedla", {"loss": on_logits(adjusted(1.0, "floor"))}),
+        (fedla(2.0, "mask"), "fedla", {"loss": on_logits(adjusted(2.0, "mask"))}),
+        (trimmed(), "trimmed", {"aggregate": trimmed_mean(0.2)}),
+        (median(), "median", {"aggregate": trimmed_mean(0.5)}),
     ],
 )
 def test_every_recipe_changes_its_part_and_no_other(
@@ -70,7 +102,7 @@ def test_all_are_named_and_public() -> None:
 
 
 def test_who_needs_travel() -> None:
-    assert {name for name, factory in ALGORITHMS.items() if factory().needs_travel} == {"scaffold", "fednova"}
+    assert {name for name, factory in ALGORITHMS.items() if factory().needs_travel} == {"scaffold", "fednova", "fedcm"}
     assert combine(fedlc(), fednova()).needs_travel
     assert not combine(fedlc(), fedprox()).needs_travel
 
@@ -78,7 +110,7 @@ def test_who_needs_travel() -> None:
 def test_combine_is_the_union() -> None:
     merged = combine(fedlc(tau=2.0), scaffold(), fedopt("yogi"), fednova())
     assert merged.name == "fedlc+scaffold+fedopt+fednova"
-    assert merged.loss == calibrated(2.0)
+    assert merged.loss == on_logits(calibrated(2.0))
     assert merged.correction == control_variates()
     assert merged.server == yogi()
     assert merged.aggregate == normalized_mean()
@@ -148,7 +180,8 @@ def test_resolved_text() -> None:
         ("fedprox:mu=-1", "mu is -1.0; allowed: 0 or more"),
         ("fedlc+fedrs", "fedlc and fedrs both set the loss"),
         ("fedlc+", "'' has no name"),
-        ("scaffold:1", "too many values; allowed: no argument"),
+        ("scaffold:1", "too many values; allowed: mean"),
+        ("fednova:1", "too many values; allowed: no argument"),
     ],
 )
 def test_wrong_specs(text: str, message: str) -> None:
@@ -174,7 +207,7 @@ def test_a_users_algorithm(file: Path) -> None:
     assert build_algorithm(f"{file}:whole,mu=0.1") == Algorithm("mine", correction=proximal(0.1))
     merged = build_algorithm(f"fedlc+{file}:whole")
     assert merged.name == "fedlc+mine"
-    assert merged.loss == calibrated()
+    assert merged.loss == on_logits(calibrated())
     assert merged.correction == proximal(0.5)
     with pytest.raises(ValueError, match="mine and scaffold both set the correction"):
         build_algorithm(f"{file}:whole+scaffold")
@@ -182,8 +215,9 @@ def test_a_users_algorithm(file: Path) -> None:
 
 def test_a_users_loss(file: Path) -> None:
     made = build_algorithm(f"{file}:loss,scale=3+scaffold")
-    logits = torch.zeros(2, 4)
-    assert torch.equal(made.loss(logits, torch.zeros(2, dtype=torch.int64), torch.ones(4)), 3 * logits.logsumexp(-1))
+    function, logits = plain(made.loss), torch.zeros(2, 4)
+    assert function is not None
+    assert torch.equal(function(logits, torch.zeros(2, dtype=torch.int64), torch.ones(4)), 3 * logits.logsumexp(-1))
     assert made.correction == control_variates()
     assert made.name == f"{file}:loss,scale=3+scaffold"
 
@@ -191,3 +225,23 @@ def test_a_users_loss(file: Path) -> None:
 def test_a_users_factory_that_gives_neither(file: Path) -> None:
     with pytest.raises(ValueError, match="gave a int; allowed: an Algorithm or a loss function"):
         build_algorithm(f"{file}:neither")
+
+
+def test_terms_and_ascents_add_up() -> None:
+    def term(view: View) -> torch.Tensor:
+        return view.outputs.logits.square().mean(-1)
+
+    def other(view: View) -> torch.Tensor:
+        return view.outputs.logits.abs().mean(-1)
+
+    merged = combine(fedlc(), Algorithm("a", terms=(term,)), fedsam(0.1), Algorithm("b", terms=(other,)))
+    assert merged.terms == (term, other)
+    assert merged.ascents == (sharpness(0.1),)
+    logits, labels, counts = torch.randn(5, 3), torch.zeros(5, dtype=torch.int64), torch.tensor([2, 2, 1])
+    view = View(Outputs(logits), labels, None, counts, torch.tensor(1.0), lambda: Outputs(logits))
+    assert torch.equal(merged.objective(view), fedlc().loss(view) + term(view) + other(view))
+
+
+def test_a_loss_that_takes_something_else() -> None:
+    with pytest.raises(ValueError, match=r"a loss takes \(logits, labels\); allowed: \(view\) or"):
+        Algorithm("mine", loss=lambda logits, labels: logits)  # type: ignore[misc, arg-type, return-value]

@@ -1,4 +1,5 @@
 import contextlib
+import csv
 import io
 import json
 import os
@@ -187,6 +188,8 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
         (["compare"], ["--algorithm"]),
         (["compare", "--algorithm", "fedavg", "--seeds", "0"], ["seeds", "0"]),
         (["compar"], ["compar"]),
+        (["compare", "--algorithm", "fedavg", "--target", "60"], ["target", "60", "0.6"]),
+        (["compare", "--algorithm", "fedavg", "--partition", "iid", "--iid"], ["iid", "already"]),
         (["compare", "--algorithm", "fedavg,fedavg"], ["fedavg", "twice"]),
         (["run", "--algorithm", "fedopt:server=adagrad,b1=0.5"], ["adagrad", "b1"]),
         (["run", "--device", "mps"], ["mps", "cuda"]),
@@ -315,16 +318,49 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     assert code == 0
     for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
         assert word in out
+    assert re.search(r"last ten rounds: fedlc:tau=2 is [a-z ]+ fedavg, [+-]\d+\.\d\d \[.*\] over 2 seeds", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md"}
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [row["method"] for row in document["rows"]] == ["fedavg", "fedlc", "fedlc:tau=2"]
-    assert set(document) == {"runs", "rows", "files"}
+    assert set(document) == {"runs", "iid_runs", "target", "rows", "files"}
     row = document["rows"][1]
     values = [json.loads(call(capsys, "runs", "show", h, "--json")[1])["accuracy"] for h in document["runs"]["fedlc"]]
     mean = sum(values) / 2
     assert row["accuracy"]["mean"] == pytest.approx(mean)
     assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "verdict"}
+    assert document["rows"][0]["against_fedavg"] is None
+    assert (row["iid"], row["gap_closed"], document["iid_runs"]) == (None, None, None)
+
+
+def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):
+    small = ["--dataset", "digits", "--clients", "4", "--lr", "0.1", "--rounds", "12", "--eval-every", "3"]
+    split = ["--partition", "shards:2", "--algorithm", "fedavg,fedlc", "--seeds", "2"]
+    document = json.loads(call(capsys, "compare", *small, *split, "--iid", "--json")[1])
+    base, other = document["rows"]
+    assert set(document["iid_runs"]) == {"fedavg", "fedlc"}
+    shown = json.loads(call(capsys, "runs", "show", document["iid_runs"]["fedlc"][1], "--json")[1])
+    assert (shown["run"]["partition"], shown["run"]["seed"]) == ("iid", 1)
+    assert base["gap_closed"]["share"] == 0
+    means = [row["accuracy_last10"]["mean"] for row in (other, base, base["iid"])]
+    assert other["gap_closed"]["share"] == pytest.approx((means[0] - means[1]) / (means[2] - means[1]))
+    assert set(other["rounds_to_reach"]) == {"rounds", "reached", "seeds"}
+    code, out, _ = call(capsys, "compare", *small, *split, "--iid", "--target", "0.01", "--out", "figures")
+    assert code == 0
+    for word in ("rounds to", "IID gap", "on IID data", "evaluated ones, every 3 rounds"):
+        assert word in out
+    table = list(csv.DictReader((tmp_path / "figures" / "table.csv").read_text().splitlines()))
+    assert [row["rounds_to_reach"] for row in table] == ["3", "3"]  # nothing is evaluated earlier
+    assert float(table[1]["iid_gap_closed"]) == pytest.approx(other["gap_closed"]["share"])
+    assert "| rounds to 1 % | IID gap closed |" in (tmp_path / "figures" / "table.md").read_text()
+
+
+def test_compare_without_fedavg_has_a_target_only_if_it_is_given(capsys):
+    document = json.loads(call(capsys, "compare", *SMALL, "--algorithm", "fedlc", "--json")[1])
+    assert document["rows"][0]["rounds_to_reach"] is None
+    document = json.loads(call(capsys, "compare", *SMALL, "--algorithm", "fedlc", "--target", "1", "--json")[1])
+    assert document["rows"][0]["rounds_to_reach"] == {"rounds": None, "reached": 0, "seeds": 1}
 
 
 @pytest.mark.parametrize(

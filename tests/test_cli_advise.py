@@ -52,7 +52,7 @@ def test_indices_are_those_of_the_card(capsys, card):
     assert shown["skew"] == json.loads(card.read_text())["skew"] == skew_indices(read_counts(card)[0])
     assert set(shown) == {
         "clients", "classes", "classes_held", "samples", "sizes", "skew", "near", "nearest", "evidence", "methods",
-        "untried", "command", "notes",
+        "untried", "try", "command", "notes",
     }  # fmt: skip
 
 

@@ -15,14 +15,27 @@ def test_the_mean_cosine_is_that_of_all_pairs(generator):
     rows = torch.cat([deltas["w"].flatten(1), deltas["b"][:, None]], 1)
     units = rows / rows.norm(dim=1, keepdim=True)
     pairs = [float(units[j] @ units[k]) for j in range(4) for k in range(4) if j != k]
-    assert float(mean_cosine(deltas)) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
+    assert mean_cosine(deltas) == pytest.approx(sum(pairs) / len(pairs), abs=1e-12)
 
 
 def test_clients_that_did_not_move_have_no_direction():
     deltas = {"w": torch.tensor([[1.0, 0.0], [0.0, 0.0], [2.0, 0.0]])}
-    assert float(mean_cosine(deltas)) == pytest.approx(1)
-    assert torch.isnan(mean_cosine({"w": torch.zeros(3, 2)}))
-    assert torch.isnan(mean_cosine({"w": torch.ones(1, 2)}))
+    assert mean_cosine(deltas) == pytest.approx(1)
+    assert mean_cosine({"w": torch.zeros(3, 2)}) is None
+
+
+@pytest.mark.parametrize("others", [0, 3])
+def test_one_client_that_moved_has_nobody_to_compare_with(others):
+    """However the length of its unit vector is rounded: 49 * (1 / 49) is not 1 in float64, on any machine."""
+    assert 49.0 * (1 / 49.0) != 1
+    for length in (1.0, 49.0):
+        assert mean_cosine({"w": torch.tensor([[length], *[[0.0]] * others], dtype=torch.float64)}) is None
+
+
+@pytest.mark.parametrize("size", [1e25, float("inf"), float("nan")])
+def test_deltas_without_a_finite_length_have_no_cosine(size):
+    """The square of 1e25 is beyond float32: no unit vector, and no cosine of -1 from two vectors of length 0."""
+    assert mean_cosine({"w": torch.tensor([[size, size], [1.0, 0.0], [size, 0.0]])}) is None
 
 
 def test_fedavgs_step_is_the_mean_delta():

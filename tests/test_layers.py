@@ -13,7 +13,7 @@ import fedskew
 ROOT = Path(fedskew.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
-GROUND = ("fedskew.tree", "fedskew.rng", "fedskew.files")
+GROUND = ("fedskew.tree", "fedskew.rng", "fedskew.files", "fedskew.view")
 GRADIENTS = {"grad", "backward", "vjp", "jacrev", "jacfwd", "grad_and_value", "jvp", "hessian"}
 
 
@@ -101,13 +101,13 @@ def test_parts_know_trees_randomness_files_and_their_own_folder(folder: str) -> 
         assert not strangers, f"{path}: {strangers}"
 
 
-@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec"])
+@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view"])
 def test_the_ground_floor_knows_nothing(name: str) -> None:
     assert not own(ROOT / f"{name}.py")
 
 
 def test_the_round_knows_no_concrete_part_and_no_data() -> None:
-    assert own(ROOT / "round.py") <= {"fedskew.tree"}
+    assert own(ROOT / "round.py") <= {"fedskew.tree", "fedskew.view"}
 
 
 def test_data_and_models_know_nothing_of_training() -> None:

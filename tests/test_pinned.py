@@ -13,7 +13,7 @@ RUNS: dict[str, dict[str, Any]] = {
         "dataset": "synthetic:1,1,max_size=120",
         "clients": 8,
         "clients_per_round": 5,
-        "algorithm": "fedlc:tau=1+scaffold",
+        "algorithm": "fedlc:tau=1+scaffold:mean=uniform",
         "rounds": 4,
         "local_epochs": 2,
         "batch_size": 16,

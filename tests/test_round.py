@@ -12,13 +12,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fedskew import Run, tree
-from fedskew.algorithms import Algorithm, build_algorithm, fedavg
+from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, fedavg
 from fedskew.models import Model, logistic
 from fedskew.optimizers import sgd
 from fedskew.round import Batch, Context, Recipe, Server, Update, join, local_update, server_update, start_server, take
 from fedskew.simulation import Simulation, advance
 from fedskew.tree import Params
 from tests.helpers import OWN, assert_trees_close, integers, normal
+from tests.helpers.parts import METHODS, fields_for
 
 FIELDS: dict[str, Any] = {"precision": "fp64", "engine": "serial", "local_epochs": 3, "batch_size": 16, "lr": 0.05}
 SYNTHETIC: dict[str, Any] = {**FIELDS, "dataset": "synthetic:1,1,max_size=75", "clients": 5, "rounds": 4}
@@ -155,9 +156,11 @@ def matrix(params: Params) -> np.ndarray:
     return np.hstack([params["linear.weight"].numpy(), params["linear.bias"].numpy()[:, None]])
 
 
-def test_scaffold_against_its_pseudo_code() -> None:
-    """Algorithm 1 of Karimireddy et al., option II, with partial participation and sample weights."""
-    simulation = Simulation(Run(**SYNTHETIC, clients_per_round=3, algorithm="scaffold", seed=1))
+@pytest.mark.parametrize("mean", ["weighted", "uniform"])
+def test_scaffold_against_its_pseudo_code(mean: str) -> None:
+    """Algorithm 1 of Karimireddy et al., option II, with partial participation and sample weights; their c is the plain
+    mean of the c_i."""
+    simulation = Simulation(Run(**SYNTHETIC, clients_per_round=3, algorithm=f"scaffold:mean={mean}", seed=1))
     sizes = simulation.federation.sizes(np.arange(5))
     x, c, own = matrix(simulation.server.params), np.zeros((10, 61)), np.zeros((5, 10, 61))
     seen = set()
@@ -174,7 +177,9 @@ def test_scaffold_against_its_pseudo_code() -> None:
             deltas.append(y - x)
             own[i] = new
         x = x + np.average(deltas, axis=0, weights=sizes[clients])
-        c = c + len(clients) / 5 * np.mean(changes, axis=0)
+        shares = sizes / sizes.sum() if mean == "weighted" else np.full(5, 1 / 5)
+        c = c + sum(shares[i] * change for i, change in zip(clients, changes, strict=True))
+        np.testing.assert_allclose(c, np.average(own, axis=0, weights=shares), rtol=1e-9, atol=1e-11)
     assert len(seen) > 1
     np.testing.assert_allclose(matrix(simulation.server.params), x, rtol=1e-9, atol=1e-11)
     np.testing.assert_allclose(matrix(simulation.server.correction), c, rtol=1e-9, atol=1e-11)
@@ -183,10 +188,47 @@ def test_scaffold_against_its_pseudo_code() -> None:
         np.testing.assert_allclose(matrix(tree.rows(kept, i)), own[i], rtol=1e-9, atol=1e-11)
 
 
+def weights_of_gradients(steps: int, momentum: float, mu: float, lr: float = 0.05) -> list[float]:
+    """How much of each step's gradient is in -delta / lr, by letting one gradient after the other be 1."""
+    found = []
+    for k in range(steps):
+        y = v = 0.0
+        for step in range(steps):
+            v = momentum * v + float(step == k) + mu * y
+            y -= lr * v
+        found.append(-y / lr)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("weighting", "mean"), [("samples", "weighted"), ("uniform", "weighted"), ("samples", "uniform")]
+)
+def test_scaffold_rests_where_its_weights_say(weighting: str, mean: str) -> None:
+    """Full batches of a strongly convex problem with ragged clients: the gradient of the mean objective vanishes that
+    the control variates are weighted for."""
+    fields = {**SYNTHETIC, "local_epochs": 4, "batch_size": 200, "lr": 0.02, "weight_decay": 1.0, "rounds": 250}
+    fields |= {"engine": "stacked", "eval_every": 250}
+    run = Run(**fields, algorithm=f"scaffold:mean={mean}", weighting=weighting)
+    simulation = Simulation(run)
+    for _ in rounds(simulation):
+        pass
+    w, data = matrix(simulation.server.params), simulation.federation.dataset
+    parts = [(data.x_train[i].double().numpy(), data.y_train[i].numpy()) for i in simulation.federation.indices]
+    gradients = np.stack([softmax_gradient(w, *part) + w for part in parts])
+    sizes = simulation.federation.sizes(np.arange(5))
+    by_samples, plain = np.average(gradients, axis=0, weights=sizes), gradients.mean(0)
+    rests, moves = (by_samples, plain) if (weighting, mean) == ("samples", "weighted") else (plain, by_samples)
+    assert np.linalg.norm(rests) < 1e-6
+    assert np.linalg.norm(moves) > 1e-3
+
+
+@pytest.mark.parametrize("mu", [0.0, 0.7])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_fednova_against_its_equation(momentum: float) -> None:
-    """tau_i is the l1 norm of the weights that the steps' gradients have in delta_i (Wang et al., section 4)."""
-    simulation = Simulation(Run(**SYNTHETIC, clients_per_round=3, algorithm="fednova", momentum=momentum, seed=1))
+def test_fednova_against_its_equation(momentum: float, mu: float) -> None:
+    """tau_i is the sum of the weights that the steps' gradients have in delta_i (Wang et al., section 4); with a
+    proximal term, (1 - (1 - lr mu)^steps) / (lr mu) without momentum."""
+    algorithm = f"fednova+fedprox:mu={mu}"
+    simulation = Simulation(Run(**SYNTHETIC, clients_per_round=3, algorithm=algorithm, momentum=momentum, seed=1))
     sizes = simulation.federation.sizes(np.arange(5))
     x, different = matrix(simulation.server.params), False
     for round, clients in rounds(simulation):
@@ -195,10 +237,10 @@ def test_fednova_against_its_equation(momentum: float) -> None:
         for i in clients:
             y, v, steps = x.copy(), np.zeros_like(x), 0
             for inputs, labels in examples(simulation, i, round):
-                v = momentum * v + softmax_gradient(y, inputs.numpy(), labels.numpy())
+                v = momentum * v + softmax_gradient(y, inputs.numpy(), labels.numpy()) + mu * (y - x)
                 y = y - 0.05 * v
                 steps += 1
-            taus.append(sum(sum(momentum**j for j in range(steps - k)) for k in range(steps)))
+            taus.append(sum(weights_of_gradients(steps, momentum, mu)))
             deltas.append(y - x)
         different |= len(set(taus)) > 1
         tau_eff = sum(share * tau for share, tau in zip(p, taus, strict=True))
@@ -248,6 +290,10 @@ def final(algorithm: str, **fields: Any) -> Server:
         ("fedrs:alpha=1", {"momentum": 0.9}),  # identity 4
         ("fedrs:alpha=1,mode=proportional", {}),
         ("fedlc:tau=0", {"momentum": 0.9}),  # identity 2
+        ("fedavgm:beta=0", {}),
+        ("fedacg:lam=0,mu=0", {"momentum": 0.9}),
+        ("fedcm:alpha=1", {"momentum": 0.9}),
+        ("fedsam:rho=0", {"momentum": 0.9}),
         ("fedla:tau=0", {}),
         ("fednova", {"partition": "iid", "momentum": 0.9}),  # identity 6: all take the same number of steps
     ],
@@ -258,24 +304,26 @@ def test_methods_that_come_to_fedavg(same: str, fields: dict[str, Any]) -> None:
     assert_trees_close(one.buffers, other.buffers, rtol=1e-9, atol=1e-11)
 
 
-@pytest.mark.parametrize(
-    "other", ["fedprox", "scaffold", "fednova", "fedopt", "fedopt:server=sgd,eta=0.5", "fedrs", "fedlc", "fedla"]
-)
+@pytest.mark.parametrize("other", [*(name for name in ALGORITHMS if name != "fedavg"), "fedopt:server=sgd,eta=0.5"])
 def test_methods_that_do_not(other: str) -> None:
-    gap = tree.norm(tree.sub(final(other).params, final("fedavg").params), 0)
+    fields = fields_for(other) if other in METHODS else {}
+    gap = tree.norm(tree.sub(final(other, **fields).params, final("fedavg", **fields).params), 0)
     assert gap > 1e-4
 
 
 @pytest.mark.parametrize("weighting", ["samples", "uniform"])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_identity_7_full_participation_keeps_c_the_mean_of_c_i(weighting: str, momentum: float) -> None:
-    """Also with momentum and with ragged clients: the server's c is their plain mean."""
-    fields = {**DIGITS, "model": "mlp:hidden=6", "algorithm": "scaffold"}
+@pytest.mark.parametrize("mean", ["weighted", "uniform"])
+def test_identity_7_full_participation_keeps_c_the_mean_of_c_i(weighting: str, momentum: float, mean: str) -> None:
+    """Also with momentum and with ragged clients: by the weights of the deltas, or the plain mean."""
+    fields = {**DIGITS, "model": "mlp:hidden=6", "algorithm": f"scaffold:mean={mean}"}
     simulation = Simulation(Run(**fields, weighting=weighting, momentum=momentum))
     for _ in range(3):
         advance([simulation])
         own = simulation.states.gather(np.arange(4))
-        assert_trees_close(simulation.server.correction, tree.mean(own), rtol=1e-10, atol=1e-12)
+        weights = simulation.cohort(1).weights(weighting if mean == "weighted" else "uniform")
+        expected = tree.weighted_sum(own, weights / weights.sum())
+        assert_trees_close(simulation.server.correction, expected, rtol=1e-10, atol=1e-12)
     assert tree.norm(simulation.server.correction, 0) > 0.01
 
 
@@ -305,6 +353,11 @@ def test_server_optimisers_and_corrections_leave_buffers_to_the_mean() -> None:
         assert not any("running" in name for name in [*server.correction, *server.optimizer])
 
 
+def at(params: Params, counts: Tensor) -> Context:
+    """A client without states at a model without buffers."""
+    return Context(params, {}, {}, {}, counts, torch.tensor(1.0, dtype=torch.float64))
+
+
 def problem(
     generator: torch.Generator, algorithm: Algorithm, clip: float | None = None
 ) -> tuple[Recipe, Server, list[Update]]:
@@ -312,12 +365,14 @@ def problem(
     model = Model(logistic((4,), 3).double())
     recipe = Recipe(model, algorithm, sgd(0.1, 0.9), clip)
     server = start_server(recipe, *model.init(torch.float64, "cpu"))
-    client = algorithm.correction.init(server.params)
+    client = algorithm.correction.client_state(server.params)
     updates = []
     for steps in (1, 4, 2):
         batches = [Batch(normal(generator, 5, 4), integers(generator, 0, 3, 5)) for _ in range(steps)]
-        context = Context(server.params, client, server.correction, torch.tensor([5, 3, 2]))
-        updates.append(local_update(recipe, context, server.buffers, iter(batches), torch.tensor(steps)))
+        context = Context(
+            server.params, {}, client, server.correction, torch.tensor([5, 3, 2]), recipe.travel(torch.tensor(steps))
+        )
+        updates.append(local_update(recipe, context, iter(batches), torch.tensor(steps)))
     return recipe, server, updates
 
 
@@ -325,11 +380,11 @@ def test_a_padded_batch_is_the_batch_without_padding(generator: torch.Generator)
     model = Model(logistic((4,), 3).double())
     recipe = Recipe(model, build_algorithm("fedlc"), sgd(0.1))
     server = start_server(recipe, *model.init(torch.float64, "cpu"))
-    context = Context(server.params, {}, {}, torch.tensor([5, 3, 0]))
+    context = at(server.params, torch.tensor([5, 3, 0]))
     x, y = normal(generator, 5, 4), torch.tensor([0, 1, 0, 1, 1])
     short = [Batch(x[:3], y[:3])]
     padded = [Batch(x, y, torch.tensor([True, True, True, False, False]))]
-    one, other = (local_update(recipe, context, {}, batches, torch.tensor(1)) for batches in (short, padded))
+    one, other = (local_update(recipe, context, batches, torch.tensor(1)) for batches in (short, padded))
     assert_trees_close(one.delta, other.delta)
     assert one.loss.item() == pytest.approx(other.loss.item(), rel=1e-12)
 
@@ -340,7 +395,7 @@ def test_the_loss_is_the_mean_over_steps(generator: torch.Generator) -> None:
     recipe = Recipe(model, fedavg(), sgd(1e-300))
     params, _ = model.init(torch.float64, "cpu")
     batches = [Batch(normal(generator, n, 4), integers(generator, 0, 3, n)) for n in (5, 5, 2)]
-    update = local_update(recipe, Context(params, {}, {}, torch.ones(3)), {}, batches, torch.tensor(3))
+    update = local_update(recipe, at(params, torch.ones(3)), batches, torch.tensor(3))
     means = [functional.cross_entropy(model.module(b.x), b.y).item() for b in batches]
     assert update.loss.item() == pytest.approx(sum(means) / 3, rel=1e-12)
 
@@ -354,10 +409,12 @@ def test_one_client_alone_or_a_cohort(generator: torch.Generator) -> None:
     states = tree.map(lambda leaf: normal(generator, 2, *leaf.shape), server.correction)
     batches = [Batch(normal(generator, 2, 6, 4), 2 * integers(generator, 0, 2, 2, 6)) for _ in range(3)]
     wide = tree.map(lambda leaf: leaf.expand(2, *leaf.shape), server.params)
-    both = local_update(recipe, Context(wide, states, server.correction, counts), {}, batches, torch.tensor([3, 3]))
+    steps = torch.tensor([3, 3])
+    whole = Context(wide, {}, states, server.correction, counts, recipe.travel(steps))
+    both = local_update(recipe, whole, batches, steps)
     for k in range(2):
-        context = Context(server.params, tree.rows(states, k), server.correction, counts[k])
-        alone = local_update(recipe, context, {}, [Batch(b.x[k], b.y[k]) for b in batches], torch.tensor(3))
+        context = dataclasses.replace(take(whole, k), anchor=server.params, server=server.correction)
+        alone = local_update(recipe, context, [Batch(b.x[k], b.y[k]) for b in batches], steps[k])
         for name in ("delta", "client", "message"):
             assert_trees_close(getattr(alone, name), tree.rows(getattr(both, name), k))
         assert alone.loss.item() == pytest.approx(both.loss[k].item())
@@ -368,9 +425,9 @@ def test_clipping_is_over_a_clients_whole_gradient(limit: float, generator: torc
     model = Model(logistic((4,), 3).double())
     params, _ = model.init(torch.float64, "cpu")
     batch = Batch(10 * normal(generator, 6, 4), integers(generator, 0, 3, 6))
-    context, one = Context(params, {}, {}, torch.ones(3)), torch.tensor(1)
+    context, one = at(params, torch.ones(3)), torch.tensor(1)
     free, clipped = (
-        local_update(Recipe(model, fedavg(), sgd(1.0), clip), context, {}, [batch], one).delta for clip in (None, limit)
+        local_update(Recipe(model, fedavg(), sgd(1.0), clip), context, [batch], one).delta for clip in (None, limit)
     )
     norm = tree.norm(free, 0)
     factor = min(1.0, limit / norm.item())
@@ -388,9 +445,9 @@ def test_the_order_of_clients_does_not_matter(algorithm: str, generator: torch.G
     recipe, server, updates = problem(generator, build_algorithm(algorithm))
     weights = torch.tensor([5.0, 20.0, 10.0], dtype=torch.float64)
     turned = [2, 0, 1]
-    one = server_update(recipe.algorithm, server, join(updates, new_axis=True), weights, 0.3)
+    one = server_update(recipe.algorithm, server, join(updates, new_axis=True), weights, 3 * weights)
     mixed = join([updates[k] for k in turned], new_axis=True)
-    other = server_update(recipe.algorithm, server, mixed, weights[turned], 0.3)
+    other = server_update(recipe.algorithm, server, mixed, weights[turned], 3 * weights)
     for name in ("params", "buffers", "correction", "optimizer"):
         assert_trees_close(getattr(one, name), getattr(other, name))
 
@@ -398,7 +455,7 @@ def test_the_order_of_clients_does_not_matter(algorithm: str, generator: torch.G
 def test_weights_by_hand(generator: torch.Generator) -> None:
     recipe, server, updates = problem(generator, fedavg())
     weights = torch.tensor([5.0, 20.0, 10.0], dtype=torch.float64)
-    after = server_update(recipe.algorithm, server, join(updates, new_axis=True), weights, 1.0)
+    after = server_update(recipe.algorithm, server, join(updates, new_axis=True), weights)
     for name, leaf in after.params.items():
         expected = sum(w / 35 * u.delta[name] for w, u in zip((5, 20, 10), updates, strict=True))
         torch.testing.assert_close(leaf - server.params[name], expected, rtol=1e-12, atol=1e-13)
@@ -409,7 +466,7 @@ def test_counters_of_a_module_are_averaged_and_rounded() -> None:
     update = Update(
         {"w": torch.ones(2, 1)}, {"n": torch.tensor([3, 8])}, {}, {}, torch.ones(2).double(), torch.zeros(2)
     )
-    after = server_update(fedavg(), server, update, torch.tensor([1.0, 3.0], dtype=torch.float64), 1.0)
+    after = server_update(fedavg(), server, update, torch.tensor([1.0, 3.0], dtype=torch.float64))
     assert after.buffers["n"].dtype == torch.int64
     assert after.buffers["n"] == 7  # 6.75
 
@@ -445,10 +502,10 @@ def test_nothing_that_is_given_is_changed(generator: torch.Generator) -> None:
     recipe = Recipe(model, build_algorithm("fedlc+scaffold+fedopt"), sgd(0.1, 0.9))
     server = start_server(recipe, *model.init(torch.float64, "cpu"))
     before = {n: tree.map(torch.clone, getattr(server, n)) for n in ("params", "correction", "optimizer")}
-    context = Context(server.params, server.correction, server.correction, torch.ones(3))
+    context = dataclasses.replace(at(server.params, torch.ones(3)), client=server.correction, server=server.correction)
     batch = Batch(normal(generator, 5, 4), integers(generator, 0, 3, 5))
-    update = local_update(recipe, context, {}, [batch, batch], torch.tensor(2))
-    server_update(recipe.algorithm, server, join([update], new_axis=True), torch.ones(1).double(), 1.0)
+    update = local_update(recipe, context, [batch, batch], torch.tensor(2))
+    server_update(recipe.algorithm, server, join([update], new_axis=True), torch.ones(1).double())
     for name, kept in before.items():
         for leaf, copy in zip(getattr(server, name).values(), kept.values(), strict=True):
             assert torch.equal(leaf, copy)

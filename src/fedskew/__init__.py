@@ -1,22 +1,14 @@
-"""Federated learning under label skew: FedLC and its rivals, defined once, run fast, measured honestly."""
+"""Federated learning under label skew: FedLC and its rivals, defined once, run fast, measured honestly.
+
+Beside the names of `__all__`, every registered method is here by its name: `from fedskew import fedlc, scaffold`.
+"""
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fedskew.algorithms import (
-        Algorithm,
-        combine,
-        fedavg,
-        fedavgm,
-        fedla,
-        fedlc,
-        fednova,
-        fedopt,
-        fedprox,
-        fedrs,
-        scaffold,
-    )
+    from fedskew.algorithms import Algorithm, combine
     from fedskew.experiments.run import Run
     from fedskew.experiments.store import Store
     from fedskew.simulation import RoundRecord, simulate
@@ -24,37 +16,27 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Algorithm": "fedskew.algorithms",
+    "RoundRecord": "fedskew.simulation",
     "Run": "fedskew.experiments.run",
     "Store": "fedskew.experiments.store",
-    "RoundRecord": "fedskew.simulation",
+    "combine": "fedskew.algorithms",
     "simulate": "fedskew.simulation",
 }
 
-__all__ = [
-    "Algorithm",
-    "RoundRecord",
-    "Run",
-    "Store",
-    "combine",
-    "fedavg",
-    "fedavgm",
-    "fedla",
-    "fedlc",
-    "fednova",
-    "fedopt",
-    "fedprox",
-    "fedrs",
-    "scaffold",
-    "simulate",
-]
+__all__ = ["Algorithm", "RoundRecord", "Run", "Store", "combine", "simulate"]
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when first used, so that `fedskew --help` need not wait for torch."""
-    if name not in __all__:
-        raise AttributeError(f"module 'fedskew' has no attribute {name!r}")
-    return getattr(import_module(_HOMES.get(name, "fedskew.algorithms")), name)
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    if not name.startswith("_") and find_spec(f"fedskew.{name}") is None:  # `from fedskew import tree` asks here first
+        methods = import_module("fedskew.algorithms").ALGORITHMS
+        if name in methods:
+            return methods[name]
+    raise AttributeError(f"module 'fedskew' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *__all__, *import_module("fedskew.algorithms").ALGORITHMS]

@@ -7,9 +7,19 @@
     fednova    .               .                   normalised mean   .
     fedopt     .               .                   .                 adagrad | adam | yogi
     fedavgm    .               .                   .                 sgd(1) with momentum
+    fedacg     .               proximal(mu)        .                 look-ahead momentum
+    feddyn     .               dynamic             .                 .
+    fedcm      .               client momentum     .                 .
+    fedgc      .               centralised         .                 .
+    fedsam     .               (sharpness ascent)  .                 .
     fedrs      restricted      .                   .                 .
     fedlc      calibrated      .                   .                 .
     fedla      adjusted        .                   .                 .
+    fedvls     prior, + terms  .                   .                 .
+    fedntd     + distillation  .                   .                 .
+    feddecorr  + decorrelation .                   .                 .
+    trimmed    .               .                   trimmed mean      .
+    median     .               .                   trimmed mean      .
 
 `combine(fedlc(), scaffold())` is the union of their parts.
 """
@@ -17,26 +27,72 @@
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
 
+from torch import Tensor
+
 from fedskew import spec
-from fedskew.aggregators import Aggregate, normalized_mean, weighted_mean
-from fedskew.corrections import Correction, control_variates, none, proximal
-from fedskew.losses import Loss, adjusted, calibrated, cross_entropy, restricted
-from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
+from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weighted_mean
+from fedskew.corrections import (
+    Correction,
+    centralized,
+    client_momentum,
+    control_variates,
+    dynamic,
+    proximal,
+    sharpness,
+)
+from fedskew.losses import (
+    Loss,
+    adjusted,
+    as_loss,
+    calibrated,
+    calibrated_by_travel,
+    cross_entropy,
+    decorrelation,
+    distillation,
+    on_logits,
+    prior_adjusted,
+    restricted,
+    suppression,
+)
+from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
+from fedskew.tree import Params
+from fedskew.view import View
+
+Ascent = Callable[[Params, Params, int], Params]
+"""(params, gradient, number of leading axes) -> where to take the gradient that a step follows."""
 
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The four parts of a round and a name. Every part is FedAvg's unless it is given."""
+    """The four parts of a round and a name. Every part is FedAvg's unless it is given.
+
+    `terms` are added to the loss, and `ascents` move the point at which a step's gradient is taken, one after another.
+    A loss may be written as a function of a view, or of logits, labels and counts.
+    """
 
     name: str
-    loss: Loss = cross_entropy
-    correction: Correction = none()  # noqa: RUF009
+    loss: Loss = on_logits(cross_entropy)  # noqa: RUF009
+    terms: tuple[Loss, ...] = ()
+    correction: Correction = Correction()  # noqa: RUF009
+    ascents: tuple[Ascent, ...] = ()
     aggregate: Aggregate = weighted_mean()  # noqa: RUF009
     server: Optimizer = sgd(1.0)  # noqa: RUF009
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "loss", as_loss(self.loss))
+        object.__setattr__(self, "terms", tuple(as_loss(term) for term in self.terms))
+
+    def objective(self, view: View) -> Tensor:
+        """What a client minimises, for each example."""
+        total = self.loss(view)
+        for term in self.terms:
+            total = total + term(view)
+        return total
+
     @property
     def needs_travel(self) -> bool:
-        return self.correction.needs_travel or self.aggregate.needs_travel
+        parts = (self.loss, *self.terms, self.correction, self.aggregate)
+        return any(getattr(part, "needs_travel", False) for part in parts)
 
 
 def fedavg() -> Algorithm:
@@ -49,9 +105,9 @@ def fedprox(mu: float = 0.01) -> Algorithm:
     return Algorithm("fedprox", correction=proximal(mu))
 
 
-def scaffold() -> Algorithm:
-    """Control variates correct each client's drift (Karimireddy et al., 2020)."""
-    return Algorithm("scaffold", correction=control_variates())
+def scaffold(*, mean: str = "weighted") -> Algorithm:
+    """Control variates correct each client's drift (Karimireddy et al., 2020). mean=uniform is that paper's rule."""
+    return Algorithm("scaffold", correction=control_variates(mean))
 
 
 def fednova() -> Algorithm:
@@ -81,23 +137,83 @@ def fedavgm(beta: float = 0.9) -> Algorithm:
     return Algorithm("fedavgm", server=sgd(1.0, momentum=beta))
 
 
+def fedacg(lam: float = 0.85, mu: float = 0.002) -> Algorithm:
+    """Clients start ahead, where the server's momentum goes, with a proximal term (Kim et al., 2024)."""
+    return Algorithm("fedacg", correction=proximal(mu), server=look_ahead(1.0, momentum=lam))
+
+
+def feddyn(alpha: float = 0.1) -> Algorithm:
+    """A regulariser that remembers each client's drift (Acar et al., 2021)."""
+    return Algorithm("feddyn", correction=dynamic(alpha))
+
+
+def fedcm(alpha: float = 0.1) -> Algorithm:
+    """Local steps follow the last round's common direction (Xu et al., 2021). alpha = 1 is FedAvg."""
+    return Algorithm("fedcm", correction=client_momentum(alpha))
+
+
+def fedgc() -> Algorithm:
+    """Gradients and classifier updates with rows of mean zero (Niu and Wei, 2022)."""
+    return Algorithm("fedgc", correction=centralized())
+
+
+def fedsam(rho: float = 0.05) -> Algorithm:
+    """Each step follows the gradient a little uphill (Qu et al., 2022). rho = 0 is FedAvg."""
+    return Algorithm("fedsam", ascents=(sharpness(rho),) if rho else ())
+
+
 def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
     """Restricted softmax: logits of missing classes are scaled down (Li and Zhan, 2021)."""
-    return Algorithm("fedrs", loss=restricted(alpha, mode))
+    return Algorithm("fedrs", loss=on_logits(restricted(alpha, mode)))
 
 
-def fedlc(tau: float = 5.0, missing: str = "floor", denominator: str = "all") -> Algorithm:
-    """Logits calibrated by label counts (Zhang et al., 2022)."""
-    return Algorithm("fedlc", loss=calibrated(tau, missing, denominator))
+def fedlc(
+    tau: float = 5.0, missing: str = "floor", denominator: str = "all", *, travel: float | None = None
+) -> Algorithm:
+    """Logits calibrated by label counts (Zhang et al., 2022). travel: in proportion to how far a client moves."""
+    loss = calibrated(tau, missing, denominator)
+    return Algorithm("fedlc", loss=on_logits(loss) if travel is None else calibrated_by_travel(loss, travel))
 
 
 def fedla(tau: float = 1.0, missing: str = "floor") -> Algorithm:
     """Logit adjustment with the client's own label distribution (after Menon et al., 2021)."""
-    return Algorithm("fedla", loss=adjusted(tau, missing))
+    return Algorithm("fedla", loss=on_logits(adjusted(tau, missing)))
+
+
+def fedvls(lam: float = 0.1, suppress: float = 0.005) -> Algorithm:
+    """Logit adjustment, distillation over missing classes, other logits held down (Guo et al., 2025).
+
+    Not confirmed outside its paper.
+    """
+    return Algorithm(
+        "fedvls",
+        loss=on_logits(prior_adjusted),
+        terms=(distillation(lam, classes="vacant"), suppression(suppress)),
+    )
+
+
+def fedntd(beta: float = 1.0, T: float = 1.0, classes: str = "not_true") -> Algorithm:
+    """Distillation from the global model over classes but the true one (Lee et al., 2022). classes=major is FedLMD."""
+    return Algorithm("fedntd", terms=(distillation(beta, T, classes),))
+
+
+def feddecorr(beta: float = 0.1) -> Algorithm:
+    """Features are kept from correlating (Shi et al., 2023)."""
+    return Algorithm("feddecorr", terms=(decorrelation(beta),))
+
+
+def trimmed(share: float = 0.2) -> Algorithm:
+    """Coordinate-wise trimmed mean: `share` of the clients is left out at each end (Yin et al., 2018)."""
+    return Algorithm("trimmed", aggregate=trimmed_mean(share))
+
+
+def median() -> Algorithm:
+    """Coordinate-wise median of the clients (Yin et al., 2018)."""
+    return Algorithm("median", aggregate=trimmed_mean(0.5))
 
 
 def combine(*algorithms: Algorithm) -> Algorithm:
-    """The union of the parts of several methods; two that set the same part cannot be combined."""
+    """The union of the parts of several methods. Terms and ascents add up; any other part can be set only once."""
     if not algorithms:
         raise ValueError("combine needs at least one algorithm")
     merged, setter = Algorithm("+".join(a.name for a in algorithms)), dict[str, str]()
@@ -106,7 +222,9 @@ def combine(*algorithms: Algorithm) -> Algorithm:
             part = getattr(algorithm, field.name)
             if part == field.default:
                 continue
-            if field.name in setter:
+            if isinstance(part, tuple):
+                part = getattr(merged, field.name) + part
+            elif field.name in setter:
                 raise ValueError(f"{setter[field.name]} and {algorithm.name} both set the {field.name}")
             setter[field.name] = algorithm.name
             merged = replace(merged, **{field.name: part})
@@ -120,9 +238,19 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
     "fednova": fednova,
     "fedopt": fedopt,
     "fedavgm": fedavgm,
+    "fedacg": fedacg,
+    "feddyn": feddyn,
+    "fedcm": fedcm,
+    "fedgc": fedgc,
+    "fedsam": fedsam,
     "fedrs": fedrs,
     "fedlc": fedlc,
     "fedla": fedla,
+    "fedvls": fedvls,
+    "fedntd": fedntd,
+    "feddecorr": feddecorr,
+    "trimmed": trimmed,
+    "median": median,
 }
 
 

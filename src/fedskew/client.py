@@ -19,14 +19,14 @@ def client_update(recipe: Recipe, settings: Settings, server: Server, cohort: Co
     client = cohort.clients[k : k + 1]
     device = cohort.federation.dataset.x_train.device
     counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
-    context = Context(server.params, tree.rows(cohort.states, k), server.correction, counts)
-    steps = int(settings.steps(cohort.federation.sizes(client))[0])
-    own = recipe.model.takes_mask  # a module of ours draws nothing
-    named = nullcontext() if own else rng.torch_seed(cohort.seed, "dropout", round, client)
+    steps = torch.from_numpy(settings.steps(cohort.federation.sizes(client)))[0].to(device)
+    state, travel = tree.rows(cohort.states, k), recipe.travel(steps)
+    context = Context(server.params, server.buffers, state, server.correction, counts, travel)
+    named = nullcontext() if recipe.model.quiet else rng.torch_seed(cohort.seed, "dropout", round, client)
     try:
         with named, arithmetic(settings.precision, device):
             batches = _batches(settings, cohort, client, round)
-            return local_update(recipe, context, server.buffers, batches, torch.tensor(steps, device=device))
+            return local_update(recipe, context, batches, steps)
     except Exception as error:
         raise RuntimeError(f"round {round}, client {client[0]}: {error}") from error
 

@@ -48,7 +48,9 @@ def predict(model: Model, params: Params, buffers: Params, data: Dataset, x: Ten
     """Logits of stored examples, in pieces that stay small in memory."""
     rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
     with torch.no_grad():
-        pieces = [model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0] for piece in x.split(rows)]
+        pieces = [
+            model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0].logits for piece in x.split(rows)
+        ]
     return torch.cat(pieces)
 
 

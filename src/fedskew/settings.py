@@ -81,10 +81,17 @@ def naming(recipe: "Recipe", round: int, cohorts: Sequence[Cohort]) -> Iterator[
         raise RuntimeError(f"{where}: {str(error).rstrip('.')}{hint}") from error
 
 
+def own_parts(recipe: "Recipe") -> list[str]:
+    """Which of a recipe's parts, loss and model, are not of this package."""
+    losses = [getattr(loss, "function", loss) for loss in (recipe.algorithm.loss, *recipe.algorithm.terms)]
+    parts = [("loss", loss) for loss in losses] + [("model", recipe.model.module)]
+    own = [name for name, part in parts if not getattr(part, "__module__", "").startswith("fedskew.")]
+    return list(dict.fromkeys(own))
+
+
 def _of_ones_own(recipe: "Recipe") -> str:
     """How parts that are not of this package are called, and the way out for one that is not made for that."""
-    parts = {"loss": recipe.algorithm.loss, "model": recipe.model.module}
-    own = [name for name, part in parts.items() if not getattr(part, "__module__", "").startswith("fedskew.")]
+    own = own_parts(recipe)
     if not own:
         return ""
     return (

@@ -26,14 +26,27 @@ from fedskew.engine.distributed import meet, place
 from fedskew.evaluate import Evaluation, evaluate_model, predict
 from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.experiments.origin import check_answer, check_origin, origin
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, Store, StoreError
-from fedskew.federation import Cohort, Federation, Ints
+from fedskew.experiments.versions import result_version
+from fedskew.federation import Cohort, Federation, Ints, weights_of
 from fedskew.memory import Need, check_room, clients_seen, free_memory, seeds_together, stacked_bytes, update_bytes
 from fedskew.models import Model, build_model
 from fedskew.ranks import expected
 from fedskew.report.summary import LAST, is_finished
-from fedskew.round import Recipe, Server, Sums, Update, add_up, conclude, nothing, start_server
+from fedskew.round import (
+    Recipe,
+    Server,
+    Sums,
+    Update,
+    add_up,
+    answered,
+    conclude,
+    received,
+    scales,
+    start_server,
+    zero_sums,
+)
 from fedskew.sampling import sampled_clients
 from fedskew.settings import Settings, dtype_of
 from fedskew.tree import Params
@@ -207,7 +220,7 @@ def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundReco
 
 def note_run(run: Run, folder: Folder) -> None:
     """Begin the run's folder, or note how it is asked for now."""
-    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, RESULT_VERSION)
+    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, result_version(run.algorithm))
 
 
 def _fitting(first: "Simulation", seeds: int) -> int:
@@ -245,17 +258,19 @@ class Simulation:
         data = self.federation.dataset
         self.model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
         self.algorithm = run.build_algorithm()
-        self.engine_name, self.engine_reason = choose_engine(run.engine, self.model, self.device)
+        if self.ranks.size > 1 and not self.algorithm.aggregate.linear:
+            raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.settings = Settings.of(run, data.input_shape)
-        self.engine: Engine = ENGINES[self.engine_name](self.settings)
         self.server = start_server(self.recipe(1), *self.model.init(self.dtype, self.device))
-        self.states = ClientStates(self.algorithm.correction.init(self.server.params))
+        self._check_model()
+        self.engine_name, self.engine_reason = choose_engine(run.engine, self.recipe(1), self.server, data)
+        self.engine: Engine = ENGINES[self.engine_name](self.settings)
+        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
         self._pending: tuple[Ints, Params] | None = None
         self._owned: Ints | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
         self._complete: tuple[int, Server] | None = self.round, self.server
-        self._check_model()
         also = ", a smaller batch size or engine=serial" if self.engine_name == "stacked" else ""
         epochs = " or local epochs" if run.local_epochs > 1 else ""
         remedy = f"fewer clients per round{epochs}{also} would need less"
@@ -264,7 +279,8 @@ class Simulation:
     def need(self) -> Need:
         """What this run needs at least, beyond what is loaded."""
         run, data, server = self.run, self.federation.dataset, self.server
-        model, correction = tree.nbytes([server.params, server.buffers]), tree.nbytes([server.correction])
+        model = tree.nbytes([server.params, server.buffers])
+        correction = tree.nbytes([self.algorithm.correction.client_state(server.params)])
         each, answering = update_bytes(model, correction), run.clients_per_round * (1 - run.dropout_rate)
         if self.engine_name == "stacked":
             optimizer = tree.nbytes([self.recipe(1).optimizer.init(server.params)])
@@ -360,19 +376,20 @@ class Simulation:
         if not len(whole):
             return None
         recipe = self.recipe(self.round)
+        weights = cohort.weights(self.run.weighting)
         if update is None:
-            sums = nothing(recipe, self.server)
+            sums = zero_sums(recipe, self.server)
         else:
-            weights = cohort.weights(self.run.weighting)
             travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
-            scales = torch.stack([self.algorithm.aggregate.coefficients(weights, travel), weights / weights.sum()])
+            parts = scales(self.algorithm, weights, travel)
             if len(cohort.clients) < len(whole):
-                scales = scales[:, torch.from_numpy(np.isin(whole, cohort.clients))]
-            there = scales.to(self.device, non_blocking=True)  # the clients' steps may still be running
-            sums = add_up(update, there[0], there[1], len(whole))
+                parts = parts[:, torch.from_numpy(np.isin(whole, cohort.clients))]
+            there = parts.to(self.device, non_blocking=True)  # the clients' steps may still be running
+            sums = add_up(update, there, len(whole), self.algorithm.aggregate.merge)
             self._pending = cohort.clients, update.client
         sums = self.ranks.add(sums)
-        self.server = conclude(self.algorithm, self.server, sums, len(whole) / self.federation.num_clients)
+        everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
+        self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
         return sums
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
@@ -435,7 +452,7 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     began = time.perf_counter()
     first, round = simulations[0], simulations[0].round + 1
     cohorts = [simulation.cohort(round) for simulation in simulations]
-    before = [simulation.server for simulation in simulations]
+    before = [received(simulation.algorithm, simulation.server) for simulation in simulations]
     some = [i for i, cohort in enumerate(cohorts) if len(cohort.clients)]
     servers, answering = [before[i] for i in some], [cohorts[i] for i in some]
     trained = first.engine.train(first.recipe(round), servers, answering, round) if some else []

@@ -3,7 +3,8 @@
     spec = name [":" argument {"," argument}]      argument = value | key "=" value
 
 A spec whose name ends in `.py` is a factory in the user's own file: `path/my_file.py:my_factory,mu=0.1`.
-`resolve` binds a spec to a factory's signature, so that every default is written out: that text names a run.
+`resolve` binds a spec to a factory's signature, so that every default is written out: that text names a run. Only a
+keyword-only argument is left out where it has its default: a factory can get a new one, and old runs keep their names.
 """
 
 import difflib
@@ -106,7 +107,9 @@ def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given
     else:
         raise ValueError(unknown(kind, name, known))
     arguments = _bind(factory, text, values, named, given)
-    tail = ",".join(f"{key}={show(value)}" for key, value in arguments.items())
+    later = {key: p.default for key, p in parameters(factory).items() if p.kind is p.KEYWORD_ONLY}
+    shown = {key: value for key, value in arguments.items() if key not in later or value != later[key]}
+    tail = ",".join(f"{key}={show(value)}" for key, value in shown.items())
     joint = "," if sha256 else ":"
     return Resolved(factory, arguments, f"{head}{joint}{tail}" if tail else head, sha256)
 
@@ -168,9 +171,10 @@ def _bind(
 ) -> dict[str, Value]:
     free = {name: p for name, p in parameters(factory).items() if name not in given}
     allowed = ", ".join(free) or "no argument"
-    if len(values) > len(free):
+    in_order = [name for name, p in free.items() if p.kind is not p.KEYWORD_ONLY]
+    if len(values) > len(in_order):
         raise ValueError(f"{text!r} has too many values; allowed: {allowed}")
-    bound = dict(zip(free, values, strict=False))
+    bound = dict(zip(in_order, values, strict=False))
     for name, value in named.items():
         if name not in free:
             near = difflib.get_close_matches(name, free, n=1)

@@ -108,23 +108,34 @@ def print_result(result: dict[str, Any], folder: "Folder") -> None:
     echo("\n".join(lines))
 
 
-def print_comparison(rows: Sequence[dict[str, Any]], title: str) -> None:
-    from fedskew.report.summary import best, percent
+def print_comparison(
+    rows: Sequence[dict[str, Any]], title: str, target: float | None = None, eval_every: int = 1
+) -> None:
+    from fedskew.report.comparison import more_columns
+    from fedskew.report.summary import percent
+    from fedskew.report.verdict import BASELINE, against_baseline, best
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
     heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "per client %",
              "accuracy_last10": "last ten rounds %"}  # fmt: skip
-    grid = Grid("method", *(heads[name] for name in measures), "time s")
+    more = more_columns(rows, target)
+    grid = Grid("method", *(heads[name] for name in measures), *more, "time s")
     leaders = {name: best(rows, name) for name in measures}
     for i, row in enumerate(rows):
         cells = [percent(row[name]["mean"], row[name]["std"]) for name in measures]
         name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
         leads = [column for column, measure in enumerate(measures, 1) if leaders[measure] == i]
-        grid.add_row(name, *cells, f"{row['seconds']:.1f}", bold=leads)
+        more_cells = (column[i] for column in more.values())
+        grid.add_row(name, *cells, *more_cells, f"{row['seconds']:.1f}", bold=leads)
     seeds = len(rows[0]["seeds"])
     echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     console().print(grid)
+    for row, difference in zip(rows, against_baseline(rows), strict=True):
+        if difference is not None:
+            echo(f"last ten rounds: {difference.sentence(row['method'], BASELINE)}")
+    if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):
+        echo(f"rounds to reach an accuracy are evaluated ones, every {eval_every} rounds and the last ten")
 
 
 def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:

@@ -5,18 +5,14 @@ import dataclasses
 import pytest
 import torch
 
-from fedskew import aggregators
+from fedskew import tree
 from fedskew.aggregators import Aggregate
-from tests.helpers import assert_close
+from tests.helpers import assert_close, assert_trees_close, normal
 from tests.helpers.parts import AGGREGATORS
 
 EVERY = pytest.mark.parametrize("part", AGGREGATORS.values(), ids=AGGREGATORS)
 WEIGHTS = torch.tensor([10.0, 1.0, 60.0, 7.0], dtype=torch.float64)
 TRAVEL = torch.tensor([0.3, 2.0, 0.1, 5.0], dtype=torch.float64)
-
-
-def test_no_aggregator_is_left_out() -> None:
-    assert set(AGGREGATORS) == set(aggregators.__all__) - {"Aggregate"}
 
 
 @EVERY
@@ -49,6 +45,21 @@ def test_equal_steps_give_the_weighted_mean(part: Aggregate) -> None:
 @EVERY
 def test_one_client_alone_is_the_model(part: Aggregate) -> None:
     assert part.coefficients(WEIGHTS[:1], TRAVEL[:1]).item() == pytest.approx(1.0)
+
+
+@EVERY
+def test_merging_clients_that_agree_changes_nothing(part: Aggregate, generator: torch.Generator) -> None:
+    one = {"w": normal(generator, 3, 2), "b": normal(generator, 2)}
+    coefficients = part.coefficients(WEIGHTS, torch.full_like(TRAVEL, 0.7))
+    assert_trees_close(part.merge(tree.map(lambda leaf: leaf.expand(4, *leaf.shape), one), coefficients), one)
+
+
+@EVERY
+def test_linear_means_that_parts_may_be_added_up(part: Aggregate, generator: torch.Generator) -> None:
+    values, coefficients = {"w": normal(generator, 4, 5)}, part.coefficients(WEIGHTS, TRAVEL)
+    first, second = (part.merge(tree.rows(values, s), coefficients[s]) for s in (slice(0, 2), slice(2, 4)))
+    alike = torch.allclose(tree.add(first, second)["w"], part.merge(values, coefficients)["w"])
+    assert alike is part.linear
 
 
 @EVERY

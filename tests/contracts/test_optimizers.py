@@ -5,7 +5,7 @@ import dataclasses
 import pytest
 import torch
 
-from fedskew import optimizers, tree
+from fedskew import tree
 from fedskew.optimizers import Optimizer
 from fedskew.tree import Params
 from tests.helpers import assert_trees_close, assert_trees_equal, clones, normal
@@ -21,13 +21,28 @@ def params(generator: torch.Generator, *lead: int, dtype: torch.dtype = torch.fl
 def walk(part: Optimizer, start: Params, gradients: list[Params]) -> tuple[Params, Params]:
     state = part.init(start)
     for grads in gradients:
-        updates, state = part.update(grads, state, start)
+        updates, state = part.update(grads, state, start, part.lr)
         start = tree.add(start, updates)
     return start, state
 
 
-def test_no_optimizer_is_left_out() -> None:
-    assert {name.split("-")[0] for name in OPTIMIZERS} == set(optimizers.OPTIMIZERS)
+@EVERY
+def test_the_rate_scales_a_step(part: Optimizer, generator: torch.Generator) -> None:
+    """A number or a tensor in fixed memory alike."""
+    start, grads = params(generator), params(generator)
+    first = part.init(start)
+    once, _ = part.update(grads, first, start, part.lr)
+    twice, _ = part.update(grads, first, start, torch.tensor(2 * part.lr, dtype=torch.float64))
+    assert_trees_close(twice, tree.add(once, once))
+
+
+@EVERY
+def test_what_is_sent_out_looks_like_the_model(part: Optimizer, generator: torch.Generator) -> None:
+    start = params(generator)
+    fresh = part.look(start, part.init(start))
+    assert_trees_equal(fresh, start)
+    later = part.look(start, tree.map(lambda leaf: leaf + 1, part.init(start)))
+    assert [(name, leaf.shape) for name, leaf in later.items()] == [(n, leaf.shape) for n, leaf in start.items()]
 
 
 @EVERY
@@ -45,9 +60,9 @@ def test_leading_axes_are_free(part: Optimizer, generator: torch.Generator) -> N
 @EVERY
 def test_pure(part: Optimizer, generator: torch.Generator) -> None:
     start, grads = params(generator), params(generator)
-    _, state = part.update(grads, part.init(start), start)
+    _, state = part.update(grads, part.init(start), start, part.lr)
     before = [clones(one) for one in (start, grads, state)]
-    first, second = part.update(grads, state, start), part.update(grads, state, start)
+    first, second = part.update(grads, state, start, part.lr), part.update(grads, state, start, part.lr)
     for one, copy in zip((start, grads, state), before, strict=True):
         assert_trees_equal(one, copy)
     for a, b in zip(first, second, strict=True):
@@ -76,7 +91,7 @@ def test_finite(part: Optimizer, scale: float, generator: torch.Generator) -> No
 def test_trees_keep_their_names(part: Optimizer, generator: torch.Generator) -> None:
     start, grads = params(generator), params(generator)
     first = part.init(start)
-    updates, state = part.update(grads, first, start)
+    updates, state = part.update(grads, first, start, part.lr)
     assert list(updates) == list(start)
     assert list(state) == list(first)
     assert all(updates[name].shape == leaf.shape for name, leaf in start.items())
@@ -86,7 +101,7 @@ def test_trees_keep_their_names(part: Optimizer, generator: torch.Generator) -> 
 @EVERY
 def test_a_step_goes_downhill(part: Optimizer, generator: torch.Generator) -> None:
     start, grads = tree.zeros_like(params(generator)), params(generator)
-    updates, _ = part.update(grads, part.init(start), start)
+    updates, _ = part.update(grads, part.init(start), start, part.lr)
     assert all((updates[name] * grads[name] < 0).all() for name in grads)
 
 

@@ -7,7 +7,13 @@ import pytest
 import torch
 
 from fedskew.corrections import proximal
+from fedskew.round import Context
+from fedskew.tree import Params
 from tests.helpers import assert_trees_close, assert_trees_equal, normal
+
+
+def at(anchor: Params) -> Context:
+    return Context(anchor, {}, {}, {}, torch.ones(3), torch.tensor(1.0))
 
 
 def test_is_the_gradient_of_the_squared_distance(generator: torch.Generator) -> None:
@@ -18,20 +24,19 @@ def test_is_the_gradient_of_the_squared_distance(generator: torch.Generator) -> 
     objective = sum((grads[n] * w[n]).sum() + mu / 2 * (w[n] - anchor[n]).square().sum() for n in w)
     expected = dict(zip(w, torch.autograd.grad(objective, list(w.values())), strict=True))
     params = {name: leaf.detach() for name, leaf in w.items()}
-    assert_trees_close(proximal(mu).grad(grads, params, anchor, {}, {}), expected)
+    assert_trees_close(proximal(mu).bend(grads, params, at(anchor)), expected)
 
 
 def test_identity_5_mu_zero_is_no_correction(generator: torch.Generator) -> None:
     grads, params, anchor = ({"w": normal(generator, 5)} for _ in range(3))
-    assert_trees_equal(proximal(0.0).grad(grads, params, anchor, {}, {}), grads)
+    assert_trees_equal(proximal(0.0).bend(grads, params, at(anchor)), grads)
 
 
 def test_remembers_nothing() -> None:
-    part = proximal()
-    assert part.mu == 0.01
-    assert part.init({"w": torch.ones(2)}) == {}
-    assert part.finish({}, {}, {"w": torch.ones(2)}, torch.tensor(1.0)) == ({}, {})
-    assert part.absorb({}, {}, 1.0) == {}
+    part, delta = proximal(), {"w": torch.ones(2)}
+    assert part.mu == part.pull == 0.01
+    assert part.client_state(delta) == part.server_state(delta) == {}
+    assert part.finish(at(delta), delta) == (delta, {}, {})
     assert not part.needs_travel
 
 

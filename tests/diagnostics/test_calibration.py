@@ -5,6 +5,7 @@ from fedskew import Run
 from fedskew.diagnostics.calibration import calibration, confusion, expected_error, reliability
 from fedskew.diagnostics.observing import observe
 from fedskew.simulation import Simulation
+from tests.helpers import apply
 
 SHARES = torch.tensor([[0.95, 0.05], [0.85, 0.15], [0.35, 0.65], [0.75, 0.25]], dtype=torch.float64)
 LABELS = torch.tensor([0, 1, 1, 0])
@@ -37,8 +38,8 @@ def test_the_probe_looks_at_the_aggregated_model():
     found = calibration(seen)["calibration"]
     data = seen.cohort.federation.dataset
     right = sum(row[c] for c, row in enumerate(found["confusion"]))
-    logits, _ = seen.model.apply(
-        seen.after.params, seen.after.buffers, data.prepare(data.x_test, torch.float32), train=False
+    logits, _ = apply(
+        seen.model, seen.after.params, seen.after.buffers, data.prepare(data.x_test, torch.float32), train=False
     )
     assert right == (logits.argmax(-1) == data.y_test).sum().item()
     assert sum(row["count"] for row in found["reliability"]) == len(data.y_test)

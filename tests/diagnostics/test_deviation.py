@@ -11,6 +11,7 @@ from fedskew.diagnostics.kinds import kinds
 from fedskew.diagnostics.observing import observe
 from fedskew.diagnostics.outputs import Outputs
 from fedskew.diagnostics.signs import above
+from fedskew.losses import plain
 from fedskew.models.logistic import logistic
 from fedskew.models.model import Model
 from fedskew.optimizers import sgd
@@ -27,11 +28,11 @@ def one_update(counts, algorithm="fedavg"):
     x, chosen = MEANS[labels], build_algorithm(algorithm)
     model = Model(logistic((2,), 2))
     params = {name: torch.zeros_like(leaf) for name, leaf in model.init(torch.float64, "cpu")[0].items()}
-    context = Context(params, {}, {}, torch.tensor(counts))
+    context = Context(params, {}, {}, {}, torch.tensor(counts), torch.tensor(1.0))
     recipe = Recipe(model, chosen, sgd(0.1))
-    update = local_update(recipe, context, {}, [Batch(x, labels)] * 3, torch.tensor(3))
+    update = local_update(recipe, context, [Batch(x, labels)] * 3, torch.tensor(3))
     made = Outputs(x, torch.zeros(len(x), 2, dtype=torch.float64)), labels
-    found = measure(chosen.loss, torch.tensor(counts), made, made, update.delta["linear.weight"])
+    found = measure(plain(chosen.loss), torch.tensor(counts), made, made, update.delta["linear.weight"])
     (row,) = pairs(0, counts, found)
     return row
 
@@ -81,7 +82,7 @@ def by_loops(seen, k, j, r):
 
     def means(c):
         mine = x[y == c] if (y == c).any() else data.x_test[data.y_test == c]
-        h = seen.model.features(params, {}, data.prepare(mine, torch.float32)).double()
+        h = seen.model.apply(params, {}, data.prepare(mine, torch.float32), train=False)[0].features.double()
         logits = h @ params["linear.weight"].double().T + params["linear.bias"].double()
         return h.mean(0), logits.softmax(-1).mean(0)
 

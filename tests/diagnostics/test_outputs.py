@@ -26,10 +26,8 @@ def test_logits_are_the_classifier_of_the_features(model, names):
     made = outputs(simulation.model, state, data, data.x_test[:7])
     expected = made.features @ state[0][names[0]].T + state[0][names[1]]
     torch.testing.assert_close(made.logits, expected)
-    torch.testing.assert_close(
-        made.features,
-        simulation.model.features(*state, data.prepare(data.x_test[:7], torch.float64)).flatten(1),
-    )
+    alone, _ = simulation.model.apply(*state, data.prepare(data.x_test[:7], torch.float64), train=False)
+    torch.testing.assert_close(made.features, alone.features.flatten(1))
 
 
 def test_models_without_a_classifier_are_refused():

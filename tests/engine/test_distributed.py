@@ -16,7 +16,7 @@ import torch
 from fedskew import Run, ranks, tree
 from fedskew.engine.distributed import Ranks, meet, place
 from fedskew.experiments.checkpoint import load_checkpoint
-from fedskew.round import add_up, conclude, nothing, server_update, take
+from fedskew.round import add_up, conclude, scales, server_update, take, zero_sums
 from fedskew.simulation import Simulation, simulate
 from tests.helpers import OWN
 
@@ -70,17 +70,18 @@ def test_sums_of_parts_are_those_of_the_whole(algorithm: str) -> None:
     cohort, server = simulation.cohort(1), simulation.server
     (update,) = simulation.engine.train(simulation.recipe(1), [server], [cohort], 1)
     weights = cohort.weights("samples")
-    coefficients = simulation.algorithm.aggregate.coefficients(weights, update.travel)
-    sums = nothing(simulation.recipe(1), server)
+    counted = scales(simulation.algorithm, weights, update.travel)
+    sums = zero_sums(simulation.recipe(1), server)
     for part in (torch.tensor([0, 4, 5]), torch.tensor([1]), torch.tensor([8, 7, 6, 3, 2])):
-        some = add_up(take(update, part), coefficients[part], weights[part] / weights.sum(), 9)
+        some = add_up(take(update, part), counted[:, part], 9)
         sums = type(sums)(
             tree.add(sums.delta, some.delta),
             tree.add(sums.buffers, some.buffers),
             tree.add(sums.message, some.message),
+            sums.travel + some.travel,
             sums.loss + some.loss,
         )
-    whole = server_update(simulation.algorithm, server, update, weights, 1.0)
+    whole = server_update(simulation.algorithm, server, update, weights)
     parts = conclude(simulation.algorithm, server, sums, 1.0)
     for name in ("params", "buffers", "correction", "optimizer"):
         for leaf, other in zip(getattr(whole, name).values(), getattr(parts, name).values(), strict=True):

@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from fedskew import Run, simulate
-from fedskew.engine import choose_engine, threaded
+from fedskew.engine import fastest_engine, threaded
 from fedskew.engine.graphed import compiler_options, worth_compiling
 from fedskew.models import Model, build_model
 from fedskew.settings import PRECISIONS, arithmetic, dtype_of
+from fedskew.simulation import Simulation
 from tests.helpers import OWN
 from tests.helpers.own import dropping, normed, plain
 
@@ -27,15 +28,16 @@ FIELDS: dict[str, Any] = {
 
 def test_auto_chooses_and_says_why() -> None:
     small = build_model("mlp", (1, 8, 8), 10, 0)
-    assert choose_engine("auto", small, CPU) == ("stacked", "4,810 parameters: the cohort runs as one tensor program")
-    assert choose_engine("serial", small, CPU) == ("serial", "asked for")
-    assert choose_engine("auto", Model(plain((1, 8, 8), 10)), CPU)[0] == "stacked"
-    name, reason = choose_engine("auto", Model(nn.Linear(1000, 1000)), CPU)
+    assert fastest_engine(small, CPU) == ("stacked", "4,810 parameters: the cohort runs as one tensor program")
+    assert fastest_engine(Model(plain((1, 8, 8), 10)), CPU)[0] == "stacked"
+    asked = Simulation(Run(**FIELDS, model="mlp", engine="serial"))
+    assert (asked.engine_name, asked.engine_reason) == ("serial", "asked for")
+    name, reason = fastest_engine(Model(nn.Linear(1000, 1000)), CPU)
     assert name == "serial"
     assert "1,001,000 parameters" in reason
 
 
-@pytest.mark.parametrize(("name", "pays"), [("cnn", True), ("mcmahan", True), ("resnet18", False)])
+@pytest.mark.parametrize(("name", "pays"), [("cnn", True), ("mcmahan", True), ("resnet18", False), ("cnn:norm=group", False)])
 def test_a_network_of_many_layers_is_captured_without_compiling_it(name: str, pays: bool) -> None:
     assert worth_compiling(build_model(name, (3, 32, 32), 10, 0)) is pays
 
@@ -72,7 +74,7 @@ def test_flags_of_the_process_are_as_before_after_a_round_of_threads() -> None:
 @pytest.mark.parametrize("make", [normed, dropping])
 def test_auto_falls_back_where_stacked_would_refuse(make: Any) -> None:
     model = Model(make((1, 8, 8), 10))
-    name, reason = choose_engine("auto", model, CPU)
+    name, reason = fastest_engine(model, CPU)
     assert name == "serial"
     assert "buffers or dropout" in reason
 

@@ -17,9 +17,9 @@ from fedskew.experiments.exporting import export_model
 from fedskew.experiments.paper.execute import execute, missing
 from fedskew.experiments.paper.table import EVERYTHING
 from fedskew.experiments.results import Result, Results, read_lines, write_lines
-from fedskew.experiments.run import RESULT_VERSION
 from fedskew.experiments.sealed import Damaged, seal, unseal
 from fedskew.experiments.store import StoreError
+from fedskew.experiments.versions import RESULT_VERSION
 from tests.experiments.test_store import FIELDS, final, same
 
 

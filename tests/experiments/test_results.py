@@ -7,8 +7,8 @@ import pytest
 
 from fedskew import Run, simulate
 from fedskew.experiments.results import Result, Results, question, read_lines, write_lines
-from fedskew.experiments.run import RESULT_VERSION
 from fedskew.experiments.store import Store, StoreError
+from fedskew.experiments.versions import RESULT_VERSION
 
 FIELDS = {"dataset": "digits", "clients": 4, "partition": "iid", "model": "logistic"}
 

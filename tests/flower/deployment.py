@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shlex
 import signal
 import socket
 import ssl
@@ -14,14 +15,16 @@ from contextlib import suppress
 from pathlib import Path
 
 from fedskew.flower.certificates import make_certificates
+from tests.flower import warm
 
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
+Process = subprocess.Popen[bytes]
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
     "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.3",
+    "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.1",
     "RAY_USAGE_STATS_ENABLED": "0",
     "OMP_NUM_THREADS": "1",
     "PYTHONUNBUFFERED": "1",
@@ -44,26 +47,35 @@ def wait_until(found, seconds, what):
 
 
 class Deployment:
-    """Processes that end with it, each with a log of its own in `folder`."""
+    """Processes that end with it, each with a log of its own in `folder`.
+
+    A SuperLink for `nodes` SuperNodes (`deployed`), and on demand one that simulates them (`simulated`).
+    """
 
     def __init__(self, folder: Path, nodes: int) -> None:
         self.folder = folder
         self.keys = folder / "keys"
         make_certificates(self.keys, nodes=nodes)
-        self.port = free_port()
+        self.ports = {"deployed": free_port(), "simulated": free_port()}
         self.env = {**os.environ, **QUIET, "FLWR_HOME": str(folder / "home")}
-        self.env["PATH"] = f"{BIN}:{os.environ['PATH']}"
+        self.env["PATH"] = f"{folder / 'bin'}:{BIN}:{os.environ['PATH']}"
         self.env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
-        self.processes: dict[str, subprocess.Popen] = {}
-        (folder / "home").mkdir()
+        self.processes: dict[str, Process] = {}
+        for name in ("bin", "home"):
+            (folder / name).mkdir()
         (folder / "home" / "config.toml").write_text(
-            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\n'
+            '[superlink]\ndefault = "deployed"\n'
+            f'[superlink.deployed]\naddress = "127.0.0.1:{self.ports["deployed"]}"\n'
             f'root-certificates = "{self.keys / "ca.crt"}"\n'
+            f'[superlink.simulated]\naddress = "127.0.0.1:{self.ports["simulated"]}"\ninsecure = true\n'
         )
 
     def __enter__(self) -> "Deployment":
         try:
-            self.start_link()
+            self.start("warm", sys.executable, "-m", "tests.flower.warm", str(self.folder))
+            tls = [f"--ssl-{name}={self.keys / file}" for name, file in FILES.items()]
+            self.start_link("deployed", "--enable-supernode-auth", *tls)
+            wait_until(lambda: warm.READY in self.log("warm"), 300, lambda: f"its programs: {self.log('warm')}")
         except BaseException:
             self.close()
             raise
@@ -72,37 +84,48 @@ class Deployment:
     def __exit__(self, *_) -> None:
         self.close()
 
-    def start_link(self) -> None:
-        tls = [f"--ssl-{name}={self.keys / file}" for name, file in FILES.items()]
-        address = ["--host", "127.0.0.1", "--port", str(self.port), "--disable-runtime-dependency-installation"]
-        self.start("link", "flower-superlink", *address, *tls, "--enable-supernode-auth")
-        wait_until(self._healthy, 60, lambda: f"the SuperLink: {self.log('link')}")
+    def start_link(self, name: str, *more: str) -> None:
+        address = ["--host", "127.0.0.1", "--port", str(self.ports[name]), "--disable-runtime-dependency-installation"]
+        self.start(name, BIN / "flower-superlink", *address, *more)
+        wait_until(lambda: self._healthy(name), 300, lambda: f"the SuperLink: {self.log(name)}")
 
-    def _healthy(self) -> bool:
-        context = ssl.create_default_context(cafile=str(self.keys / "ca.crt"))
+    def _healthy(self, name: str) -> bool:
+        context = ssl.create_default_context(cafile=str(self.keys / "ca.crt")) if name == "deployed" else None
+        address = f"{'https' if context else 'http'}://127.0.0.1:{self.ports[name]}/health"
         try:
-            with urllib.request.urlopen(f"https://127.0.0.1:{self.port}/health", context=context, timeout=2):
+            with urllib.request.urlopen(address, context=context, timeout=10):
                 return True
         except OSError:
             return False
 
     def register(self, node: int) -> None:
-        self.flwr("supernode", "register", str(self.keys / f"node{node}.pub"), "here", "--name", f"node{node}")
+        self.flwr("supernode", "register", str(self.keys / f"node{node}.pub"), "deployed", "--name", f"node{node}")
 
-    def start_node(self, node: int, config: str, *, key: int | None = None) -> subprocess.Popen:
-        secret = self.keys / f"node{node if key is None else key}"
-        return self.start(
-            f"node{node}",
-            *("flower-supernode", "--superlink", f"127.0.0.1:{self.port}", "--host", "127.0.0.1"),
-            *("--port", str(free_port()), "--root-certificates", str(self.keys / "ca.crt")),
-            *("--auth-supernode-private-key", str(secret), "--node-config", config),
+    def start_node(self, node: int, *, until_it_may_join: bool = False, heartbeat: int | None = None) -> Process:
+        """A SuperNode with a key of its own, client `node` of every run; where it is refused, it may be started again
+        and again as the docs have it."""
+        states = self.folder / "states"
+        command = [
+            *(sys.executable, "-m", "tests.flower.supernode", "--superlink", f"127.0.0.1:{self.ports['deployed']}"),
+            *("--host", "127.0.0.1", "--port", str(free_port()), "--root-certificates", str(self.keys / "ca.crt")),
+            *("--auth-supernode-private-key", str(self.keys / f"node{node}")),
+            *("--node-config", f"partition-id={node} state-dir='{states}'"),
+        ]
+        if until_it_may_join:
+            command = ["bash", "-c", f"until {shlex.join(command)}; do sleep 1; done"]
+        return self.start(f"node{node}", *command, SECONDS_BETWEEN_HEARTBEATS=str(heartbeat or ""))
+
+    def wait_for_node(self, node: int, starts: int = 1) -> None:
+        """Until a node has joined so many times."""
+        wait_until(
+            lambda: self.log(f"node{node}").count("SuperNode ID") >= starts, 180, lambda: self.log(f"node{node}")
         )
 
-    def start(self, name: str, *command: str) -> subprocess.Popen:
+    def start(self, name: str, *command: str | Path, **variables: str) -> Process:
         with (self.folder / f"{name}.log").open("ab") as log:
             done = subprocess.Popen(
-                [BIN / command[0], *command[1:]],
-                env=self.env,
+                command,
+                env=self.env | variables,
                 cwd=self.folder,
                 stdout=log,
                 stderr=subprocess.STDOUT,
@@ -116,36 +139,38 @@ class Deployment:
         process = self.processes.pop(name)
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signum)
-        process.wait(30)
+        process.wait(60)
 
     def log(self, name: str) -> str:
         path = self.folder / f"{name}.log"
         return path.read_text(errors="replace") if path.exists() else ""
 
     def flwr(self, *arguments: str) -> str:
-        done = subprocess.run(
-            [BIN / "flwr", *arguments], env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=120
-        )
+        command = [self.folder / "bin" / "flwr", *arguments]
+        done = subprocess.run(command, env=self.env, cwd=self.folder, capture_output=True, text=True, timeout=300)
         assert done.returncode == 0, done.stdout + done.stderr
         return done.stdout
 
-    def submit(self, app: Path, config: str = "") -> str:
+    def submit(self, app: Path, config: str = "", *more: str, link: str = "deployed") -> str:
         """Start a run and give its number."""
-        more = ["--run-config", config] if config else []
-        answer = json.loads(self.flwr("run", str(app), "here", "--format", "json", *more))
+        options = ["--run-config", config, *more] if config else more
+        answer = json.loads(self.flwr("run", str(app), link, "--format", "json", *options))
         assert answer["success"], answer
         return str(answer["run-id"])
 
-    def state(self, run: str) -> tuple[str, str]:
-        (row,) = json.loads(self.flwr("list", "here", "--run-id", run, "--format", "json"))["runs"]
-        return row["status"], str(row.get("status-details", ""))
-
-    def finish(self, run: str, seconds: float = 300) -> tuple[str, str]:
-        """Wait for a run's end. Asking Flower costs a process each time, so its log is watched."""
+    def finish(self, run: str, link: str = "deployed") -> tuple[str, str]:
+        """What became of a run, once it has ended. Asking Flower costs a process each time, so its log is watched."""
         done = re.compile(rf"Finished task \d+ of run {run}\b")
-        wait_until(lambda: done.search(self.log("link")), seconds, lambda: f"run {run}: {self.log('link')}")
-        wait_until(lambda: self.state(run)[0].startswith("finished"), 30, "the run's state")
-        return self.state(run)
+        wait_until(lambda: done.search(self.log(link)), 600, lambda: f"run {run}: {self.log(link)}")
+        return wait_until(lambda: self._finished(run, link), 60, "the run's state")
+
+    def _finished(self, run: str, link: str) -> tuple[str, str] | None:
+        (row,) = json.loads(self.flwr("list", link, "--run-id", run, "--format", "json"))["runs"]
+        return (row["status"], str(row.get("status-details", ""))) if row["status"].startswith("finished") else None
+
+    def said(self, run: str) -> str:
+        """The log of a run's server."""
+        return self.flwr("log", run, "deployed", "--show")
 
     def kill_holder(self, file: Path) -> None:
         """Kill the app's server: the one process of ours that has a file open."""

@@ -125,15 +125,15 @@ def test_wrong_data_are_named(arrays, problem, tmp_path, caplog):
         np.savez(tmp_path / "own.npz", **arrays)
     configs = [{"partition-id": 0}, {"partition-id": 1}, {"client-id": 2, "data": str(tmp_path / "own.npz")}]
     with caplog.at_level(logging.WARNING, "flwr"):
-        federate(Nodes(client_app(RUN), configs), RUN, Rules())
-    assert any("client 2, is refused" in text and problem in text for text in caplog.messages)
+        federate(Nodes(client_app(RUN), configs), RUN, Rules(start_timeout=0.1))
+    assert any("node 102 is refused" in text and problem in text for text in caplog.messages)
 
 
 def test_a_node_without_data_is_named():
     run = without_data()
     configs = [{"client-id": client} for client in range(3)]
-    with pytest.raises(RuntimeError, match="0 clients answered properly"):
-        federate(Nodes(client_app(run), configs), run, Rules())
+    with pytest.raises(RuntimeError, match=r"0 clients are there.*node 100: node-config: data is missing"):
+        federate(Nodes(client_app(run), configs), run, Rules(start_timeout=0.1))
 
 
 @pytest.mark.parametrize(

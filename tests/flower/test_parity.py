@@ -3,7 +3,9 @@
 import pytest
 
 from fedskew import Run, simulate
+from fedskew.algorithms import ALGORITHMS
 from tests.helpers import assert_trees_close, assert_trees_equal
+from tests.helpers.parts import COMBINATIONS, fields_for
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
 
@@ -12,19 +14,6 @@ from fedskew.flower.server import federate
 from tests.flower.in_process import Nodes
 
 DIGITS = {"dataset": "digits", "partition": "dirichlet:0.3", "clients": 3, "rounds": 3, "lr": 0.1, "batch_size": 32}
-METHODS = [
-    "fedavg",
-    "fedprox:mu=0.1",
-    "scaffold",
-    "fednova",
-    "fedopt",
-    "fedrs",
-    "fedlc",
-    "fedla",
-    "fedlc+scaffold",
-    "fedlc+fedprox",
-    "fedlc+scaffold+fednova+fedopt:server=yogi",
-]
 
 
 def partitions(run):
@@ -36,9 +25,9 @@ def final(run):
     return last
 
 
-@pytest.mark.parametrize("algorithm", METHODS)
+@pytest.mark.parametrize("algorithm", [*ALGORITHMS, *COMBINATIONS])
 def test_every_method(algorithm):
-    run = Run(**DIGITS, algorithm=algorithm, engine="serial")
+    run = Run(**DIGITS, **fields_for(algorithm), algorithm=algorithm, engine="serial")
     federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
     assert_trees_close(federated.server.params, final(run).server.params, rtol=1e-6, atol=1e-6)
 
@@ -47,6 +36,9 @@ def test_every_method(algorithm):
     "more",
     [
         {"clients": 8, "clients_per_round": 3, "algorithm": "scaffold"},
+        {"clients": 8, "clients_per_round": 3, "algorithm": "scaffold:mean=uniform"},
+        {"clients": 6, "clients_per_round": 3, "algorithm": "feddyn+fedavgm"},
+        {"algorithm": "fedlc+scaffold+fednova+fedopt:server=yogi"},
         {"clients": 6, "dropout_rate": 0.4, "weighting": "uniform", "algorithm": "scaffold"},
         {"momentum": 0.9, "local_epochs": 2, "algorithm": "fednova", "lr_schedule": "step:2"},
         {"model": "cnn:width=4,padding=1", "rounds": 2, "algorithm": "fedlc+scaffold"},

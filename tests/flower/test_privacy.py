@@ -96,7 +96,7 @@ def test_central_noise_reaches_the_model_and_the_checkpoint(tmp_path):
 @pytest.mark.parametrize(
     ("more", "problem"),
     [
-        ({"algorithm": "scaffold"}, "sends its correction's state"),
+        ({"algorithm": "scaffold"}, "also sends messages"),
         ({"model": "cnn:width=4,padding=1"}, "sends batch statistics"),
         ({"weighting": "samples"}, "weighting is 'samples'; allowed: uniform"),
         ({"algorithm": "fednova"}, "adds its noise to a plain mean, which fednova does not take"),
@@ -130,7 +130,7 @@ def test_central_privacy_needs_every_answer():
 @pytest.mark.parametrize("mod", [LocalDpMod(1.0, 0.0, 1.0, 1e-5), fixedclipping_mod, adaptiveclipping_mod])
 @pytest.mark.parametrize(
     ("more", "problem"),
-    [({"algorithm": "scaffold"}, "correction's state"), ({"model": "cnn:width=4,padding=1"}, "batch statistics")],
+    [({"algorithm": "scaffold"}, "also sends messages"), ({"model": "cnn:width=4,padding=1"}, "batch statistics")],
 )
 def test_what_local_privacy_cannot_do_is_refused_at_the_start(mod, more, problem, caplog):
     run = Run(**FIELDS, **more)

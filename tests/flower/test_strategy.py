@@ -306,26 +306,8 @@ def scaled(by):
     return with_array(lambda array: array * np.float32(by))
 
 
-def test_a_model_that_is_too_far_away_is_refused(caplog):
-    with caplog.at_level(logging.WARNING, "flwr"):
-        federated = federate(Nodes(client_app(RUN), THREE, answers_of(1, 2, scaled(1e20))), RUN, Rules(max_norm=50.0))
-    assert federated.absorbed == {0: 2, 1: 1, 2: 2}
-    assert any("client 1, is refused" in text and "max-norm allows 50" in text for text in caplog.messages)
-
-
-def test_a_claim_of_too_many_examples_is_refused(caplog):
-    def boast(reply):
-        reply.content["metrics"]["num-examples"] = 32 * 10**6
-        reply.content["metrics"]["steps"] = 10**6
-        return reply
-
-    with caplog.at_level(logging.WARNING, "flwr"):
-        federate(Nodes(client_app(RUN), THREE, answers_of(1, 2, boast)), RUN, Rules(max_examples=10**5))
-    assert any("num-examples is 32000000; max-examples allows 100000" in text for text in caplog.messages)
-
-
 def test_a_round_that_would_ruin_the_server_is_dropped(tmp_path):
-    run, rules = RUN.model_copy(update={"algorithm": "fedopt"}), Rules(store=str(tmp_path))
+    run, rules = RUN.model_copy(update={"algorithm": "fedopt"}), Rules(store=str(tmp_path), max_norm="off")
     with pytest.raises(RuntimeError, match="round 2: the server's optimizer are no finite numbers"):
         federate(Nodes(client_app(run), THREE, answers_of(1, 2, scaled(1e25))), run, rules)
     assert len(Store(tmp_path).folder(run.hash).records()) == 1

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedskew.models import Model
 from fedskew.tree import Params
 
 OWN = Path(__file__).parent / "own.py"
@@ -29,6 +30,14 @@ def assert_trees_close(actual: Params, expected: Params, rtol: float = 1e-12, at
     assert list(actual) == list(expected)
     for name, leaf in actual.items():
         torch.testing.assert_close(leaf, expected[name], rtol=rtol, atol=atol, msg=lambda m, name=name: f"{name}: {m}")
+
+
+def apply(
+    model: Model, params: Params, buffers: Params, x: Tensor, mask: Tensor | None = None, *, train: bool
+) -> tuple[Tensor, Params]:
+    """A model's logits, and its buffers after the pass."""
+    outputs, after = model.apply(params, buffers, x, mask, train=train)
+    return outputs.logits, after
 
 
 def clones(tree: Params) -> Params:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedskew.losses import CalibratedCrossEntropyLoss, calibrated
+from fedskew.losses import calibrated
 from tests.helpers import assert_close, integers, normal
 from tests.helpers.parts import DENOMINATORS, MISSING
 
@@ -216,75 +216,3 @@ def test_bad_words() -> None:
 def test_counts_of_the_wrong_length(logits: Tensor, labels: Tensor, classes: int) -> None:
     with pytest.raises(ValueError, match=f"counts have {classes} classes, logits have 6"):
         calibrated()(logits, labels, torch.ones(classes))
-
-
-class TestModule:
-    """`CalibratedCrossEntropyLoss`, the same as an nn.Module."""
-
-    @pytest.mark.parametrize(("missing", "denominator"), EVERY)
-    def test_equals_the_function(self, missing: str, denominator: str, logits: Tensor, labels: Tensor) -> None:
-        losses = calibrated(2.0, missing, denominator)(logits, labels, COUNTS)
-        for reduction, expected in (("none", losses), ("mean", losses.mean()), ("sum", losses.sum())):
-            criterion = CalibratedCrossEntropyLoss(COUNTS, 2.0, missing, denominator, reduction)
-            assert torch.equal(criterion(logits, labels), expected)
-
-    def test_defaults_and_lists(self, logits: Tensor, labels: Tensor) -> None:
-        criterion = CalibratedCrossEntropyLoss(COUNTS.tolist())
-        assert torch.equal(criterion(logits, labels), calibrated()(logits, labels, COUNTS).mean())
-
-    def test_trains(self, logits: Tensor, labels: Tensor) -> None:
-        CalibratedCrossEntropyLoss(COUNTS)(logits, labels).backward()
-        assert logits.grad is not None
-        assert logits.grad.abs().sum() > 0
-        assert list(CalibratedCrossEntropyLoss(COUNTS).parameters()) == []
-
-    def test_a_label_of_a_masked_class_is_refused(self, logits: Tensor) -> None:
-        labels = torch.tensor([1, 2, 3, 5, 1, 2, 3, 5, 4])
-        with pytest.raises(ValueError, match="a training label is class 4, whose count is 0"):
-            CalibratedCrossEntropyLoss(COUNTS, missing="mask")(logits, labels)
-        assert torch.isfinite(CalibratedCrossEntropyLoss(COUNTS, missing="floor")(logits, labels))
-        unchecked = CalibratedCrossEntropyLoss(COUNTS, missing="mask", check=False)
-        assert torch.isinf(unchecked(logits, labels))
-
-    @pytest.mark.parametrize("label", [6, -1, -100])
-    @pytest.mark.parametrize(("missing", "denominator"), EVERY)
-    def test_a_label_out_of_range(self, missing: str, denominator: str, label: int, logits: Tensor) -> None:
-        criterion = CalibratedCrossEntropyLoss(COUNTS, missing=missing, denominator=denominator)
-        with pytest.raises((ValueError, IndexError, RuntimeError), match=r"outside 0\.\.5|out of bounds"):
-            criterion(logits, torch.full((9,), label))
-
-    @pytest.mark.parametrize("denominator", DENOMINATORS)
-    @pytest.mark.parametrize("examples", [5, 1, 12])
-    def test_more_or_fewer_labels_than_logits(self, denominator: str, examples: int, logits: Tensor) -> None:
-        criterion = CalibratedCrossEntropyLoss(COUNTS, denominator=denominator)
-        with pytest.raises((ValueError, IndexError, RuntimeError)):
-            criterion(logits, torch.full((examples,), 2))
-
-    @pytest.mark.parametrize("counts", [[0, 0, 0], [1, -1, 2], [[1, 2], [3, 4]], 5, [1.0, math.nan]], ids=str)
-    def test_bad_counts(self, counts: list[int]) -> None:
-        with pytest.raises(ValueError, match="allowed: one number of examples per class, not all zero"):
-            CalibratedCrossEntropyLoss(counts)
-
-    def test_bad_words(self) -> None:
-        with pytest.raises(ValueError, match="reduction is 'avg'; allowed: mean, sum, none"):
-            CalibratedCrossEntropyLoss(COUNTS, reduction="avg")
-        with pytest.raises(ValueError, match="tau is -1"):
-            CalibratedCrossEntropyLoss(COUNTS, tau=-1)
-
-    def test_wrong_length(self, labels: Tensor) -> None:
-        with pytest.raises(ValueError, match="counts have 6 classes, logits have 5"):
-            CalibratedCrossEntropyLoss(COUNTS)(torch.zeros(9, 5), labels)
-
-    def test_moves_with_to(self) -> None:
-        criterion = CalibratedCrossEntropyLoss(COUNTS)
-        assert criterion.to("meta").counts.device.type == "meta"
-        real = CalibratedCrossEntropyLoss(COUNTS.float()).to(torch.float64)
-        assert real.counts.dtype == torch.float64
-        assert CalibratedCrossEntropyLoss(COUNTS).to(torch.float16).counts.dtype == torch.int64
-
-    def test_state(self, logits: Tensor, labels: Tensor) -> None:
-        trained, fresh = CalibratedCrossEntropyLoss(COUNTS), CalibratedCrossEntropyLoss([1] * 6)
-        assert set(trained.state_dict()) == {"counts"}
-        assert not torch.equal(trained(logits, labels), fresh(logits, labels))
-        fresh.load_state_dict(trained.state_dict())
-        assert torch.equal(trained(logits, labels), fresh(logits, labels))

@@ -2,11 +2,12 @@
 
 import math
 import re
+from typing import Any
 
 import pytest
 import torch
 
-from fedskew.losses import check_labels
+from fedskew.losses import adjusted, calibrated, check_labels, restricted
 from fedskew.losses.counts import check_choice, check_length, check_number, filled, hidden
 
 COUNTS = torch.tensor([0, 1, 16, 0])
@@ -50,6 +51,15 @@ def test_check_length() -> None:
     check_length(torch.zeros(2, 5, 4), torch.zeros(2, 4))
     with pytest.raises(ValueError, match="counts have 3 classes, logits have 4"):
         check_length(torch.zeros(5, 4), torch.zeros(3))
+
+
+@pytest.mark.parametrize("loss", [calibrated(), adjusted(), restricted(), restricted(mode="proportional")], ids=repr)
+def test_every_loss_refuses_shares(loss: Any) -> None:
+    """They were counted as one example each, which is no calibration at all."""
+    logits, labels = torch.zeros(2, 3), torch.tensor([0, 1])
+    with pytest.raises(ValueError, match=r"counts have 0\.9; allowed: numbers of examples, 0 or from 1 on.*share"):
+        loss(logits, labels, torch.tensor([0.9, 0.0, 0.1]))
+    assert loss(logits, labels, torch.tensor([9.0, 1.0, 0.0])).isfinite().all()
 
 
 def test_check_labels() -> None:

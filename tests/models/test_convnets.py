@@ -10,6 +10,7 @@ from torch.nn import functional
 from fedskew import tree
 from fedskew.models import MODELS, Model, build_model, leaf_cnn, mcmahan, mlp, resnet18
 from fedskew.tree import Params
+from tests.helpers import apply
 
 SPECS = ["cnn", "cnn:norm=group", "mcmahan", "mcmahan:padding=2", "leaf_cnn", "resnet18", "resnet18:norm=group"]
 
@@ -68,9 +69,9 @@ def test_leading_axes_are_a_loop_over_clients(spec: str, train: bool, generator:
     model, params, buffers = clients(spec, shape, generator)
     x = torch.randn(2, 4, *shape, generator=generator, dtype=torch.float64)
     with torch.no_grad():
-        logits, after = model.apply(params, buffers, x, train=train)
+        logits, after = apply(model, params, buffers, x, train=train)
         for k in range(2):
-            one, own = model.apply(tree.rows(params, k), tree.rows(buffers, k), x[k], train=train)
+            one, own = apply(model, tree.rows(params, k), tree.rows(buffers, k), x[k], train=train)
             torch.testing.assert_close(logits[k], one, rtol=1e-9, atol=1e-9)
             for name, leaf in own.items():
                 torch.testing.assert_close(after[name][k], leaf, rtol=1e-9, atol=1e-9)
@@ -85,12 +86,12 @@ def test_gradients_and_masked_images(spec: str, generator: torch.Generator) -> N
     sizes = (5, 3)
     mask = torch.arange(5) < torch.tensor(sizes)[:, None]
     leaves = tree.map(lambda leaf: leaf.clone().requires_grad_(), params)
-    logits, after = model.apply(leaves, buffers, x, mask, train=True)
+    logits, after = apply(model, leaves, buffers, x, mask, train=True)
     total = (logits.square().sum(-1) * mask).sum()
     grads = dict(zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True))
     for k, size in enumerate(sizes):
         own = {name: leaf[k].clone().requires_grad_() for name, leaf in params.items()}
-        one, stats = model.apply(own, tree.rows(buffers, k), x[k, :size], train=True)
+        one, stats = apply(model, own, tree.rows(buffers, k), x[k, :size], train=True)
         torch.testing.assert_close(logits[k, :size], one, rtol=1e-8, atol=1e-8)
         single = torch.autograd.grad(one.square().sum(), list(own.values()))
         for name, grad in zip(own, single, strict=True):
@@ -109,7 +110,7 @@ def test_mcmahan_by_hand(generator: torch.Generator) -> None:
         out = functional.max_pool2d(functional.relu(out), 2)
     out = functional.relu(functional.linear(out.flatten(1), params["hidden.weight"], params["hidden.bias"]))
     out = functional.linear(out, params["linear.weight"], params["linear.bias"])
-    torch.testing.assert_close(model.apply(params, buffers, x, train=True)[0], out)
+    torch.testing.assert_close(apply(model, params, buffers, x, train=True)[0], out)
 
 
 def test_resnet_by_hand(generator: torch.Generator) -> None:
@@ -130,7 +131,7 @@ def test_resnet_by_hand(generator: torch.Generator) -> None:
         out = functional.relu(straight + normed(inner, f"blocks.{i}.second", 1))
     out = functional.linear(out.mean((2, 3)), params["linear.weight"], params["linear.bias"])
     with torch.no_grad():
-        torch.testing.assert_close(model.apply(params, buffers, x, train=False)[0], out)
+        torch.testing.assert_close(apply(model, params, buffers, x, train=False)[0], out)
 
 
 @pytest.mark.parametrize(
@@ -154,15 +155,21 @@ def test_names_are_known() -> None:
     assert {"mcmahan", "resnet18", "leaf_cnn"} <= MODELS.keys()
 
 
+def features_of(model: Model, params: Params, buffers: Params, x: Tensor) -> Tensor:
+    features = model.apply(params, buffers, x, train=False)[0].features
+    assert features is not None
+    return features
+
+
 @pytest.mark.parametrize("spec", ["cnn", "mcmahan", "resnet18", "mlp", "logistic"])
 def test_features_are_the_input_of_the_last_layer(spec: str, generator: torch.Generator) -> None:
     model, params, buffers = clients(spec, small(spec), generator)
     x = torch.randn(2, 4, *small(spec), generator=generator, dtype=torch.float64)
-    features = model.features(params, buffers, x)
+    features = features_of(model, params, buffers, x)
     weight, bias = params["linear.weight"], params["linear.bias"]
-    logits, _ = model.apply(params, buffers, x, train=False)
+    logits, _ = apply(model, params, buffers, x, train=False)
     torch.testing.assert_close(features @ weight.mT + bias.unsqueeze(-2), logits)
-    one = model.features(tree.rows(params, 1), tree.rows(buffers, 1), x[1])
+    one = features_of(model, tree.rows(params, 1), tree.rows(buffers, 1), x[1])
     torch.testing.assert_close(features[1], one, rtol=1e-9, atol=1e-9)
 
 
@@ -185,9 +192,9 @@ def test_features_of_a_users_module(generator: torch.Generator) -> None:
     params, buffers = model.init(torch.float64, "cpu")
     x = torch.randn(5, 2, 4, generator=generator, dtype=torch.float64)
     by_hand = torch.tanh(functional.linear(x.flatten(1), params["body.1.weight"], params["body.1.bias"]))
-    torch.testing.assert_close(model.features(params, buffers, x), by_hand)
+    torch.testing.assert_close(features_of(model, params, buffers, x), by_hand)
     stacked = tree.map(lambda leaf: torch.stack([leaf, 2 * leaf]), params)
-    both = model.features(stacked, {}, torch.stack([x, x]))
+    both = features_of(model, stacked, {}, torch.stack([x, x]))
     torch.testing.assert_close(both[0], by_hand)
     assert both.shape == (2, 5, 6)
 
@@ -196,16 +203,16 @@ def test_features_leave_no_hook_behind(generator: torch.Generator) -> None:
     model = Model(mlp((4,), 3))
     params, buffers = model.init(torch.float32, "cpu")
     x = torch.randn(2, 4, generator=generator)
-    before, _ = model.apply(params, buffers, x, train=False)
-    model.features(params, buffers, x)
+    before, _ = apply(model, params, buffers, x, train=False)
+    features_of(model, params, buffers, x)
     with pytest.raises(RuntimeError):
-        model.features(params, buffers, x[:, :3])
+        features_of(model, params, buffers, x[:, :3])
     assert not any(part._forward_hooks or part._forward_pre_hooks for part in model.module.modules())
-    assert torch.equal(model.apply(params, buffers, x, train=False)[0], before)
+    assert torch.equal(apply(model, params, buffers, x, train=False)[0], before)
 
 
-def test_features_need_a_linear_layer() -> None:
+def test_a_module_without_a_linear_layer_has_no_features() -> None:
     model = Model(nn.Sequential(nn.Conv2d(1, 3, 4), nn.Flatten()))
     params, buffers = model.init(torch.float32, "cpu")
-    with pytest.raises(ValueError, match="Sequential has no linear layer"):
-        model.features(params, buffers, torch.zeros(2, 1, 4, 4))
+    outputs, _ = model.apply(params, buffers, torch.zeros(2, 1, 4, 4), train=False)
+    assert outputs.features is None

@@ -12,7 +12,7 @@ from torch.func import functional_call
 from fedskew.models import Model, build_model, cnn, logistic, mlp
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear, max_pool2
 from fedskew.tree import Params
-from tests.helpers import OWN, assert_close, assert_trees_close, assert_trees_equal, clones, normal
+from tests.helpers import OWN, apply, assert_close, assert_trees_close, assert_trees_equal, clones, normal
 from tests.helpers.own import dropping, instance_normed, normed, plain
 
 LEADS = pytest.mark.parametrize("lead", [(), (3,), (2, 3)], ids=str)
@@ -117,6 +117,15 @@ def test_max_pool(lead: tuple[int, ...], generator: torch.Generator) -> None:
         assert torch.equal(out[tuple(where)], nn.functional.max_pool2d(x[tuple(where)], 2))
 
 
+def through(
+    module: nn.Module, params: Params, buffers: Params, x: Tensor, mask: Tensor | None, *, train: bool
+) -> tuple[Tensor, Params]:
+    """What a layer makes of x with this state, and its buffers after that."""
+    state = {**params, **buffers}
+    out: Tensor = functional_call(module.train(train), state, (x, mask))
+    return out, {name: state[name] for name in buffers}
+
+
 class TestBatchNorm:
     """Statistics are of the images that the mask keeps."""
 
@@ -127,7 +136,7 @@ class TestBatchNorm:
         """Output, gradients of parameters, gradient of the input, buffers."""
         live = {name: leaf.clone().requires_grad_() for name, leaf in params.items()}
         x = x.clone().requires_grad_()
-        out, after = Model(BatchNorm(params["weight"].shape[-1])).apply(live, clones(buffers), x, mask, train=train)
+        out, after = through(BatchNorm(params["weight"].shape[-1]), live, clones(buffers), x, mask, train=train)
         kept = weights if mask is None else weights * mask[..., None, None, None]
         *grads, of_x = torch.autograd.grad((out * kept).sum(), [*live.values(), x])
         return out.detach(), dict(zip(live, grads, strict=True)), of_x, after
@@ -178,7 +187,7 @@ class TestBatchNorm:
         images = (3 + normal(generator, 64, 4, 9, 9, dtype=torch.float32) / 2).bfloat16()
         params, buffers = Model(BatchNorm(4)).init(torch.float32, "cpu")
         (_, plain), (_, masked) = (
-            Model(BatchNorm(4)).apply(params, clones(buffers), images, mask, train=True)
+            through(BatchNorm(4), params, clones(buffers), images, mask, train=True)
             for mask in (None, torch.ones(64, dtype=torch.bool))
         )
         assert_trees_close(masked, plain, rtol=1e-5, atol=1e-6)
@@ -187,8 +196,8 @@ class TestBatchNorm:
         params, buffers = stacked(BatchNorm(4), generator)
         x, mask = normal(generator, 5, 4, 3, 3), torch.tensor([True, False, True, False, True])
         model = Model(BatchNorm(4))
-        with_mask, after = model.apply(params, clones(buffers), x, mask, train=False)
-        without, _ = model.apply(params, clones(buffers), x, None, train=False)
+        with_mask, after = apply(model, params, clones(buffers), x, mask, train=False)
+        without, _ = apply(model, params, clones(buffers), x, None, train=False)
         assert torch.equal(with_mask, without)
         assert_trees_equal(after, buffers)
 
@@ -199,7 +208,7 @@ class TestBatchNorm:
         params, buffers = stacked(module, generator)
         before = clones(buffers)
         mask = torch.tensor([True, True, False]) if masked else None
-        _, after = Model(module).apply(params, buffers, normal(generator, 3, 4, 3, 3), mask, train=True)
+        _, after = through(module, params, buffers, normal(generator, 3, 4, 3, 3), mask, train=True)
         assert_trees_equal(buffers, before)
         assert_trees_equal(dict(module.named_buffers()), own)
         assert not torch.equal(after["running_mean"], before["running_mean"])
@@ -231,11 +240,11 @@ def test_models_with_leading_axes_equal_a_loop(
     model = built(text)
     params, buffers = stacked(model.module, generator, *lead)
     x = normal(generator, *lead, 4, 1, 8, 8)
-    logits, after = model.apply(params, clones(buffers), x, train=train)
+    logits, after = apply(model, params, clones(buffers), x, train=train)
     assert logits.shape == (*lead, 4, 10)
     for where in clients(lead):
         index = tuple(where)
-        alone, own = model.apply(at(params, index), clones(at(buffers, index)), x[index], train=train)
+        alone, own = apply(model, at(params, index), clones(at(buffers, index)), x[index], train=train)
         assert_close(logits[index], alone, rtol=1e-9, atol=1e-9)
         assert_trees_close(at(after, index), own, rtol=1e-10, atol=1e-10)
 
@@ -251,7 +260,7 @@ def test_padding_does_not_leak(text: str, generator: torch.Generator) -> None:
 
     def pass_over(images: Tensor) -> tuple[Tensor, Params, Params]:
         live = {name: leaf.clone().requires_grad_() for name, leaf in params.items()}
-        logits, after = model.apply(live, clones(buffers), images, mask, train=True)
+        logits, after = apply(model, live, clones(buffers), images, mask, train=True)
         grads = torch.autograd.grad((logits * weights).sum(), list(live.values()))
         return logits.detach()[mask], dict(zip(live, grads, strict=True)), after
 
@@ -373,11 +382,11 @@ class TestOwnModules:
         params, buffers = stacked(model.module, generator, 3)
         live = {name: leaf.clone().requires_grad_() for name, leaf in params.items()}
         x, weights = normal(generator, 3, 4, 1, 8, 8), normal(generator, 3, 4, 10)
-        logits, _ = model.apply(live, buffers, x, train=True)
+        logits, _ = apply(model, live, buffers, x, train=True)
         grads = torch.autograd.grad((logits * weights).sum(), list(live.values()))
         for k in range(3):
             own = {name: leaf[k].clone().requires_grad_() for name, leaf in params.items()}
-            alone, _ = model.apply(own, {}, x[k], train=True)
+            alone, _ = apply(model, own, {}, x[k], train=True)
             grads_ = torch.autograd.grad((alone * weights[k]).sum(), list(own.values()))
             assert_close(logits[k], alone)
             for grad, grad_ in zip(grads, grads_, strict=True):
@@ -392,24 +401,24 @@ class TestOwnModules:
         params, buffers = model.init(torch.float64, "cpu")
         x = normal(generator, images, 1, 8, 8)
         kept = clones(buffers)
-        logits, after = model.apply(params, buffers, x, train=True)
+        logits, after = apply(model, params, buffers, x, train=True)
         assert_trees_equal(buffers, kept)
         reference = copy.deepcopy(before).train(images > 1)
         assert_close(logits, reference(x))
         assert_trees_close(after, dict(reference.named_buffers()))
         assert_trees_equal(dict(module.named_buffers()), dict(before.named_buffers()))
-        again, _ = model.apply(params, buffers, normal(generator, 4, 1, 8, 8), train=True)
+        again, _ = apply(model, params, buffers, normal(generator, 4, 1, 8, 8), train=True)
         assert again.shape == (4, 10)
 
     def test_training_and_evaluation_alternate(self, generator: torch.Generator) -> None:
         model = Model(normed((1, 8, 8), 10).double())
         params, buffers = model.init(torch.float64, "cpu")
         x = normal(generator, 5, 1, 8, 8)
-        first, _ = model.apply(params, buffers, x, train=True)
-        still, unmoved = model.apply(params, buffers, x, train=False)
+        first, _ = apply(model, params, buffers, x, train=True)
+        still, unmoved = apply(model, params, buffers, x, train=False)
         assert not torch.equal(first, still)
         assert_trees_equal(unmoved, buffers)
-        assert torch.equal(model.apply(params, buffers, x, train=True)[0], first)
+        assert torch.equal(apply(model, params, buffers, x, train=True)[0], first)
 
     def test_tied_weights(self, generator: torch.Generator) -> None:
         """A parameter with two names is one parameter, with and without leading axes."""
@@ -419,17 +428,17 @@ class TestOwnModules:
         params, _ = stacked(module, generator, 2)
         assert list(params) == ["0.weight", "0.bias", "2.bias"]
         x = normal(generator, 2, 5, 4)
-        both, _ = model.apply(params, {}, x, train=True)
+        both, _ = apply(model, params, {}, x, train=True)
         for k in range(2):
             w, first, second = (leaf[k] for leaf in params.values())
             expected = (x[k] @ w.T + first).tanh() @ w.T + second
             assert_close(both[k], expected)
-            assert_close(model.apply(at(params, (k,)), {}, x[k], train=True)[0], expected)
+            assert_close(apply(model, at(params, (k,)), {}, x[k], train=True)[0], expected)
 
     def test_a_model_from_a_file(self) -> None:
         model = build_model(f"{OWN}:plain", (1, 8, 8), 10, seed=4)
         assert not model.takes_mask
-        assert model.apply(*model.init(torch.float32, "cpu"), torch.zeros(2, 1, 8, 8), train=False)[0].shape == (2, 10)
+        assert apply(model, *model.init(torch.float32, "cpu"), torch.zeros(2, 1, 8, 8), train=False)[0].shape == (2, 10)
         with pytest.raises(ValueError, match=r"gave a Dataset; allowed: a torch\.nn\.Module"):
             build_model(f"{OWN}:ragged_digits", (1, 8, 8), 10, seed=4)
 

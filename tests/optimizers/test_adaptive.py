@@ -35,7 +35,7 @@ def ours(part: Adaptive) -> list[float]:
     params = {"w": torch.tensor([2.0], dtype=torch.float64)}
     state, path = part.init(params), []
     for g in GRADIENTS:
-        updates, state = part.update({"w": torch.tensor([g], dtype=torch.float64)}, state, params)
+        updates, state = part.update({"w": torch.tensor([g], dtype=torch.float64)}, state, params, part.lr)
         params = {"w": params["w"] + updates["w"]}
         path.append(params["w"].item())
     return path
@@ -73,7 +73,7 @@ def test_no_bias_correction(make: Callable[..., Adaptive]) -> None:
     """The first step is not lr * sign(g)."""
     part = make(0.01)
     grads = {"w": torch.tensor([1.0], dtype=torch.float64)}
-    updates, _ = part.update(grads, part.init(grads), grads)
+    updates, _ = part.update(grads, part.init(grads), grads, part.lr)
     m = 1.0 if make is adagrad else 0.1
     v = 1e-6 + 1.0 if make is adagrad else {adam: 0.99e-6 + 0.01, yogi: 1e-6 + 0.01}[make]
     assert updates["w"].item() == pytest.approx(-0.01 * m / (math.sqrt(v) + 1e-3), rel=1e-12)

@@ -24,7 +24,7 @@ def test_equals_pytorchs(lr: float, momentum: float, weight_decay: float, genera
         for leaf, grad in zip(theirs, grads.values(), strict=True):
             leaf.grad = grad.clone()
         torchs.step()
-        updates, state = ours.update(grads, state, params)
+        updates, state = ours.update(grads, state, params, ours.lr)
         params = {name: leaf + updates[name] for name, leaf in params.items()}
         for leaf, other in zip(params.values(), theirs, strict=True):
             assert_close(leaf, other.detach())
@@ -33,7 +33,7 @@ def test_equals_pytorchs(lr: float, momentum: float, weight_decay: float, genera
 def test_defaults_move_by_minus_the_gradient() -> None:
     """The server's optimiser of FedAvg: its gradient is -delta, so it adds delta."""
     grads = {"w": torch.tensor([1.0, -2.0])}
-    updates, state = sgd().update(grads, sgd().init(grads), grads)
+    updates, state = sgd().update(grads, sgd().init(grads), grads, 1.0)
     assert updates["w"].tolist() == [-1.0, 2.0]
     assert state == {}
 
@@ -46,24 +46,27 @@ def test_state_only_with_momentum(generator: torch.Generator) -> None:
 
 def test_the_state_is_not_changed_in_place(generator: torch.Generator) -> None:
     params, part = {"w": normal(generator, 2)}, sgd(0.1, 0.9)
-    _, state = part.update(params, part.init(params), params)
+    _, state = part.update(params, part.init(params), params, part.lr)
     kept = clones(state)
-    part.update(params, state, params)
+    part.update(params, state, params, part.lr)
     assert torch.equal(state["w"], kept["w"])
 
 
+@pytest.mark.parametrize("pull", [0.0, 0.01, 0.1, 0.5, 2.0])
 @pytest.mark.parametrize("momentum", [0.0, 0.3, 0.9, 0.99])
-@pytest.mark.parametrize("lr", [0.01, 2.0])
-def test_identity_10_travel_is_the_distance_under_a_unit_gradient(lr: float, momentum: float) -> None:
+@pytest.mark.parametrize("lr", [0.01, 0.5])
+def test_identity_10_travel_is_the_distance_under_a_unit_gradient(lr: float, momentum: float, pull: float) -> None:
+    """Also where a proximal term pulls back; with complex roots, and with a root of zero."""
     part, unit = sgd(lr, momentum), {"w": torch.ones(1, dtype=torch.float64)}
     position, state, measured = torch.zeros(1, dtype=torch.float64), part.init(unit), [0.0]
     for _ in range(40):
-        updates, state = part.update(unit, state, {"w": position})
+        bent = {"w": unit["w"] + pull * position}
+        updates, state = part.update(bent, state, {"w": position}, part.lr)
         position = position + updates["w"]
         measured.append(-position.item())
-    travel = part.travel(torch.arange(41))
+    travel = part.travel(torch.arange(41), pull)
     assert travel.dtype == torch.float64
-    assert travel.tolist() == pytest.approx(measured, rel=1e-11)
+    assert travel.tolist() == pytest.approx(measured, rel=1e-9, abs=1e-11)
 
 
 def test_travel_keeps_the_shape_of_steps() -> None:
@@ -90,3 +93,12 @@ def test_travel_keeps_the_shape_of_steps() -> None:
 def test_bad_numbers(arguments: tuple[float, ...], message: str) -> None:
     with pytest.raises(ValueError, match=re.escape(message)):
         sgd(*arguments)
+
+
+def test_travel_where_the_roots_fall_together() -> None:
+    """(1 + r - lr mu)^2 = 4 r: r = 0.25, lr mu = 0.25."""
+    travel, w, v = sgd(0.5, 0.25).travel(torch.arange(6), 0.5), 0.0, 0.0
+    for step in range(6):
+        assert travel[step].item() == pytest.approx(-w, abs=1e-7)
+        v = 0.25 * v + 1 + 0.5 * w
+        w -= 0.5 * v

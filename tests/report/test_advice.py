@@ -29,6 +29,6 @@ def test_several_settings_are_cited_as_spans():
         one = table({"fedavg": 60, "fedlc": reached}, skew=near(counts), local_epochs=epochs, rounds=401 - epochs)
         known = {"partitions": one["partitions"], "settings": [*known["settings"], *one["settings"]]}
     text = "\n".join(lines(advise(counts, known)))
-    assert "above in [1]-[2] [4]" in text
-    assert "One seed only: all of this." in text
+    assert "not decided: one seed in [1]-[4], +0.00 to +4.00" in text
+    assert "All of this rests on one seed" in text
     assert "Shorter than the paper's runs: [2]-[4]." in text

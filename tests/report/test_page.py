@@ -69,8 +69,17 @@ def test_the_best_is_marked_and_compared_with_fedavg(tmp_path):
     text = page_of(example_store(tmp_path))
     best = re.findall(r'<tr><th scope="row">([\w+]+)</th>(?:(?!</tr>).)*class="best"', text)
     assert best == ["fedlc"]
-    assert "Highest mean accuracy: fedlc" in text
-    assert "the 95 % interval lies above zero for 2 and below zero for 0 of 2 methods" in text
+    assert "Methods against fedavg: 2 above." in text
+    assert re.search(r"above, \+4\.\d\d \[\+\d\.\d\d, \+\d\.\d\d\] over 3 seeds", text)
+
+
+def test_nothing_is_best_that_is_not_above_every_other(tmp_path):
+    store = example_store(tmp_path)
+    for seed in range(3):  # within noise of fedlc
+        write_run(store, f"3{seed}" + "0" * 14, algorithm="fedrs", seed=seed, gain=0.05 + 0.002 * (-1) ** seed)
+    text = page_of(store)
+    assert 'class="best"' not in text
+    assert "Methods against fedavg: 3 above." in text
 
 
 def test_one_seed_says_so(tmp_path):
@@ -78,8 +87,9 @@ def test_one_seed_says_so(tmp_path):
     write_run(store, "a")
     write_run(store, "b", algorithm="fedlc", gain=0.1)
     text = page_of(store)
-    assert "One seed only: differences have no interval." in text
-    assert "one seed, no interval" in text
+    assert "Methods against fedavg: 1 not decided. One seed decides nothing." in text
+    assert "not decided: one seed, +" in text
+    assert 'class="best"' not in text
 
 
 def test_names_are_escaped(tmp_path):

@@ -42,11 +42,12 @@ def test_the_difference_is_paired_over_common_seeds(tmp_path):
         write_run(store, f"b{seed}", seed=seed, gain=other, algorithm="fedlc")
     write_run(store, "b9", seed=9, gain=0.3, algorithm="fedlc")
     (found,) = gathered(store)
-    interval = found.difference(found.methods[1])
-    reach = accuracy_of(20, 1) - accuracy_of(20, 0)
-    assert interval.n == 3
-    assert interval.mean == pytest.approx(reach * 0.02, abs=1e-5)
-    assert interval.half == pytest.approx(reach * 4.3026527 * 0.01 / 3**0.5, rel=1e-3)
+    difference = found.difference(found.methods[1])
+    last_ten = [accuracy_of(number, 1) - accuracy_of(number, 0) for number in range(11, 21)]
+    reach = sum(last_ten) / 10  # of the mean of the last ten rounds, for a gain of one
+    assert difference.seeds == 3
+    assert difference.mean == pytest.approx(100 * reach * 0.02, abs=1e-3)
+    assert difference.half == pytest.approx(100 * reach * 4.3026527 * 0.01 / 3**0.5, rel=1e-3)
     assert found.difference(found.methods[0]) is None
 
 
@@ -191,3 +192,30 @@ def test_tables_beside_the_page(tmp_path):
     assert table.count("\\textbf{") == 3
     assert "my\\_loss.py:50\\%\\&" in table
     assert all(rule in table for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
+
+
+def test_rounds_and_the_iid_gap_are_those_of_the_sibling_section(tmp_path):
+    store = example_store(tmp_path)
+    for seed in range(2):
+        write_run(store, f"a{seed}" + "0" * 14, algorithm="fedavg", seed=seed, gain=0.2, partition="iid", title="iid")
+        write_run(store, f"b{seed}" + "0" * 14, algorithm="fedlc", seed=seed, gain=0.22, partition="iid", title="iid")
+    entries, _ = read_entries(store)
+    skewed, level = federations(entries)
+    assert (skewed.iid, level.iid) == (level, None)
+    fedavg, fedlc = (skewed.method(name) for name in ("fedavg", "fedlc"))
+    reach, share = skewed.reach(fedlc), skewed.gap_closed(fedlc)
+    assert (reach.reached, reach.seeds) == (3, 3)
+    assert reach.rounds < skewed.reach(fedavg).rounds < 20
+    ends = {e.hash[:2]: e.summary["accuracy_last10"] for e in entries}
+    gain = ends["10"] + ends["11"] - ends["00"] - ends["01"]
+    assert share.share == pytest.approx(gain / (ends["a0"] + ends["a1"] - ends["00"] - ends["01"]))
+    assert share.seeds == 2
+    assert skewed.difference_on_iid(fedlc).mean > 0
+    assert skewed.difference_on_iid(skewed.method("scaffold")) is None
+    assert federations(entries, target=0.99)[0].reach(fedlc).rounds is None
+    line = results_csv(skewed).splitlines()[3].split(",")
+    named = dict(zip(results_csv(skewed).splitlines()[0].split(","), line, strict=True))
+    assert (named["method"], named["rounds_to_reach"]) == ("fedlc", str(reach.rounds))
+    assert float(named["iid_gap_closed"]) == pytest.approx(share.share)
+    assert "IID gap closed" in latex(skewed)
+    assert "IID gap closed" not in latex(level)

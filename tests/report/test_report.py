@@ -5,7 +5,7 @@ import pytest
 from fedskew.report import figures
 from fedskew.report.comparison import as_csv, markdown
 from fedskew.report.style import look
-from fedskew.report.summary import best, over_seeds, percent, summarise
+from fedskew.report.summary import over_seeds, percent, summarise
 
 
 def records(accuracies, diverged=False):
@@ -42,6 +42,7 @@ def test_over_seeds_uses_the_sample_standard_deviation():
     assert row["accuracy"] == {
         "mean": pytest.approx(0.6333333),
         "std": pytest.approx(statistics.stdev([0.5, 0.6, 0.8])),
+        "each": [0.5, 0.6, 0.8],
     }
     assert over_seeds(rows[:1])["accuracy"]["std"] is None
 
@@ -50,14 +51,23 @@ def test_a_diverged_seed_is_counted_apart():
     rows = [summarise(RUN, records([0.5]), None), summarise(RUN, records([0.1], diverged=True), None)]
     row = over_seeds(rows)
     assert row["diverged"] == 1
-    assert row["accuracy"]["mean"] == 0.5
+    assert (row["accuracy"]["mean"], row["accuracy"]["each"]) == (0.5, [0.5, None])
 
 
 def test_tables():
-    rows = [{"method": n, **over_seeds([summarise(RUN, records([a]), None)])} for n, a in (("a", 0.5), ("b", 0.25))]
-    assert best(rows, "accuracy") == 0
-    assert "| a | 50.00 | 50.00 | 50.00 | 1 |" in markdown(rows)
-    assert as_csv(rows).splitlines()[1].startswith("a,1,0,0.5,")
+    made = (("fedavg", 0.25), ("fedlc", 0.5))
+    more = {"rounds_to_reach": {"rounds": None, "reached": 0, "seeds": 1}, "gap_closed": None, "iid": None}
+    gains = {"fedavg": None, "fedlc": {"mean": 25.0, "half": None, "seeds": 1, "verdict": "not decided"}}
+    rows = [
+        {"method": name, "against_fedavg": gains[name], **more, **over_seeds([summarise(RUN, records([a]), None)])}
+        for name, a in made
+    ]
+    assert "| fedavg | 25.00 | 25.00 | 25.00 | - | never | 1 |" in markdown(rows)
+    assert "| fedlc | 50.00 | 50.00 | 50.00 | not decided: one seed, +25.00 | never | 1 |" in markdown(rows)
+    plain, calibrated = as_csv(rows).splitlines()[1:]
+    assert plain.startswith("fedavg,1,0,0.25,")
+    assert plain.endswith(",,,,,0,,,,,,")
+    assert calibrated.endswith(",25.0,,not decided,,0,,,,,,")
     assert percent(0.5, 0.011) == "50.00 ± 1.10"
     assert percent(None) == "-"
 

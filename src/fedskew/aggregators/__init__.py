@@ -1,6 +1,8 @@
-"""How client deltas become one: `coefficients(weights[K], travel[K]) -> [K]`, and delta = sum_k coefficient_k delta_k.
+"""How client deltas become one.
 
-Linear by design, so a cohort split over machines needs one all-reduce.
+`coefficients(weights[K], travel[K]) -> [K]` is how much each client counts, `merge(deltas[K, ...], coefficients)` makes
+one delta of many. A `linear` aggregate merges by sum_k coefficient_k delta_k: a cohort split over machines needs one
+all-reduce. Any other needs all clients of a round in one process.
 """
 
 from typing import Protocol
@@ -8,14 +10,21 @@ from typing import Protocol
 from torch import Tensor
 
 from fedskew.aggregators.normalized_mean import normalized_mean
+from fedskew.aggregators.trimmed_mean import trimmed_mean
 from fedskew.aggregators.weighted_mean import weighted_mean
+from fedskew.tree import Params
 
 
 class Aggregate(Protocol):
     @property
     def needs_travel(self) -> bool: ...
 
+    @property
+    def linear(self) -> bool: ...
+
     def coefficients(self, weights: Tensor, travel: Tensor) -> Tensor: ...
 
+    def merge(self, values: Params, coefficients: Tensor) -> Params: ...
 
-__all__ = ["Aggregate", "normalized_mean", "weighted_mean"]
+
+__all__ = ["Aggregate", "normalized_mean", "trimmed_mean", "weighted_mean"]

@@ -9,10 +9,14 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedskew import tree
+
 
 @dataclass(frozen=True)
 class NormalizedMean:
     needs_travel = True
+    linear = True
+    merge = staticmethod(tree.weighted_sum)
 
     def coefficients(self, weights: Tensor, travel: Tensor) -> Tensor:
         shares = weights / weights.sum()

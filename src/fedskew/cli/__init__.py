@@ -30,10 +30,12 @@ from fedskew.cli.options import (
     Json,
     Quiet,
     Runs,
+    Target,
     Track,
     Watch,
     algorithm_names,
     build_run,
+    checked_target,
     compared_names,
     interruption,
     open_store,
@@ -166,6 +168,8 @@ def compare_command(
     file: File = None,
     algorithm: Algorithms = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
+    target: Target = None,
+    iid: Annotated[bool, typer.Option("--iid", help="The same methods on an IID split as well.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
     json_: Json = False,
     quiet: Quiet = False,
@@ -178,23 +182,27 @@ def compare_command(
     from fedskew.experiments.compare import Comparison
     from fedskew.report.comparison import comparison_rows, write_comparison
 
-    names = compared_names(algorithm, file)
+    names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
+    level = comparison.on_iid() if iid else None
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     some = next(iter(comparison.runs.values()))[0]
     _decode(some, enabled=show)
-    with round_progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
-        for name, _, record in comparison.results(store):
-            step(name, record)
-            interruption.check()
-    hashes = {name: [run.hash for run in group] for name, group in comparison.runs.items()}
-    rows = comparison_rows(store, hashes, some.rounds)
-    made = write_comparison(store, hashes, some.rounds, out)
+    parts = [comparison] if level is None else [comparison, level]
+    with round_progress(some.rounds * seeds * len(comparison.runs) * len(parts), enabled=show) as step:
+        for part in parts:
+            for name, _, record in part.results(store):
+                step(name if part is comparison else f"{name}, IID", record)
+                interruption.check()
+    hashes, level_hashes = comparison.hashes, level.hashes if level else None
+    rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes)
+    made = write_comparison(store, hashes, rows, some.rounds, out, target)
     if json_:
-        print_json({"runs": hashes, "rows": rows, "files": [str(path) for path in made]})
+        about = {"runs": hashes, "iid_runs": level_hashes, "target": target, "rows": rows}
+        print_json({**about, "files": [str(path) for path in made]})
         return
-    print_comparison(rows, f"{some.title}, {some.rounds} rounds")
+    print_comparison(rows, f"{some.title}, {some.rounds} rounds", target, some.eval_every)
     if show:
         echo("written: " + ", ".join(str(path) for path in made))
 

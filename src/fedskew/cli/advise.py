@@ -32,7 +32,7 @@ def advise_command(
     """
     from fedskew.experiments.advice import advise
     from fedskew.experiments.evidence import load
-    from fedskew.experiments.try_command import notes, places, shown, source, try_command, untried
+    from fedskew.experiments.try_command import methods, notes, places, shown, source, try_command, untried
     from fedskew.partition.count_file import read_counts
     from fedskew.report.advice import lines
 
@@ -41,7 +41,7 @@ def advise_command(
     if "note" in card and not card.get("counts"):
         echo(card["note"], err=True)
     advice = advise(table, load(), local_epochs=local_epochs, momentum=momentum)
-    advice["untried"] = untried(advice)
+    advice["untried"], advice["try"] = untried(advice), methods(advice)[1:]
     words = try_command(advice, source(path, card), dataset)
     advice["command"] = None if words is None else shown(words)
     advice["notes"] = [] if words is None else notes(advice)

@@ -70,6 +70,10 @@ Track = Annotated[
     list[str] | None,
     typer.Option("--track", help="tensorboard:DIR | wandb:DIR (offline) | mlflow:DIR; repeats, needs the extra."),
 ]
+Target = Annotated[
+    float | None,
+    typer.Option("--target", help="Count rounds to this accuracy, for example 0.6.  [default: FedAvg's end]"),
+]
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDSKEW_DATA or data/]")]
 
 
@@ -128,6 +132,13 @@ def compared_names(given: Sequence[str] | None, file: Path | None) -> list[str]:
     if not names:
         raise ValueError("compare needs methods; for example --algorithm fedavg,fedlc")
     return names
+
+
+def checked_target(target: float | None) -> float | None:
+    """An accuracy to count rounds to, as a share of one."""
+    if target is not None and not 0 < target <= 1:
+        raise ValueError(f"target is {target:g}; allowed: above 0, at most 1, for example 0.6")
+    return target
 
 
 def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -> "Run":

@@ -1,12 +1,13 @@
 """`fedskew paper`: any table or figure of the paper, ours beside the printed figure."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedskew.cli.options import DataDir, Json, Quiet, Runs, interruption, open_store
+from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
 from fedskew.terminal import console, echo, note, print_json, round_progress
 from fedskew.terminal_table import Grid
@@ -27,7 +28,7 @@ Cells = Annotated[
     list[str] | None, typer.Option("--cells", help="Some cells, by name or data set, with commas between; repeats.")
 ]
 Methods = Annotated[list[str] | None, typer.Option("--methods", help="Some methods, with commas between; repeats.")]
-ProfileName = Annotated[str, typer.Option("--profile", help="stated | drift | tuned | FILE.toml")]
+ProfileName = Annotated[str, typer.Option("--profile", help="stated | usual | drift | tuned | FILE.toml")]
 Rounds = Annotated[int | None, typer.Option("--rounds", help="Fewer rounds than the paper; marked as shortened.")]
 Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
 Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]
@@ -115,7 +116,7 @@ def paper_show(
     item: Item,
     cells: Cells = None,
     methods: Methods = None,
-    rounds: Annotated[int | None, typer.Option(help="Only runs of so many rounds.  [default: the longest]")] = None,
+    rounds: Annotated[int | None, typer.Option(help="Only runs of so many rounds.  [default: what most have]")] = None,
     profile: ProfileName = "stated",
     precision: Annotated[
         str | None, typer.Option(help="Only runs in this arithmetic.  [default: the one most are in]")
@@ -124,6 +125,7 @@ def paper_show(
     out: Annotated[
         Path | None, typer.Option(help="Write to this file; a figure is drawn as OUT.png and OUT.svg.")
     ] = None,
+    target: Target = None,
     stand_in: StandIn = False,
     published: Published = RESULTS,
     json_: Json = False,
@@ -139,6 +141,7 @@ def paper_show(
 
     shown = _item(item)
     choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
+    choice = replace(choice, target=checked_target(target))
     results = _results(open_store(runs), published)
     if not published.is_dir() and not any(True for _ in results):
         echo(f"fedskew: note: no published results, there is no folder {published} here", err=True)
@@ -154,7 +157,7 @@ def paper_show(
         hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this is there yet"
         text = "\n".join([title, *shown.lines(rows), *behind(rows, results), hint]) + "\n"
     else:
-        text = formatted("json" if json_ else format, rows, title, quiet=quiet)
+        text = formatted("json" if json_ else format, rows, title, target, quiet=quiet)
     if out is None:
         echo(text, nl=False)
         return
@@ -163,7 +166,7 @@ def paper_show(
     echo(f"written: {out}")
 
 
-@paper_app.command("map", short_help="Which assumptions lift FedLC above FedAvg.")
+@paper_app.command("map", short_help="What FedLC's gain over FedAvg depends on.")
 def paper_map(
     cell: Annotated[str, typer.Option(help="A cell of table 1 or 2.")] = "cifar10/dirichlet:0.1",
     part: Annotated[str, typer.Option(help="margin | around | all")] = "all",
@@ -181,7 +184,7 @@ def paper_map(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Which assumptions lift FedLC above FedAvg or push it below: do the runs, then say it.
+    """What FedLC's gain over FedAvg depends on: do the runs, one seed each, then say it.
 
     Example: fedskew paper map --cell cifar10/dirichlet:0.1 --device cuda --out map.png
     """
@@ -272,7 +275,7 @@ def _choice(
 
 def _results(store: "Store", published: Path | None) -> "Results":
     from fedskew.experiments.results import Results
-    from fedskew.experiments.run import RESULT_VERSION
+    from fedskew.experiments.versions import RESULT_VERSION
 
     if published is not None and published != RESULTS and not published.is_dir():
         raise ValueError(f"there is no folder of results {published}")

@@ -63,33 +63,43 @@ def print_map(
         echo("written: " + ", ".join(made))
 
 
-def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
+def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
     from fedskew.report import paper_tables
 
     if format == "json":
         return json.dumps({"title": title, "rows": list(rows)}, indent=1, allow_nan=False) + "\n"
-    known = {"markdown": paper_tables.markdown, "latex": paper_tables.latex, "csv": paper_tables.as_csv}
+    if format == "csv":
+        return paper_tables.as_csv(rows)
+    known = {"markdown": paper_tables.markdown, "latex": paper_tables.latex}
     if format in known:
-        return known[format](rows)
+        return known[format](rows, target)
     if format != "terminal":
-        raise ValueError(f"format is {format!r}; allowed: terminal, {', '.join(known)}, json")
-    return _terminal(rows, title, quiet=quiet)
+        raise ValueError(f"format is {format!r}; allowed: terminal, {', '.join(known)}, csv, json")
+    return _terminal(rows, title, target, quiet=quiet)
 
 
-def _terminal(rows: Sequence[dict[str, Any]], title: str, *, quiet: bool) -> str:
+def _terminal(rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
     from fedskew.report import paper_tables
 
     screen = console(color_system=None)  # its text is printed like any other, or written to a file
     with screen.capture() as capture:
         screen.print(title)
-        methods, cells, at = paper_tables.grid(rows)
-        grid = Grid("method", *cells)
-        for method in methods:
-            grid.add_row(method, *(paper_tables.cell_text(at[method, cell]) for cell in cells))
-        screen.print(grid)
+        screen.print(_grid(*paper_tables.whole(rows)))
         for line in paper_tables.rests_on(rows) if not quiet else ():
             screen.print(line)
+        gained = paper_tables.gains(rows, target)
+        if gained is not None:
+            screen.print(_grid(gained.methods, gained.cells, gained.texts))
+            for line in gained.said if not quiet else ():
+                screen.print(line)
     return str(capture.get())
+
+
+def _grid(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> Grid:
+    grid = Grid("method", *cells)
+    for method, shown in zip(methods, texts, strict=True):
+        grid.add_row(method, *shown)
+    return grid
 
 
 def _percent(value: float | None) -> str:

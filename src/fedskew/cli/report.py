@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from fedskew.cli.options import Json, Quiet, Runs, open_store
+from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_store
 from fedskew.terminal import echo, note, print_json
 
 
@@ -15,6 +15,7 @@ def report_command(
     figures: Annotated[
         Path | None, typer.Option(help="Folder for figures (PNG, PDF) and tables (CSV, LaTeX) as well.")
     ] = None,
+    target: Target = None,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -35,7 +36,7 @@ def report_command(
     if not entries:
         damaged = "".join(f"; {each.hash} could not be read: {each.problem}" for each in left_out)
         raise ValueError(f"there is no run to report in {store.root}{damaged or '; `fedskew run` makes one'}")
-    found = federations(entries)
+    found = federations(entries, checked_target(target))
     size = write_page(out, found, left_out)
     made = [out, *(write_files(figures, found) if figures else [])]
     if json_:

@@ -1,33 +1,19 @@
-"""What bends the local gradient.
+"""What bends the local gradient: `Correction` is FedAvg's, which bends nothing, and each file changes some of it."""
 
-A correction has a state per client and one on the server, both begun by `init`:
-`grad` changes a client's gradient at each local step; `finish` closes the client's round and writes its message;
-`absorb` folds the messages (stacked on the first axis) of the share `fraction` of all clients into the server's state;
-it may use nothing but their mean, and may be given that mean alone, so a cohort can be split over machines.
-`needs_travel` says that `finish` divides by how far the optimiser moves under a unit gradient.
-"""
-
-from typing import Protocol
-
-from torch import Tensor
-
+from fedskew.corrections.centralized import centralized
+from fedskew.corrections.client_momentum import client_momentum
 from fedskew.corrections.control_variates import control_variates
-from fedskew.corrections.none import none
+from fedskew.corrections.correction import Correction
+from fedskew.corrections.dynamic import dynamic
 from fedskew.corrections.proximal import proximal
-from fedskew.tree import Params
+from fedskew.corrections.sharpness import sharpness
 
-
-class Correction(Protocol):
-    @property
-    def needs_travel(self) -> bool: ...
-
-    def init(self, params: Params) -> Params: ...
-
-    def grad(self, grads: Params, params: Params, anchor: Params, client: Params, server: Params) -> Params: ...
-
-    def finish(self, client: Params, server: Params, delta: Params, travel: Tensor) -> tuple[Params, Params]: ...
-
-    def absorb(self, server: Params, messages: Params, fraction: float) -> Params: ...
-
-
-__all__ = ["Correction", "control_variates", "none", "proximal"]
+__all__ = [
+    "Correction",
+    "centralized",
+    "client_momentum",
+    "control_variates",
+    "dynamic",
+    "proximal",
+    "sharpness",
+]

@@ -51,20 +51,24 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Usual:
-    """What a run takes for a data set when it is not told: `natural` stands for the data set's own clients."""
+    """What a run takes for a data set when it is not told: `natural` stands for the data set's own clients.
+
+    `mirrors` says whether the examples are images whose mirror image shows the same class; digits and letters are not.
+    """
 
     model: str
     partition: str
+    mirrors: bool = False
 
 
 USUAL = {
     "digits": Usual("mlp", "dirichlet:0.1"),
     "synthetic": Usual("logistic", "natural"),
-    "cifar10": Usual("cnn", "dirichlet:0.1"),
-    "cifar100": Usual("cnn", "dirichlet:0.1"),
+    "cifar10": Usual("cnn", "dirichlet:0.1", mirrors=True),
+    "cifar100": Usual("cnn", "dirichlet:0.1", mirrors=True),
     "svhn": Usual("cnn", "dirichlet:0.1"),
     "femnist": Usual("leaf_cnn", "natural"),
-    "imagenet12": Usual("resnet18", "dirichlet:0.1"),
+    "imagenet12": Usual("resnet18", "dirichlet:0.1", mirrors=True),
     "folder": Usual("cnn", "dirichlet:0.1"),
     "npz": Usual("mlp", "dirichlet:0.1"),
     "nodes": Usual("mlp", "natural"),

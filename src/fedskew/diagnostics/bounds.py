@@ -7,7 +7,7 @@ over pairs the row is j and the column is r; in `shares` the row is the examples
 import torch
 from torch import Tensor
 
-from fedskew.losses import Loss
+from fedskew.losses import OnExamples
 
 
 def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
@@ -16,7 +16,7 @@ def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
     return (members.T @ values) / members.sum(0).unsqueeze(-1)
 
 
-def probabilities(loss: Loss, logits: Tensor, counts: Tensor) -> Tensor | None:
+def probabilities(loss: OnExamples, logits: Tensor, counts: Tensor) -> Tensor | None:
     """The softmax [N, C] that a loss trains: p_y(x) = exp(-loss(f(x), y)); None for a loss that is not a softmax's.
 
     For cross entropy that is softmax(f), for the calibrated loss softmax(f - tau n^(-1/4)), and likewise for others.
@@ -26,7 +26,7 @@ def probabilities(loss: Loss, logits: Tensor, counts: Tensor) -> Tensor | None:
     return shares if whole else None
 
 
-def slopes(loss: Loss, counts: Tensor) -> Tensor:
+def slopes(loss: OnExamples, counts: Tensor) -> Tensor:
     """s [C] of a loss that is the cross entropy of s * f + o, read off the loss; 0 for a class that it masks.
 
     Where f_y grows by 1, log p_y - log p_r grows by s_y for every other class r. For FedRS s is not 1.
@@ -37,7 +37,7 @@ def slopes(loss: Loss, counts: Tensor) -> Tensor:
     return apart.nanmedian(-1).values.nan_to_num(0.0)
 
 
-def _log_shares(loss: Loss, logits: Tensor, counts: Tensor) -> Tensor:
+def _log_shares(loss: OnExamples, logits: Tensor, counts: Tensor) -> Tensor:
     labels = [torch.full(logits.shape[:-1], y, device=logits.device) for y in range(logits.shape[-1])]
     return torch.stack([loss(logits, label, counts) for label in labels], -1).neg()
 

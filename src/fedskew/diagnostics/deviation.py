@@ -23,7 +23,8 @@ from fedskew.diagnostics.outputs import Outputs, classifier, outputs
 from fedskew.diagnostics.signs import summary
 from fedskew.diagnostics.values import plain
 from fedskew.diagnostics.views import client_counts, client_examples, data_of, finite_update, global_model
-from fedskew.losses import Loss, calibrated
+from fedskew.losses import Loss, OnExamples, calibrated
+from fedskew.losses import plain as plain_loss
 from fedskew.simulation import Observation
 
 MOST = 5000
@@ -54,7 +55,10 @@ def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, A
     update = finite_update(seen)
     if update is None:
         return {"deviation": None}
-    loss, data, before = seen.run.build_algorithm().loss, data_of(seen), global_model(seen.before)
+    algorithm, data, before = seen.run.build_algorithm(), data_of(seen), global_model(seen.before)
+    loss = None if algorithm.terms else plain_loss(algorithm.loss)
+    if loss is None:
+        return _not_a_softmax(algorithm.loss)
     test = outputs(seen.model, before, data, data.x_test)
     weight, _ = classifier(seen.model, before, data)
     rows = []
@@ -64,7 +68,7 @@ def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, A
         moves = update.delta[weight][k].double()
         found = measure(loss, torch.tensor(counts, device=y.device), (own, y), (test, data.y_test), moves)
         if found is None:
-            return {"deviation": {"loss": _name(loss), "softmax": False, "summary": None, "left_out": 0, "pairs": []}}
+            return _not_a_softmax(loss)
         rows += pairs(int(seen.cohort.clients[k]), counts, found)
     kept = rows[:: -(-len(rows) // MOST) or 1]
     left_out = len(rows) - len(kept)
@@ -72,8 +76,12 @@ def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, A
     return {"deviation": {**about, "pairs": kept}}
 
 
+def _not_a_softmax(loss: Loss | OnExamples) -> dict[str, Any]:
+    return {"deviation": {"loss": _name(loss), "softmax": False, "summary": None, "left_out": 0, "pairs": []}}
+
+
 def measure(
-    loss: Loss, counts: Tensor, own: tuple[Outputs, Tensor], test: tuple[Outputs, Tensor], moves: Tensor
+    loss: OnExamples, counts: Tensor, own: tuple[Outputs, Tensor], test: tuple[Outputs, Tensor], moves: Tensor
 ) -> Measured | None:
     """The matrices of a client with these counts and updates `moves` [C, F] of its classifier's rows.
 
@@ -127,5 +135,5 @@ def _pair(counts: Sequence[int], found: Measured, j: int, r: int) -> dict[str, A
     return {**shown, "bound": shown["bound"] if known else None}
 
 
-def _name(loss: Loss) -> str:
+def _name(loss: Loss | OnExamples) -> str:
     return str(getattr(loss, "__name__", type(loss).__name__)).lower()

@@ -14,7 +14,7 @@ from fedskew.diagnostics.observing import from_folder, observe
 from fedskew.diagnostics.views import about
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, StoreError
-from fedskew.losses import calibrated, cross_entropy
+from fedskew.losses import calibrated, cross_entropy, plain
 from fedskew.simulation import Observation
 
 PLAIN, CALIBRATED = "fedavg", "fedlc"
@@ -48,7 +48,8 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
 
 def methods(run: Run) -> list[str]:
     """The run's own method first, then the plain and the calibrated loss unless one of them is its own."""
-    loss = run.build_algorithm().loss
+    algorithm = run.build_algorithm()
+    loss = None if algorithm.terms else plain(algorithm.loss)
     rivals = ([] if loss is cross_entropy else [PLAIN]) + ([] if isinstance(loss, calibrated) else [CALIBRATED])
     return [run.short_algorithm, *rivals]
 

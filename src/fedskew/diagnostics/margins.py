@@ -12,6 +12,7 @@ from fedskew.diagnostics.outputs import outputs
 from fedskew.diagnostics.values import plain
 from fedskew.diagnostics.views import client_counts, client_examples, data_of, finite_update, local_model
 from fedskew.losses import calibrated
+from fedskew.losses import plain as plain_loss
 from fedskew.losses.counts import filled
 from fedskew.round import Update
 from fedskew.simulation import Observation
@@ -71,8 +72,8 @@ def margins(seen: Observation, client_limit: int | None = None) -> dict[str, Any
     update = finite_update(seen)
     if update is None:
         return {"margins": None}
-    loss = seen.run.build_algorithm().loss
-    loss = loss if isinstance(loss, calibrated) else calibrated()
+    own = plain_loss(seen.run.build_algorithm().loss)
+    loss = own if isinstance(own, calibrated) else calibrated()
     counts = client_counts(seen, client_limit)
     rows = [_client(seen, update, k, counts[k], loss) for k in range(len(counts))]
     return {"margins": {"tau": loss.tau, "groups": _over_clients(rows), "clients": rows}}

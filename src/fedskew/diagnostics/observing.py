@@ -10,7 +10,7 @@ from fedskew.experiments.origin import check_origin
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Folder, StoreError
 from fedskew.federation import Cohort, Ints
-from fedskew.round import start_server
+from fedskew.round import received, start_server
 from fedskew.settings import Settings
 from fedskew.simulation import FEDERATED, Observation, Simulation
 
@@ -57,7 +57,7 @@ def observe(
     if simulation.ranks.size > 1:
         raise ValueError("a round is observed with all its clients; of several ranks none has them all")
     twin = _copy(simulation, algorithm, local_epochs)
-    round, before = twin.round + 1, twin.server
+    round, before = twin.round + 1, received(twin.algorithm, twin.server)
     if clients is None:
         round, cohort = _answered(twin, round)
     elif not len(clients):
@@ -91,7 +91,7 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
     if twin.run.algorithm != simulation.run.algorithm:
         twin.algorithm = twin.run.build_algorithm()
         twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
-        twin.states = ClientStates(twin.algorithm.correction.init(twin.server.params))
+        twin.states = ClientStates(twin.algorithm.correction.client_state(twin.server.params))
     twin.settings = Settings.of(twin.run, twin.federation.dataset.input_shape)
     # An engine may keep a compiled step, which belongs to one algorithm.
     twin.engine = ENGINES[twin.engine_name](twin.settings)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from fedskew.data.dataset import Dataset
 from fedskew.models import Model
@@ -24,9 +24,13 @@ def outputs(model: Model, state: tuple[Params, Params], data: Dataset, x: Tensor
     """Stored examples through a model in evaluation mode, in pieces that stay small in memory."""
     dtype = dtype_of(state[0])
     rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
-    pieces = [_one_pass(model, state, data.prepare(piece, dtype)) for piece in x.split(rows)]
-    features = torch.cat([given.double() for _, given, _ in pieces]).flatten(1)
-    return Outputs(features, torch.cat([logits.double() for *_, logits in pieces]))
+    with torch.no_grad():
+        pieces = [model.apply(*state, data.prepare(piece, dtype), train=False)[0] for piece in x.split(rows)]
+    features = [piece.features for piece in pieces if piece.features is not None]
+    if not features:
+        raise ValueError(f"{type(model.module).__name__} has no linear layer whose input could be its features")
+    logits = torch.cat([piece.logits.double() for piece in pieces])
+    return Outputs(torch.cat([each.double() for each in features]).flatten(1), logits)
 
 
 def dtype_of(params: Params) -> torch.dtype:
@@ -36,29 +40,13 @@ def dtype_of(params: Params) -> torch.dtype:
 
 def classifier(model: Model, state: tuple[Params, Params], data: Dataset) -> tuple[str, str]:
     """What the rows w_y and the biases b_y of the linear layer that runs last are called among the parameters."""
-    name, _, logits = _one_pass(model, state, data.prepare(data.x_test[:1], dtype_of(state[0])))
-    start = f"{name}." if name else ""
-    rows = state[0].get(f"{start}weight")
-    if rows is None or len(rows) != logits.shape[-1]:
-        raise ValueError(f"the linear layer that runs last, {name!r}, does not have one row for each class")
-    return f"{start}weight", f"{start}bias"
-
-
-def _one_pass(model: Model, state: tuple[Params, Params], x: Tensor) -> tuple[str, Tensor, Tensor]:
-    """Name and input of the linear layer that runs last, and the logits."""
-    noted: list[tuple[str, Tensor]] = []
-
-    def noting(name: str) -> torch.utils.hooks.RemovableHandle:
-        part = model.module.get_submodule(name)
-        return part.register_forward_pre_hook(lambda _, given: noted.append((name, given[0])))
-
-    hooks = [noting(name) for name, part in model.module.named_modules() if isinstance(part, nn.Linear)]
-    try:
-        with torch.no_grad():
-            logits, _ = model.apply(*state, x, train=False)
-    finally:
-        for hook in hooks:
-            hook.remove()
+    with torch.no_grad(), model.linear_inputs() as noted:
+        said, _ = model.apply(*state, data.prepare(data.x_test[:1], dtype_of(state[0])), train=False)
     if not noted:
         raise ValueError(f"{type(model.module).__name__} has no linear layer whose input could be its features")
-    return *noted[-1], logits
+    name = noted[-1][0]
+    start = f"{name}." if name else ""
+    rows = state[0].get(f"{start}weight")
+    if rows is None or len(rows) != said.logits.shape[-1]:
+        raise ValueError(f"the linear layer that runs last, {name!r}, does not have one row for each class")
+    return f"{start}weight", f"{start}bias"

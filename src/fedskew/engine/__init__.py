@@ -5,10 +5,12 @@ from typing import Protocol
 
 import torch
 
+from fedskew.data.dataset import Dataset
 from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
 from fedskew.engine.stacked import Stacked
 from fedskew.engine.threaded import Threaded, cores
+from fedskew.engine.trial import why_not_padded
 from fedskew.federation import Cohort
 from fedskew.models import Model
 from fedskew.ranks import machine_share
@@ -33,14 +35,28 @@ ENGINES: dict[str, Callable[[Settings], Engine]] = {
 _SMALL = 100_000
 
 
-def choose_engine(name: str, model: Model, device: torch.device) -> tuple[str, str]:
-    """The engine to use and why.
+_PADS = {"stacked": True, "graphed": False}
+"""Engines that pad short batches, and whether they take several clients at once."""
+
+
+def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset) -> tuple[str, str]:
+    """The engine to use and why. One that was asked for and cannot run the recipe is refused."""
+    wanted, reason = fastest_engine(recipe.model, data.x_train.device) if name == "auto" else (name, "asked for")
+    padded = wanted in _PADS and recipe.model.stackable
+    trouble = why_not_padded(recipe, server, data, together=_PADS[wanted]) if padded else None
+    if trouble is None:
+        return wanted, reason
+    if name != "auto":
+        raise ValueError(f"engine is {name!r}, and {trouble}; engine=serial runs it")
+    return "serial", trouble
+
+
+def fastest_engine(model: Model, device: torch.device) -> tuple[str, str]:
+    """The engine for a model.
 
     The bound of 100,000 parameters is about where docs/performance.md has the crossover on a CPU, for perceptrons and
     small clients; on a GPU and for other clients it was not measured.
     """
-    if name != "auto":
-        return name, "asked for"
     if not model.stackable:
         return "serial", "the module has buffers or dropout of its own"
     parameters = sum(leaf.numel() for leaf in model.module.parameters())
@@ -48,11 +64,21 @@ def choose_engine(name: str, model: Model, device: torch.device) -> tuple[str, s
     if parameters <= _SMALL and not convolutional:
         return "stacked", f"{parameters:,} parameters: the cohort runs as one tensor program"
     busy = "a convolutional network" if convolutional else f"{parameters:,} parameters"
-    if device.type == "cpu" and model.takes_mask and (cores() > 1 or machine_share() > 1):
+    if device.type == "cpu" and model.quiet and (cores() > 1 or machine_share() > 1):
         return "threaded", f"{busy}: one client per core, {cores()} cores"
-    if device.type == "cuda" and model.takes_mask:
+    if device.type == "cuda" and model.quiet:
         return "graphed", f"{busy}: captured steps, several clients in flight"
     return "serial", f"{busy}: one client keeps the device busy"
 
 
-__all__ = ["ENGINES", "Engine", "Graphed", "Serial", "Settings", "Stacked", "Threaded", "choose_engine"]
+__all__ = [
+    "ENGINES",
+    "Engine",
+    "Graphed",
+    "Serial",
+    "Settings",
+    "Stacked",
+    "Threaded",
+    "choose_engine",
+    "fastest_engine",
+]

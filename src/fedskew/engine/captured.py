@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedskew import tree
 from fedskew.data.dataset import Dataset
-from fedskew.engine.fixed import Scaled, at_unit_rate, captured, cloned, copy, fixed, leaves
+from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
 from fedskew.engine.schedule import Table, most_rows
 from fedskew.engine.sheet import Sheet
 from fedskew.federation import Cohort, Ints
@@ -65,7 +65,7 @@ class Lanes:
         self.column = torch.arange(batch, device=device)
         self.taken = torch.zeros(1, dtype=torch.int64, device=device)
         self.rate = torch.ones((), dtype=settings.dtype, device=device)
-        self.recipe = replace(recipe, optimizer=Scaled(at_unit_rate(recipe.optimizer), self.rate))
+        self.recipe = replace(recipe, rate=self.rate)
         self.one = len(servers) == 1
         self.local, self.context = self._memory(servers[0], cohorts[0], lanes)
         self.fresh = leaves(fixed(self.local).optimizer)
@@ -81,8 +81,11 @@ class Lanes:
         local = fixed(begin(self.recipe, rows(server.params), rows(server.buffers), torch.Size([lanes])))
         shared = 1 if self.one else lanes
         client = rows(tree.rows(cohort.states, 0))
-        anchor, correction = cloned(rows(server.params, shared)), cloned(rows(server.correction, shared))
-        return local, Context(anchor, cloned(client), correction, self.sheet.tensors["counts"])
+        anchor, buffers, correction = (
+            cloned(rows(part, shared)) for part in (server.params, server.buffers, server.correction)
+        )
+        travel = torch.zeros(lanes, dtype=torch.float64, device=self.x.device)
+        return local, Context(anchor, buffers, cloned(client), correction, self.sheet.tensors["counts"], travel)
 
     def fits(self, recipe: Recipe, servers: Sequence[Server], x: Tensor, table: Table) -> bool:
         """Whether a round with this table can be played here."""
@@ -115,7 +118,8 @@ class Lanes:
         self.sheet.write(
             first=table.first, steps=table.steps, counts=counts, length=table.length, index=table.index, **draws
         )
-        self.rate.fill_(getattr(recipe.optimizer, "lr"))  # noqa: B009
+        self.rate.fill_(recipe.optimizer.lr)
+        self.context.travel[: len(table.steps)] = recipe.travel(torch.from_numpy(table.steps)).to(self.x.device)
         self.taken.zero_()
         self.local.loss.zero_()
         copy(leaves(self.local.optimizer), self.fresh)
@@ -123,16 +127,18 @@ class Lanes:
             shared = slice(None) if self.one else place
             into = (
                 *(tree.rows(part, place) for part in (self.local.params, self.local.buffers, self.context.client)),
-                *(tree.rows(part, shared) for part in (self.context.anchor, self.context.server)),
+                *(tree.rows(part, shared) for part in (self.context.anchor, self.context.buffers, self.context.server)),
             )
-            source = server.params, server.buffers, cohort.states, server.params, server.correction
+            source = server.params, server.buffers, cohort.states, server.params, server.buffers, server.correction
             for one, other in zip(into, source, strict=True):
                 copy(leaves(one), leaves({name: leaf.expand_as(one[name]) for name, leaf in other.items()}))
 
     def _copy_out(self, recipe: Recipe, server: Server, cohort: Cohort, place: slice) -> Update:
         """What a cohort's clients ended with, in memory that the next round leaves alone."""
         there = self.sheet.tensors
-        context = Context(server.params, cohort.states, server.correction, there["counts"][place])
+        travel = self.context.travel[place].clone()
+        state = server.params, server.buffers, cohort.states, server.correction
+        context = Context(*state, there["counts"][place], travel)
         update = finish(recipe, context, take(self.local, place), there["steps"][place])
         return replace(update, buffers=tree.map(torch.clone, update.buffers))
 

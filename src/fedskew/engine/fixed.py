@@ -2,17 +2,13 @@
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedskew import tree
-from fedskew.tree import Params
-
-if TYPE_CHECKING:
-    from fedskew.optimizers import Optimizer
 
 _WARM_UP = 3
 
@@ -45,28 +41,6 @@ def captured(
         if collecting:
             gc.enable()
     return graph.replay
-
-
-@dataclass(frozen=True)
-class Scaled:
-    """An optimiser at rate 1 whose updates are scaled by a rate in fixed memory: a schedule needs no new graph."""
-
-    optimizer: "Optimizer"
-    rate: Tensor
-
-    def init(self, params: Params) -> Params:
-        return self.optimizer.init(params)
-
-    def update(self, grads: Params, state: Params, params: Params) -> tuple[Params, Params]:
-        updates, state = self.optimizer.update(grads, state, params)
-        return tree.map(lambda update: update * self.rate, updates), state
-
-    def travel(self, steps: Tensor) -> Tensor:
-        return self.optimizer.travel(steps) * self.rate
-
-
-def at_unit_rate(optimizer: "Optimizer") -> "Optimizer":
-    return replace(optimizer, lr=1.0)  # type: ignore[type-var]
 
 
 def leaves(record: Any) -> list[Tensor]:

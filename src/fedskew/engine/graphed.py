@@ -21,7 +21,7 @@ from torch import Tensor
 
 from fedskew import kernels, tree
 from fedskew.data.dataset import Dataset
-from fedskew.engine.fixed import Scaled, at_unit_rate, captured, cloned, copy, fixed, leaves
+from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
 from fedskew.engine.pool import Pool
 from fedskew.engine.schedule import Table, client_table, most_rows
 from fedskew.federation import Cohort
@@ -49,8 +49,8 @@ class Graphed:
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
-        if not recipe.model.takes_mask:
-            raise ValueError("graphed needs a module that takes a mask; use engine=serial for a module of your own")
+        if not recipe.model.quiet:
+            raise ValueError("graphed needs a Network without dropout; use engine=serial for any other module")
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
         table = self._table(cohorts, offsets, round)
         with arithmetic(self.settings.precision, x.device), naming(recipe, round, cohorts):
@@ -85,7 +85,7 @@ class Graphed:
             rate = torch.ones((), dtype=self.settings.dtype, device=device)
             cuda = device.type == "cuda"
             model = recipe.model.fused() if cuda and kernels.available() else recipe.model
-            scaled = replace(recipe, model=model, optimizer=Scaled(at_unit_rate(recipe.optimizer), rate))
+            scaled = replace(recipe, model=model, rate=rate)
             self._step = rate, Compiled(scaled) if cuda and worth_compiling(recipe.model) else scaled
         return self._step
 
@@ -141,8 +141,9 @@ class Stage:
         self.mask[:rows].copy_(torch.from_numpy(table.mask), non_blocking=True)
         if self.draws is not None and table.draws is not None:
             self.draws[:rows].copy_(torch.from_numpy(table.draws), non_blocking=True)
-        self.rate.fill_(getattr(recipe.optimizer, "lr"))  # noqa: B009
+        self.rate.fill_(recipe.optimizer.lr)
         self.steps = torch.from_numpy(table.steps).to(self.x.device)
+        self.travel = recipe.travel(torch.from_numpy(table.steps)).to(self.x.device)
 
     def play(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], table: Table) -> list[Update]:
         """Every client's steps on the slot that is free first, the longest clients first."""
@@ -156,8 +157,10 @@ class Stage:
             i, k = jobs[job]
             slot = self.slots[int(busy.argmin())]
             busy[busy.argmin()] += table.steps[job]
-            context = Context(servers[i].params, tree.rows(cohorts[i].states, k), servers[i].correction, counts[i][k])
-            done[i, k] = slot.client(recipe, context, servers[i].buffers, table, job)
+            server, state = servers[i], tree.rows(cohorts[i].states, k)
+            known = counts[i][k], self.travel[job]
+            context = Context(server.params, server.buffers, state, server.correction, *known)
+            done[i, k] = slot.client(recipe, context, table, job)
         for slot in self.slots:
             slot.main_waits()
         return [
@@ -175,7 +178,8 @@ class Slot:
         classes = cohort.federation.dataset.num_classes
         counts = torch.ones(classes, dtype=torch.int64, device=stage.x.device)
         states = tree.rows(cohort.states, 0)
-        self.context = fixed(Context(server.params, states, server.correction, counts))
+        travel = torch.ones((), dtype=torch.float64, device=stage.x.device)
+        self.context = fixed(Context(server.params, server.buffers, states, server.correction, counts, travel))
         self.local = fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([])))
         self.zeros = leaves(fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([]))).optimizer)
         self.row = torch.zeros(1, dtype=torch.int64, device=stage.x.device)
@@ -184,12 +188,12 @@ class Slot:
         self.run = self._captured(_RUN, masked=False, pool=pool)
         self.padded = self._captured(1, masked=True, pool=pool)
 
-    def client(self, recipe: Recipe, context: Context, buffers: Params, table: Table, job: int) -> Update:
+    def client(self, recipe: Recipe, context: Context, table: Table, job: int) -> Update:
         """Copy a client in, replay its steps, and take its update out."""
         with torch.cuda.stream(self.stream) if self.stream else nullcontext(), torch.no_grad():
             copy(leaves(self.context), leaves(context))
             copy(leaves(self.local.params), leaves(context.anchor))
-            copy(leaves(self.local.buffers), leaves(buffers))
+            copy(leaves(self.local.buffers), leaves(context.buffers))
             copy(leaves(self.local.optimizer), self.zeros)
             self.local.loss.zero_()
             self.row.fill_(int(table.first[job]))
@@ -238,8 +242,12 @@ class Slot:
 
 
 def worth_compiling(model: Model) -> bool:
-    """Few layers: many small kernels between them cost as much as the layers do, and compiling takes seconds."""
-    return sum(1 for _ in model.module.parameters()) <= _PARAMETERS
+    """Few layers: many small kernels between them cost as much as the layers do, and compiling takes seconds.
+
+    Group norm is left out: its means end up in one kernel with others, which took the compiler over four minutes.
+    """
+    grouped = any(isinstance(part, torch.nn.GroupNorm) for part in model.module.modules())
+    return not grouped and sum(1 for _ in model.module.parameters()) <= _PARAMETERS
 
 
 def compiler_options() -> dict[str, Any]:
@@ -263,7 +271,9 @@ class Compiled:
 
         torch._dynamo.config.recompile_limit = _RECIPES
         torch._dynamo.config.accumulated_recompile_limit = _RECIPES
-        self.optimizer = recipe.optimizer
+        self.optimizer, self.ascents = recipe.optimizer, recipe.ascents
+        for model in (recipe.model, recipe.model.evaluating):
+            model.settle()
         options = compiler_options()
         self.losses = torch.compile(recipe.losses, dynamic=False, options=options)
         self._move = torch.compile(move_in_place, dynamic=False, options=options)

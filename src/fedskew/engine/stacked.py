@@ -3,7 +3,7 @@
 On a GPU its steps are replayed from a CUDA graph (captured.py) where that pays.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
@@ -31,7 +31,6 @@ class Stacked:
     """Whether steps are captured; None leaves it to the device and to how ragged the clients are."""
     _pool: Pool = field(default_factory=Pool, repr=False)
     _lanes: Lanes | None = field(default=None, repr=False)
-    _tried: Callable[..., Tensor] | None = field(default=None, repr=False)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
@@ -39,9 +38,6 @@ class Stacked:
             raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
         data = cohorts[0].federation.dataset
         with arithmetic(self.settings.precision, data.x_train.device), naming(recipe, round, cohorts):
-            if self._tried is not recipe.algorithm.loss:
-                try_on_two_clients(recipe.algorithm.loss, data.num_classes, data.x_train.device)
-                self._tried = recipe.algorithm.loss
             return self._train(recipe, servers, cohorts, round)
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
@@ -53,7 +49,8 @@ class Stacked:
                 self._lanes = Lanes(self.settings, recipe, servers, cohorts, (data, x, y), table)
             return self._lanes.play(recipe, servers, cohorts, table)
         plan = schedule(cohorts, offsets, round, self.settings)
-        context, params, buffers = self._ranked(servers, cohorts, plan, x.device)
+        travel = recipe.travel(torch.from_numpy(plan.steps)).to(x.device)
+        context, params, buffers = self._ranked(servers, cohorts, plan, travel)
         steps = torch.from_numpy(plan.steps).to(x.device)
         batches = self._batches(plan, data, x, y)
 
@@ -73,9 +70,10 @@ class Stacked:
         return x.is_cuda and worth_capturing(recipe, local_steps(cohorts, self.settings))
 
     def _ranked(
-        self, servers: Sequence[Server], cohorts: Sequence[Cohort], plan: Schedule, device: torch.device
+        self, servers: Sequence[Server], cohorts: Sequence[Cohort], plan: Schedule, travel: Tensor
     ) -> tuple[Context, Params, Params]:
         """What each client starts from, clients in order of rank. One server's state broadcasts instead."""
+        device = travel.device
         owner = np.repeat(np.arange(len(cohorts)), [len(cohort.clients) for cohort in cohorts])
         whose = torch.from_numpy(owner[plan.rank]).to(device)
 
@@ -86,12 +84,13 @@ class Stacked:
         def full(trees: Params) -> Params:
             return tree.map(lambda leaf: leaf.expand(len(whose), *leaf.shape[1:]), trees)
 
-        anchor = spread([server.params for server in servers])
+        anchor, statistics = spread([server.params for server in servers]), spread([s.buffers for s in servers])
         states = tree.concatenate([cohort.states for cohort in cohorts])
         client = tree.rows(states, torch.from_numpy(plan.rank).to(device))
         counts = np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])[plan.rank]
-        context = Context(anchor, client, spread([s.correction for s in servers]), torch.from_numpy(counts).to(device))
-        return context, full(anchor), full(spread([server.buffers for server in servers]))
+        correction, held = spread([s.correction for s in servers]), torch.from_numpy(counts).to(device)
+        context = Context(anchor, statistics, client, correction, held, travel)
+        return context, full(anchor), full(statistics)
 
     def _batches(self, plan: Schedule, data: Dataset, x: Tensor, y: Tensor) -> Iterator[Batch]:
         """The batches of every step. Small ones are gathered for several steps at a time."""
@@ -110,16 +109,3 @@ class Stacked:
             labels, masks = y.index_select(0, flat).view(shape).split(active), mask[chunk].split(active)
             for step in range(last - first):
                 yield Batch(images[step], labels[step], None if full[step] else masks[step])
-
-
-def try_on_two_clients(loss: Callable[..., Tensor], classes: int, device: torch.device) -> None:
-    """Refuse a loss that gives two clients together other values than each alone: with as many examples as classes,
-    axes that it mixes up would raise nothing."""
-    numbers = torch.Generator().manual_seed(0)
-    logits = torch.randn(2, classes, classes, generator=numbers).to(device)
-    labels = torch.randint(classes, (2, classes), generator=numbers).to(device)
-    counts = torch.randint(1, 100, (2, classes), generator=numbers).to(device)
-    alone = torch.stack([loss(logits[k], labels[k], counts[k]) for k in (0, 1)])
-    together = loss(logits, labels, counts)
-    if together.shape == alone.shape and not torch.allclose(together, alone, rtol=1e-2, atol=1e-2):
-        raise ValueError("the loss of two clients at once is not the two clients' own")

@@ -31,7 +31,7 @@ class Threaded:
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients; the largest clients begin first."""
-        if not recipe.model.takes_mask:
+        if not recipe.model.quiet:
             raise ValueError("threaded cannot run a module that may draw random numbers of its own; use engine=serial")
         if self._pool is None:
             keep_memory()

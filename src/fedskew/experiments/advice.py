@@ -8,7 +8,7 @@ from typing import Any
 from fedskew.experiments.evidence import BASE
 from fedskew.partition.card import skew_indices
 from fedskew.partition.owners import Ints
-from fedskew.report.verdict import verdict
+from fedskew.report.verdict import NOT_DECIDED, paired
 
 NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
@@ -18,8 +18,8 @@ FAR = 0.25
 
 @dataclass(frozen=True)
 class Gain:
-    """A method against FedAvg in one setting, in points of accuracy, over the seeds that both have: `mean` and `std` of
-    the last ten rounds, `last` of the last one.
+    """A method against FedAvg in one setting, in points of accuracy, over the seeds that both have: `mean` ± `half` and
+    its `verdict` for the last ten rounds, `last` for the last one.
 
     `why` says how this variant of the method was chosen, `others` has the rest, best first. Both are empty for a method
     with one variant.
@@ -28,8 +28,9 @@ class Gain:
     method: str
     algorithm: str
     mean: float | None
+    half: float | None
+    verdict: str | None
     last: float | None
-    std: float | None
     accuracy: float | None
     seeds: list[int]
     diverged: list[int]
@@ -96,12 +97,12 @@ def collect(skew: Mapping[str, float], table: Mapping[str, Any], wanted: Mapping
 
 
 def judge(found: Sequence[Evidence]) -> list[dict[str, Any]]:
-    """Each method on each data set: where it was above and below FedAvg. The nearest data set is first, and on it the
-    method most often above.
+    """Each method on each data set: in which settings it was above FedAvg, below it, tied with it, or run with one seed
+    only, which decides nothing. The nearest data set is first, and on it the method most often above.
 
     `best` is the setting in which it reached the highest accuracy, of those where it was above if there are any.
     """
-    order = {"worth trying": 0, "depends": 1, "no gain": 2}
+    order = {"worth trying": 0, "depends": 1, NOT_DECIDED: 2, "no gain": 3}
     rows = []
     for data in dict.fromkeys(_data(item) for item in found):
         here = [item for item in found if _data(item) == data]
@@ -118,28 +119,29 @@ def _data(item: Evidence) -> str:
 
 def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
     at = [(item, gain) for item in found for gain in item.gains if gain.method == name]
-    above = [item.number for item, gain in at if _stands(gain) == "above"]
-    below = [item.number for item, gain in at if gain.diverged or _stands(gain) == "below"]
+    above, below, tied, single = (
+        [item.number for item, gain in at if gain.verdict == word] for word in ("above", "below", "tied", NOT_DECIDED)
+    )
+    diverged = [item.number for item, gain in at if gain.diverged]
     means = [gain.mean for _, gain in at if gain.mean is not None]
-    verdict = "no gain" if not above else "depends" if below else "worth trying"
     best = max(at, key=lambda pair: (pair[0].number in above, pair[1].accuracy or 0.0))
+    gained, open_ = "depends" if below or diverged else "worth trying", NOT_DECIDED if single else "no gain"
     return {
         "method": name,
         "algorithm": best[1].algorithm,
-        "verdict": verdict,
+        "verdict": gained if above else open_,
         "mean": statistics.fmean(means) if means else None,
         "lowest": min(means, default=None),
         "highest": max(means, default=None),
         "settings": len(at),
         "above": above,
         "below": below,
+        "tied": tied,
+        "one_seed": single,
+        "diverged": diverged,
         "best": best[0].number,
         "most_seeds": max(len(gain.seeds) for _, gain in at),
     }
-
-
-def _stands(gain: Gain) -> str | None:
-    return None if gain.mean is None or gain.last is None else verdict((gain.mean, gain.last), len(gain.seeds))
 
 
 def _nearest(found: Sequence[Evidence]) -> list[Evidence]:
@@ -214,14 +216,15 @@ def _gain(family: str, name: str, method: Mapping[str, Any], base: Mapping[str, 
     """Paired by seed: both runs had the same data, split, first model and cohorts."""
     mine, theirs = _by_seed(method), _by_seed(base)
     seeds = [s for s in mine if s in theirs and None not in (*mine[s], *theirs[s]) and mine[s][2] == theirs[s][2]]
-    gaps = [round(100 * (mine[s][0] - theirs[s][0]), 4) for s in seeds]
+    found = paired(*({s: round(100 * one[s][0], 4) for s in seeds} for one in (mine, theirs)))
     return Gain(
         method=family,
         algorithm=name,
-        mean=statistics.fmean(gaps) if gaps else None,
-        last=statistics.fmean(round(100 * (mine[s][1] - theirs[s][1]), 4) for s in seeds) if gaps else None,
-        std=statistics.stdev(gaps) if len(gaps) > 1 else None,
-        accuracy=statistics.fmean(100 * mine[s][0] for s in seeds) if gaps else None,
+        mean=None if found is None else found.mean,
+        half=None if found is None else found.half,
+        verdict=None if found is None else found.verdict,
+        last=statistics.fmean(round(100 * (mine[s][1] - theirs[s][1]), 4) for s in seeds) if seeds else None,
+        accuracy=statistics.fmean(100 * mine[s][0] for s in seeds) if seeds else None,
         seeds=seeds,
         diverged=[seed for seed, (accuracy, *_) in mine.items() if accuracy is None],
         runs=list(method["runs"]),

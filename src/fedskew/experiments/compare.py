@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from fedskew.experiments.run import Run, check_seeds
 from fedskew.experiments.store import Store
+from fedskew.report.measures import IID
 from fedskew.simulation import RoundRecord, simulate_many
 
 
@@ -26,6 +27,19 @@ class Comparison:
                 raise ValueError(f"{name} is there twice; methods that are compared need names of their own")
             methods[name] = variants
         return cls(methods)
+
+    def on_iid(self) -> "Comparison":
+        """The same methods and seeds on an IID split."""
+        some = next(iter(self.runs.values()))[0]
+        if some.partition == IID:
+            raise ValueError(f"partition is {IID!r} already; --iid is for a split that is not")
+        return Comparison(
+            {name: [Run(**{**run.model_dump(), "partition": IID}) for run in runs] for name, runs in self.runs.items()}
+        )
+
+    @property
+    def hashes(self) -> dict[str, list[str]]:
+        return {name: [run.hash for run in runs] for name, runs in self.runs.items()}
 
     def results(self, store: Store) -> Iterator[tuple[str, Run, RoundRecord]]:
         """Every record, method after method, the seeds of a method together."""

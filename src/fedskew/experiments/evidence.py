@@ -130,7 +130,7 @@ def _measure(result: Result) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    from fedskew.experiments.run import RESULT_VERSION
+    from fedskew.experiments.versions import RESULT_VERSION
 
     known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
     try:

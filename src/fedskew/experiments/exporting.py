@@ -35,7 +35,8 @@ def export_model(folder: Folder, path: Path) -> int:
         "round": checkpoint.round,
         "run": run.model_dump(),
     }
-    tensors = {**checkpoint.server.params, **checkpoint.server.buffers}
+    model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
+    tensors = model.whole_state(checkpoint.server.params, checkpoint.server.buffers)
     whole = {name: leaf.contiguous() for name, leaf in tensors.items()}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, save(whole, {"fedskew": json.dumps(about)}))

@@ -15,6 +15,7 @@ from typing import Any
 from fedskew.experiments.forms import ResultForm
 from fedskew.experiments.sealed import Damaged, seal, unseal
 from fedskew.experiments.store import Folder, Store, StoreError, write_whole
+from fedskew.experiments.versions import RESULT_VERSION, result_version
 from fedskew.files import regular
 from fedskew.report.summary import is_finished, summarise
 
@@ -129,7 +130,7 @@ class Results:
         return sum(not self._current(result) for result in self._by_question.get(question(run), []))
 
     def _current(self, result: Result) -> bool:
-        return result.result_version == self.version
+        return result.result_version == self.version + result_version(result.run["algorithm"]) - RESULT_VERSION
 
     def _published(self, folder: Path | None) -> Iterator[Result]:
         for path in sorted(folder.glob("*.jsonl")) if folder is not None else ():

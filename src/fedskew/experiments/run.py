@@ -16,12 +16,10 @@ from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
 from fedskew.engine import ENGINES
 from fedskew.experiments.schedules import SCHEDULES, Schedule
 from fedskew.experiments.store import Folder, StoreError
+from fedskew.experiments.versions import result_version
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
 from fedskew.partition import PARTITIONS
-
-RESULT_VERSION = 1
-"""Raised whenever the numbers of an unchanged run would change."""
 
 MOST_SEEDS = 1000
 """Of one setting: each is a run of its own."""
@@ -106,8 +104,12 @@ class Run(BaseModel):
             raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
         if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
             raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
-        if self.build_algorithm().needs_travel and self.optimizer != "sgd":
+        algorithm = self.build_algorithm()
+        if algorithm.needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
+        if not algorithm.aggregate.linear and self.weighting != "uniform":
+            named = self.short_algorithm
+            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}, allowed: uniform")
         lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
         if not lowest > 0:
             raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")
@@ -135,7 +137,7 @@ class Run(BaseModel):
             kept["rounds"] = self.rounds
         if not self.validation:
             del kept["validation"]  # so that runs from before there was such a field keep their hash
-        content = {"version": RESULT_VERSION, "files": dict(self.files()), **kept}
+        content = {"version": result_version(self.algorithm), "files": dict(self.files()), **kept}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property

@@ -11,6 +11,7 @@ from fedskew.algorithms import ALGORITHMS
 from fedskew.data import USUAL, resolve_dataset
 from fedskew.experiments.evidence import BASE
 from fedskew.experiments.store import Folder, StoreError
+from fedskew.report.verdict import NOT_DECIDED
 
 SEEDS = 3
 MOST = 3
@@ -73,26 +74,27 @@ def places(words: Sequence[str]) -> list[str]:
 
 
 def methods(advice: Mapping[str, Any]) -> list[str]:
-    """FedAvg and what gained; the best of the others where nothing did; everything where nothing is known."""
+    """FedAvg and what is worth a try; everything where nothing is known."""
     return [BASE, *(row["algorithm"] for row in _chosen(advice))] if advice["methods"] else list(ALGORITHMS)
 
 
 def _chosen(advice: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Rows that the command is about: one per method that gained and was not below FedAvg more often than above; where
-    there is none, the best of those that never gained."""
+    """Rows that the command is about, one per method: first those above FedAvg somewhere, then those that one seed puts
+    ahead of it; where there is neither, the first of the rest. A method that was below FedAvg or diverged more often
+    than it was above comes last."""
     rows: Sequence[Mapping[str, Any]] = advice["methods"]
-    gained = [row for row in rows if row["verdict"] != "no gain" and _balance(row["method"], rows) >= 0]
-    first = {row["method"]: row for row in reversed(gained)}
-    chosen = [row for row in gained if first[row["method"]] is row]
-    others = sorted(
-        (row for row in rows if row["verdict"] == "no gain"), key=lambda row: _balance(row["method"], rows) < 0
-    )
-    return (chosen or others[:1])[:MOST]
+    fine = [row for row in rows if _balance(row["method"], rows) >= 0]
+    gained = [row for row in fine if row["above"]]
+    open_ = [row for row in fine if row["verdict"] == NOT_DECIDED and (row["mean"] or 0.0) > 0]
+    first = {row["method"]: row for row in reversed([*gained, *open_])}
+    chosen = [row for row in (*gained, *open_) if first[row["method"]] is row]
+    rest = [row for row in (*fine, *rows) if not row["above"]]
+    return (chosen or rest[:1])[:MOST]
 
 
 def _balance(method: str, rows: Sequence[Mapping[str, Any]]) -> int:
-    """How much more often a method was above FedAvg than below, on all data sets."""
-    return sum(len(row["above"]) - len(row["below"]) for row in rows if row["method"] == method)
+    """How much more often a method was above FedAvg than below it or diverged, on all data sets."""
+    return sum(len(row["above"]) - len({*row["below"], *row["diverged"]}) for row in rows if row["method"] == method)
 
 
 def untried(advice: Mapping[str, Any]) -> list[str]:

@@ -16,9 +16,9 @@ from fedskew.client import client_update
 from fedskew.data import facts
 from fedskew.experiments.run import Run
 from fedskew.federation import Cohort
-from fedskew.flower.data import client_number, load_node, run_here
+from fedskew.flower.data import load_node, run_here
 from fedskew.flower.memory import recall, remember
-from fedskew.flower.messages import CONFIG, Answer, decode_call, encode_answer
+from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_call, encode_answer
 from fedskew.flower.plan import Plan
 from fedskew.flower.settings import caller_folder, read_run
 from fedskew.simulation import usable_device
@@ -33,14 +33,15 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
-        """Which client this node is. Its data are looked at when it trains."""
+        """Which client this node is, and how many examples it has."""
         with spec.beside(folder):
             here = _run(run, message, context)
-            client = client_number(here, context.node_config)
+            node = load_node(here, context.node_config)
             if private := next((mod for mod in mods if _is_private(mod)), None):
                 known = facts(here.dataset, here.seed, here.clients, here.data_dir)
                 Plan.of(here, known).check_private(getattr(private, "__name__", type(private).__name__))
-            about = ConfigRecord({"run": here.hash, "client": client})
+            log(INFO, "asked to join run %s: client %s with %s examples", here.hash, node.client, node.examples)
+            about = ConfigRecord({"run": here.hash, "client": node.client, EXAMPLES: node.examples})
             return Message(RecordDict({CONFIG: about}), reply_to=message)
 
     @app.train(mods=list(mods))
@@ -72,12 +73,12 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
     plan = Plan.of(run, node.federation.dataset)
     file = _state_file(run, node.client, context)
     memory = recall(context.state, file, device)
-    state = memory.at(call.absorbed, plan.algorithm.correction.init(call.server.params))
+    state = memory.at(call.absorbed, plan.algorithm.correction.client_state(call.server.params))
     clients = np.array([node.client])
     cohort = Cohort(node.federation, clients, tree.stack([state]) if state else {}, run.seed)
     update = client_update(plan.recipe(call.round), plan.settings, call.server, cohort, 0, call.round)
     remember(context.state, file, memory.after(call.absorbed, state, call.round, update.client))
-    examples = int(node.federation.sizes(clients)[0])
+    examples = node.examples
     log(INFO, "round %s: client %s trained on %s examples, loss %.4f", call.round, node.client, examples, update.loss)
     return Answer(
         client=node.client,

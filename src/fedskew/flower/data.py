@@ -6,6 +6,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from fedskew.data import Dataset, Nodes, facts
@@ -25,6 +26,10 @@ class Node:
 
     client: int
     federation: Federation
+
+    @property
+    def examples(self) -> int:
+        return int(self.federation.sizes(np.array([self.client]))[0])
 
 
 def run_here(run: Run, config: Mapping[str, Any]) -> Run:

@@ -1,7 +1,7 @@
 """What travels between server and nodes. Label counts are in no message.
 
     query   server -> node    config: run
-            node -> server    config: run, client
+            node -> server    config: run, client, num-examples
     train   server -> node    params, buffers*, correction*; config: run, client, round, absorbed
             node -> server    params, buffers*, message*; metrics: client, round, num-examples, steps, loss
 
@@ -29,7 +29,8 @@ PARAMS, BUFFERS, CORRECTION, MESSAGE, CONFIG, METRICS = (
     "config",
     "metrics",
 )
-NUMBERS = ("client", "round", "num-examples", "steps", "loss")
+EXAMPLES = "num-examples"
+NUMBERS = ("client", "round", EXAMPLES, "steps", "loss")
 _ADDED = {"norm_bit"}  # by Flower's adaptive clipping
 
 
@@ -104,7 +105,7 @@ def decode_answer(content: RecordDict, call: Call, message: Params, device: torc
     _same("numbers", set(metrics) - _ADDED, set(NUMBERS))
     for name, like in wanted.items():
         _check_tree(name, records[name], like)
-    for name, least in (("client", 0), ("round", 1), ("num-examples", 1), ("steps", 1)):
+    for name, least in (("client", 0), ("round", 1), (EXAMPLES, 1), ("steps", 1)):
         value = metrics[name]
         if not isinstance(value, int) or value < least:
             raise ValueError(f"{name} is {value!r}; allowed: whole numbers from {least} on")

@@ -8,7 +8,7 @@ from fedskew.algorithms import Algorithm
 from fedskew.data import Dataset, Nodes
 from fedskew.experiments.run import Run
 from fedskew.models import Model, build_model
-from fedskew.round import Recipe, Server, nothing, start_server
+from fedskew.round import Recipe, Server, start_server, zero_sums
 from fedskew.settings import Settings, dtype_of
 from fedskew.simulation import usable_device
 from fedskew.tree import Params
@@ -20,11 +20,14 @@ class Plan:
     model: Model
     algorithm: Algorithm
     settings: Settings
+    held: int | None = None
+    """Training examples of the data set; None where only the nodes have them."""
 
     @classmethod
     def of(cls, run: Run, known: Dataset | Nodes) -> "Plan":
         model = build_model(run.model, known.input_shape, known.num_classes, run.seed)
-        return cls(run, model, run.build_algorithm(), Settings.of(run, known.input_shape))
+        held = len(known.y_train) if isinstance(known, Dataset) else None
+        return cls(run, model, run.build_algorithm(), Settings.of(run, known.input_shape), held)
 
     def recipe(self, round: int) -> Recipe:
         return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)
@@ -36,7 +39,7 @@ class Plan:
 
     def message_like(self, server: Server) -> Params:
         """What a client's correction message looks like."""
-        return nothing(self.recipe(1), server).message
+        return zero_sums(self.recipe(1), server).message
 
     def steps(self, examples: int) -> int:
         """How many steps a client with so many examples takes in a round."""
@@ -44,13 +47,14 @@ class Plan:
 
     def check_private(self, mechanism: str) -> None:
         """Flower's differential privacy protects one record of arrays, so nothing else may travel."""
-        params, buffers = self.model.init(dtype_of(self.run.precision), "cpu")
-        if self.algorithm.correction.init(params):
+        server = start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), "cpu"))
+        if self.message_like(server):
+            reveals = self.algorithm.correction.reveals or "more than the model does"
             raise ValueError(
-                f"{mechanism} protects the model only, and {self.run.short_algorithm} sends its correction's state; "
-                "allowed: methods without one, such as fedavg, fedprox or fedlc"
+                f"{mechanism} protects the model only, and {self.run.short_algorithm} also sends messages, which tell "
+                f"{reveals}; allowed: methods without messages, such as fedavg, fedprox or fedlc"
             )
-        if buffers:
+        if server.buffers:
             raise ValueError(
                 f"{mechanism} protects parameters only, and {self.run.model} also sends batch statistics; "
                 "allowed: models without buffers, for example norm=group"

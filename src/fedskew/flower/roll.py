@@ -1,7 +1,11 @@
-"""Who is who: which node is which client. A node is asked when it comes, and again where its word is in doubt."""
+"""Who is who: which node is which client, with how many examples.
+
+A node is asked when it comes, and again where its word is in doubt.
+"""
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from logging import INFO, WARNING
 from typing import Any
 
@@ -9,7 +13,7 @@ from flwr.app import ConfigRecord, Message, MessageType, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedskew.flower.messages import CONFIG
+from fedskew.flower.messages import CONFIG, EXAMPLES
 
 POLL_SECONDS = 0.3
 
@@ -36,12 +40,20 @@ def short(text: object) -> str:
     return words if len(words) <= 300 else f"{words[:300]} ..."
 
 
+@dataclass(frozen=True)
+class Claim:
+    """What a node says of itself when it joins."""
+
+    client: int
+    examples: int
+
+
 class Roll:
     """Claims of nodes to be a client. Of two nodes that claim the same one, the first that is there has it."""
 
     def __init__(self, run_hash: str, clients: int) -> None:
         self._hash, self._clients = run_hash, clients
-        self._claims = dict[int, int]()
+        self._claims = dict[int, Claim]()
         self._refused = dict[int, str]()
         self._asked = dict[str, int]()
         self._doubted = set[int]()
@@ -51,15 +63,29 @@ class Roll:
         asked, and counted once they answer."""
         there = set(grid.get_node_ids())
         self._hear(grid)
-        self._claims = {node: client for node, client in self._claims.items() if node in there}
+        for node in self._claims.keys() - there:
+            client = self._claims.pop(node).client
+            log(WARNING, "node %s, client %s, has left; started again with its key, it can join now", node, client)
         self._refused = {node: reason for node, reason in self._refused.items() if node in there}
         known = {*self._claims, *self._asked.values(), *(() if again else self._refused)} - self._doubted
         self._ask(grid, sorted(there - known))
         self._doubted.clear()
         nodes = dict[int, int]()
-        for node, client in self._claims.items():
-            nodes.setdefault(client, node)
+        for node, claim in self._claims.items():
+            nodes.setdefault(claim.client, node)
         return nodes
+
+    def examples(self, node: int) -> int | None:
+        """How many examples a node has, by its own word."""
+        return self._claims[node].examples if node in self._claims else None
+
+    @property
+    def sizes(self) -> dict[int, int]:
+        """How many examples each client has whose node is there."""
+        return {claim.client: claim.examples for claim in self._claims.values()}
+
+    def examples_of_others(self, node: int) -> list[int]:
+        return [claim.examples for other, claim in self._claims.items() if other != node]
 
     def wait(self, grid: Grid, seconds: float) -> dict[int, int]:
         """Until every client is there, or for so long."""
@@ -69,7 +95,7 @@ class Roll:
                 told = len(nodes)
                 log(INFO, "%s of %s clients are there, waiting up to %.0f s", told, self._clients, left)
             time.sleep(POLL_SECONDS)
-        return nodes
+        return self.call(grid, again=False)  # hears those that were asked last
 
     def doubt(self, node: int) -> None:
         """Ask a node anew before the next round: what it said may not hold any more."""
@@ -92,7 +118,7 @@ class Roll:
                 reply = pulled(grid, number)
                 if reply is None:
                     continue
-                client = self._claimed(reply)
+                claim = self._claimed(reply)
             except ValueError as error:
                 del self._asked[number]
                 self._claims.pop(node, None)
@@ -101,20 +127,29 @@ class Roll:
                 continue
             del self._asked[number]
             self._refused.pop(node, None)
-            if self._claims.get(node) == client:
-                continue
-            self._claims.pop(node, None)
-            if client in self._claims.values():
-                log(WARNING, "node %s is refused as long as another node is client %s, which it claims", node, client)
-            self._claims[node] = client
+            self._enter(node, claim)
 
-    def _claimed(self, reply: Message) -> int:
+    def _enter(self, node: int, claim: Claim) -> None:
+        before = self._claims.get(node)
+        if before == claim:
+            return
+        log(INFO, "node %s has joined: client %s with %s examples", node, claim.client, claim.examples)
+        if before is None or before.client != claim.client:
+            self._claims.pop(node, None)  # behind those who claim the same
+            if any(claim.client == other.client for other in self._claims.values()):
+                said = "node %s is refused as long as another node is client %s, which it claims"
+                log(WARNING, said, node, claim.client)
+        self._claims[node] = claim
+
+    def _claimed(self, reply: Message) -> Claim:
         if reply.has_error():
             raise ValueError((reply.error.reason or "").strip())
         about: dict[str, Any] = dict(reply.content.config_records.get(CONFIG, {}))
-        client = about.get("client")
+        client, examples = about.get("client"), about.get(EXAMPLES)
         if about.get("run") != self._hash:
             raise ValueError(f"it has run {about.get('run')}, allowed: {self._hash}")
         if not isinstance(client, int) or not 0 <= client < self._clients:
             raise ValueError(f"its client is {client!r}; allowed: a number from 0 to {self._clients - 1}")
-        return client
+        if not isinstance(examples, int) or examples < 1:
+            raise ValueError(f"its {EXAMPLES} is {examples!r}; allowed: whole numbers from 1 on")
+        return Claim(client, examples)

@@ -75,7 +75,7 @@ def federate(
             log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, record.accuracy)
             if folder is not None:
                 folder.append_record(record.as_dict())
-                save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy.absorbed))
+                save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy))
             if record.diverged:
                 break
     return strategy
@@ -129,6 +129,7 @@ def _opened(
         done, strategy.server = checkpoint.round, checkpoint.server
         counted = checkpoint.states.get("absorbed", torch.zeros(0)).tolist()
         strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=True))
+        strategy.reach = {name: float(norm) for name, norm in tree.unprefix(checkpoint.states, "reach").items()}
     if finished_records(run, folder):
         log(INFO, "nothing left to do: all %s rounds are in %s", run.rounds, folder.path)
         return folder, run.rounds
@@ -143,10 +144,13 @@ def _versions(run: Run) -> dict[str, Any]:
     return {**versions, "flwr": flwr.__version__, "engine": FEDERATED, "device": run.device}
 
 
-def _as_tensors(absorbed: dict[int, int]) -> tuple[Tensor, Params]:
-    """The clients' last rounds that counted, as a checkpoint keeps things of clients. Their states are on the nodes."""
+def _as_tensors(strategy: LabelSkew) -> tuple[Tensor, Params]:
+    """The clients' last rounds that counted and how far clients went, as a checkpoint keeps things of clients; their
+    states are on the nodes."""
+    absorbed = strategy.absorbed
     clients, rounds = (torch.tensor(list(part), dtype=torch.int64) for part in (absorbed, absorbed.values()))
-    return clients, {"absorbed": rounds}
+    reach = {name: torch.tensor(norm, dtype=torch.float64) for name, norm in strategy.reach.items()}
+    return clients, {"absorbed": rounds, **tree.prefix(reach, "reach")}
 
 
 def _on_test_set(plan: Plan, data: Dataset) -> Evaluate:
@@ -169,11 +173,13 @@ def _private_rules(plan: Plan, rules: Rules) -> Rules:
     run, algorithm = plan.run, plan.algorithm
     if run.weighting != "uniform":
         raise ValueError(f"central differential privacy: weighting is {run.weighting!r}; allowed: uniform")
-    if algorithm.aggregate != weighted_mean() or algorithm.server != sgd(1.0):
+    remembers = bool(algorithm.correction.server_state(plan.start().params))
+    if algorithm.aggregate != weighted_mean() or algorithm.server != sgd(1.0) or remembers:
         raise ValueError(
             f"central differential privacy adds its noise to a plain mean, which {run.short_algorithm} does not take; "
-            "allowed: methods that change the loss or the correction only"
+            "allowed: methods that change the loss or the gradient only"
         )
     if run.dropout_rate:
         raise ValueError(f"central differential privacy: dropout_rate is {run.dropout_rate}; allowed: 0")
-    return rules.model_copy(update={"min_clients": run.clients_per_round})
+    clipped = {"max_norm": "off"} if rules.max_norm == "auto" else {}  # clipping is the limit there
+    return rules.model_copy(update={"min_clients": run.clients_per_round, **clipped})

@@ -26,16 +26,25 @@ class Rules(BaseModel):
     """Seconds after which a client counts as not answering."""
     start_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds to wait for all clients before the first round."""
-    max_norm: Annotated[float, Field(ge=0)] = 0.0
-    """An answer whose model is farther than this from the global one is refused; 0: no limit."""
-    max_examples: Annotated[int, Field(ge=0)] = 0
-    """An answer that claims more examples is refused; 0: no limit."""
+    max_norm: Annotated[float, Field(ge=0)] | Literal["auto", "off"] = "auto"
+    """An answer whose model is farther than this from the global one is refused; auto: a limit learnt from the other
+    answers; off or 0: no limit."""
+    max_examples: Annotated[int, Field(ge=0)] | Literal["auto", "off"] = "auto"
+    """An answer that claims more examples, or others than its node did when it joined, is refused; auto: as many as the
+    data set has; off or 0: neither is looked at."""
 
     @field_validator("store")
     @classmethod
     def _absolute(cls, given: str) -> str:
         if given and not Path(given).expanduser().is_absolute():
             raise ValueError("must be an absolute path: the server app's own folder is Flower's")
+        return given
+
+    @field_validator("max_norm", "max_examples", mode="before")
+    @classmethod
+    def _word(cls, given: Any) -> Any:
+        if (isinstance(given, str) and given not in ("auto", "off")) or isinstance(given, bool):
+            raise ValueError("allowed: auto, off or a number from 0 on")
         return given
 
     def needed(self, sampled: int) -> int:

@@ -15,6 +15,7 @@ from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 
 from fedskew import tree
 from fedskew.federation import weights_of
+from fedskew.flower.limits import Move, Norms, check_reach, learnt, most_examples
 from fedskew.flower.messages import (
     PARAMS,
     Answer,
@@ -28,7 +29,7 @@ from fedskew.flower.messages import (
 from fedskew.flower.plan import Plan
 from fedskew.flower.roll import POLL_SECONDS, Roll, pulled, pushed, short
 from fedskew.flower.settings import Rules
-from fedskew.round import Update, join, server_update
+from fedskew.round import Update, join, received, server_update
 from fedskew.sampling import sampled_clients
 from fedskew.simulation import usable_device
 
@@ -36,13 +37,17 @@ from fedskew.simulation import usable_device
 class LabelSkew(Strategy):
     """Any method of this package as a Flower strategy. One of Flower's wrappers for differential privacy may hold it.
 
-    `server` is the global model with what the method remembers, `absorbed` the last round of each client that counted.
+    `server` is the global model with what the method remembers, `sent` is what clients receive of it, `sizes` how many
+    examples each client was heard to have, `absorbed` the last round of each client that counted,
+    `reach` how far clients went so far.
     """
 
     def __init__(self, plan: Plan, rules: Rules | None = None) -> None:
         self.plan, self.rules = plan, rules or Rules()
         self.server, self.absorbed = plan.start(), dict[int, int]()
+        self.sent, self.sizes = self.server, dict[int, int]()
         self.update: Update | None = None
+        self.reach: Norms = {}
         self.roll = Roll(plan.run.hash, plan.run.clients)
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
@@ -54,7 +59,9 @@ class LabelSkew(Strategy):
     ) -> Iterable[Message]:
         """A call to each client that is sampled and there."""
         self.server = replace(self.server, params=from_record(arrays, self._device))
+        self.sent = received(self.plan.algorithm, self.server)
         nodes = self.roll.call(grid) if self._met else self.roll.wait(grid, self.rules.start_timeout)
+        self.sizes |= self.roll.sizes
         self._met, self._clipped = True, float(config.get(KEY_CLIPPING_NORM, 0.0))  # type: ignore[arg-type]
         sampled = sampled_clients(self.plan.run, server_round).tolist()
         self._needed = self.rules.needed(len(sampled))
@@ -62,12 +69,12 @@ class LabelSkew(Strategy):
         if absent:
             log(WARNING, "round %s: no node is client %s%s", server_round, _listed(absent), self.roll.problems)
         self._calls = {
-            nodes[client]: Call(self.plan.run.hash, client, server_round, self.absorbed.get(client, 0), self.server)
+            nodes[client]: Call(self.plan.run.hash, client, server_round, self.absorbed.get(client, 0), self.sent)
             for client in sampled
             if client in nodes
         }
         self._check_enough(server_round, len(self._calls), "are there")
-        shared = server_records(self.server)
+        shared = server_records(self.sent)
         self._sent = [
             Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()
         ]
@@ -117,13 +124,30 @@ class LabelSkew(Strategy):
             try:
                 found.append((reply, self._answer(reply, node)))
             except ValueError as error:
-                client = self._calls[node].client if node in self._calls else "unknown"
-                problem = f"round {round}: the reply of node {node}, client {client}, is refused: {short(error)}"
-                self.roll.doubt(node)
-                if self.rules.on_bad_reply == "fail":
-                    raise RuntimeError(problem) from error
-                log(WARNING, problem)
-        return found
+                self._refuse(round, node, error)
+        return self._within_reach(round, found) if self.rules.max_norm == "auto" else found
+
+    def _within_reach(self, round: int, found: list[tuple[Message, Answer]]) -> list[tuple[Message, Answer]]:
+        """Without answers that go much farther than the others, which say how far is far."""
+        nodes = {call.client: node for node, call in self._calls.items()}
+        moves = [Move.of(answer, self.sent) for _, answer in found]
+        kept = []
+        for k, (_, answer) in enumerate(found):
+            try:
+                check_reach(moves[k], moves[:k] + moves[k + 1 :], self.reach, self.sent)
+                kept.append(k)
+            except ValueError as error:
+                self._refuse(round, nodes[answer.client], error)
+        self.reach = learnt(self.reach, [moves[k] for k in kept])
+        return [found[k] for k in kept]
+
+    def _refuse(self, round: int, node: int, error: ValueError) -> None:
+        client = self._calls[node].client if node in self._calls else "unknown"
+        problem = f"round {round}: the reply of node {node}, client {client}, is refused: {short(error)}"
+        self.roll.doubt(node)
+        if self.rules.on_bad_reply == "fail":
+            raise RuntimeError(problem) from error
+        log(WARNING, problem)
 
     def _answer(self, reply: Message, node: int) -> Answer:
         if reply.has_error():
@@ -132,21 +156,31 @@ class LabelSkew(Strategy):
         if call is None:
             raise ValueError("this node was not asked")
         answer = decode_answer(reply.content, call, self._message, self._device)
+        self._check_examples(answer, node)
         expected = self.plan.steps(answer.examples)
         if answer.steps != expected:
             raise ValueError(f"steps is {answer.steps}; {answer.examples} examples are {expected} steps")
-        most = self.rules.max_examples
-        if most and answer.examples > most:
-            raise ValueError(f"num-examples is {answer.examples}; max-examples allows {most}")
         self._check_distance(answer)
         return answer
 
+    def _check_examples(self, answer: Answer, node: int) -> None:
+        """As many as the node had when it joined, and no more than it can have."""
+        rule, joined = self.rules.max_examples, self.roll.examples(node)
+        if rule in ("off", 0):
+            return
+        if joined is not None and answer.examples != joined:
+            raise ValueError(f"num-examples is {answer.examples}; when the node joined it had {joined}")
+        most = most_examples(self.plan.held, self.roll.examples_of_others(node)) if rule == "auto" else int(rule)
+        if most is not None and answer.examples > most:
+            raise ValueError(f"num-examples is {answer.examples}; max-examples is {rule} and allows {most}")
+
     def _check_distance(self, answer: Answer) -> None:
         """Not farther from the global model than the rules, or clipping on the node, allow."""
-        limits = {"max-norm": self.rules.max_norm, "clipping on the node": 1.001 * self._clipped}
+        given = self.rules.max_norm if isinstance(self.rules.max_norm, float) else 0.0
+        limits = {"max-norm": given, "clipping on the node": 1.001 * self._clipped}
         if not any(limits.values()):
             return
-        norm = float(tree.norm(tree.sub(answer.params, self.server.params), 0))
+        norm = float(tree.norm(tree.sub(answer.params, self.sent.params), 0))
         for name, limit in limits.items():
             if limit and not norm <= limit:
                 raise ValueError(f"its model is {norm:.4g} away from the global one; {name} allows {limit:.4g}")
@@ -165,9 +199,12 @@ class LabelSkew(Strategy):
         """As a simulation does, in the order of the clients."""
         run = self.plan.run
         self.update = join([self._as_update(answer, round) for answer in answers], new_axis=True)
-        weights = weights_of(np.array([answer.examples for answer in answers]), run.weighting).to(self._device)
-        fraction = len(answers) / run.clients
-        after = server_update(self.plan.algorithm, self.server, self.update, weights, fraction)
+        self.sizes |= {answer.client: answer.examples for answer in answers}
+        usual = int(np.mean(list(self.sizes.values())))  # of a client that was never there
+        sizes = np.array([self.sizes.get(client, usual) for client in range(run.clients)])
+        everyone = weights_of(sizes, run.weighting).to(self._device)
+        weights = everyone[[answer.client for answer in answers]]
+        after = server_update(self.plan.algorithm, self.server, self.update, weights, everyone)
         for part in fields(after):
             leaves = getattr(after, part.name)
             if not tree.finite({name: leaf for name, leaf in leaves.items() if leaf.is_floating_point()}):
@@ -178,7 +215,7 @@ class LabelSkew(Strategy):
         self.absorbed |= {answer.client: round for answer in answers}
 
     def _as_update(self, answer: Answer, round: int) -> Update:
-        delta = tree.sub(answer.params, self.server.params)
+        delta = tree.sub(answer.params, self.sent.params)
         travel = self.plan.recipe(round).travel(torch.tensor(answer.steps, device=self._device))
         loss = torch.tensor(answer.loss, dtype=torch.float64)
         return Update(delta, answer.buffers, {}, answer.message, travel, loss)

@@ -1,23 +1,32 @@
-"""Local objectives. A loss is a pure function `(logits[..., B, C], labels[..., B], counts[..., C]) -> [..., B]`."""
-
-from collections.abc import Callable
-
-from torch import Tensor
+"""Local objectives. A loss is a pure function of a `View`, `(logits, labels, counts)` where examples stand alone."""
 
 from fedskew.losses.adjusted import adjusted
-from fedskew.losses.calibrated import CalibratedCrossEntropyLoss, calibrated
+from fedskew.losses.calibrated import calibrated
 from fedskew.losses.counts import check_labels
+from fedskew.losses.criterion import CalibratedCrossEntropyLoss
 from fedskew.losses.cross_entropy import cross_entropy
+from fedskew.losses.features import decorrelation
+from fedskew.losses.loss import Loss, OnExamples, as_loss, on_logits, plain
 from fedskew.losses.restricted import restricted
-
-Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+from fedskew.losses.teacher import distillation
+from fedskew.losses.travel import calibrated_by_travel
+from fedskew.losses.vacant import prior_adjusted, suppression
 
 __all__ = [
     "CalibratedCrossEntropyLoss",
     "Loss",
+    "OnExamples",
     "adjusted",
+    "as_loss",
     "calibrated",
+    "calibrated_by_travel",
     "check_labels",
     "cross_entropy",
+    "decorrelation",
+    "distillation",
+    "on_logits",
+    "plain",
+    "prior_adjusted",
     "restricted",
+    "suppression",
 ]

@@ -9,17 +9,9 @@ import math
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from fedskew.losses.counts import (
-    MISSING,
-    check_choice,
-    check_labels,
-    check_length,
-    check_number,
-    filled,
-    hidden,
-)
+from fedskew.losses.counts import MISSING, check_choice, check_length, check_number, filled, hidden
 from fedskew.losses.cross_entropy import at_least_float32, softmax_loss
 
 
@@ -41,9 +33,13 @@ class Calibrated:
         check_choice("denominator", self.denominator, ("all", "others"))
 
     def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        return self.at(self.tau, logits, labels, counts)
+
+    def at(self, tau: float | Tensor, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        """The loss with another tau, which may be one for each client, [..., 1]."""
         check_length(logits, counts)
         logits = at_least_float32(logits)
-        offset = filled(counts, self.missing, logits.dtype).pow(-0.25) * -self.tau
+        offset = filled(counts, self.missing, logits.dtype).pow(-0.25) * -tau
         z = logits + hidden(offset, counts, self.missing).unsqueeze(-2)
         return softmax_loss(z, labels) if self.denominator == "all" else _over_others(z, labels)
 
@@ -60,40 +56,3 @@ def _over_others(z: Tensor, labels: Tensor) -> Tensor:
     others = others.masked_fill(~any_other.unsqueeze(-1), 0.0)
     loss = others.logsumexp(-1) - z.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
     return torch.where(any_other, loss, torch.zeros_like(loss))
-
-
-class CalibratedCrossEntropyLoss(nn.Module):
-    """The calibrated loss as PyTorch users expect it: `criterion(logits[N, C], labels[N])`.
-
-    Each call checks that labels are in range and, with `missing="mask"`, that none belongs to a class with count 0;
-    on a GPU that waits for the device, and `check=False` leaves it out.
-    """
-
-    counts: Tensor
-
-    def __init__(
-        self,
-        counts: Tensor | list[int],
-        tau: float = 5.0,
-        missing: str = "floor",
-        denominator: str = "all",
-        reduction: str = "mean",
-        check: bool = True,
-    ) -> None:
-        super().__init__()
-        check_choice("reduction", reduction, ("mean", "sum", "none"))
-        values = torch.as_tensor(counts)
-        if values.ndim != 1 or not bool((values >= 0).all()) or not bool((values > 0).any()):
-            raise ValueError(f"counts are {values.tolist()}; allowed: one number of examples per class, not all zero")
-        self.register_buffer("counts", values)
-        self.loss = calibrated(tau, missing, denominator)
-        self.reduction = reduction
-        self.check = check
-
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
-        if self.check:
-            check_labels(labels, self.counts, present=self.loss.missing == "mask")
-        losses = self.loss(logits, labels, self.counts)
-        if self.reduction == "none":
-            return losses
-        return losses.mean() if self.reduction == "mean" else losses.sum()

@@ -23,8 +23,19 @@ def check_number(name: str, value: float, low: float = 0.0, high: float = math.i
 
 
 def check_length(logits: Tensor, counts: Tensor) -> None:
+    """One count for each class, and no shares. Whole numbers, as training has them, cost no look at the device."""
     if counts.shape[-1:] != logits.shape[-1:]:
         raise ValueError(f"counts have {counts.shape[-1]} classes, logits have {logits.shape[-1]}")
+    check_not_shares(counts)
+
+
+def check_not_shares(counts: Tensor) -> None:
+    """Refuse shares of examples, which every rule for missing classes would take for next to nothing."""
+    if counts.is_floating_point() and bool((between := (counts > 0) & (counts < 1)).any()):
+        raise ValueError(
+            f"counts have {counts[between][0].item():g}; allowed: numbers of examples, 0 or from 1 on. Between 0 and 1 "
+            "is a share: multiply shares by how many examples there are"
+        )
 
 
 def filled(counts: Tensor, missing: str, dtype: torch.dtype) -> Tensor:

@@ -13,6 +13,7 @@ from fedskew.models.logistic import logistic
 from fedskew.models.mcmahan import mcmahan
 from fedskew.models.mlp import mlp
 from fedskew.models.model import Model
+from fedskew.models.network import Network
 from fedskew.models.resnet import resnet18
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
@@ -58,6 +59,7 @@ __all__ = [
     "GIVEN",
     "MODELS",
     "Model",
+    "Network",
     "build_model",
     "cnn",
     "leaf_cnn",

@@ -8,29 +8,40 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
-from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear, Seen, max_pool2, seen
+from fedskew.models import heads
+from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Seen, StandardConv2d, max_pool2, seen
+from fedskew.models.network import Network
 
 _NORMS = ("batch", "group", "none")
+_WEIGHTS = {"plain": Conv2d, "standard": StandardConv2d}
 _LAYERS = 3
 
 
-class ConvNet(nn.Module):
-    def __init__(self, input_shape: tuple[int, ...], num_classes: int, norm: str, width: int, padding: int) -> None:
+class ConvNet(Network):
+    def __init__(
+        self,
+        input_shape: tuple[int, ...],
+        num_classes: int,
+        norm: str,
+        width: int,
+        padding: int,
+        weights: str,
+        head: str,
+    ) -> None:
         super().__init__()
         channels = [input_shape[0], *[width] * _LAYERS]
-        self.convs = nn.ModuleList(Conv2d(a, b, 3, padding=padding) for a, b in pairwise(channels))
+        self.convs = nn.ModuleList(_WEIGHTS[weights](a, b, 3, padding=padding) for a, b in pairwise(channels))
         self.norms = nn.ModuleList(_norm(norm, width) for _ in range(_LAYERS)) if norm != "none" else None
         height, breadth = (_side_after(size, padding) for size in input_shape[1:])
-        self.linear = Linear(width * height * breadth, num_classes)
+        self.linear = heads.head(head, width * height * breadth, num_classes)
         self.fused, self.power_of_two = False, width >= 16 and width & (width - 1) == 0
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         counted = seen(x, mask) if self.fused and self.training and self.power_of_two else None
         for i, conv in enumerate(self.convs):
             assert isinstance(conv, Conv2d)
             x = self._block(conv, None if self.norms is None else self.norms[i], x, mask, counted)
-        out: Tensor = self.linear(x.flatten(-3))
-        return out
+        return x.flatten(-3)
 
     def _block(
         self, conv: Conv2d, norm: nn.Module | None, x: Tensor, mask: Tensor | None, counted: Seen | None
@@ -50,9 +61,16 @@ def cnn(
     norm: str = "batch",
     width: int = 128,
     padding: int = 0,
+    *,
+    weights: str = "plain",
+    head: str = "linear",
 ) -> nn.Module:
     if norm not in _NORMS:
         raise ValueError(f"cnn: norm is {norm!r}; allowed: {', '.join(_NORMS)}")
+    if weights not in _WEIGHTS:
+        raise ValueError(f"cnn: weights is {weights!r}; allowed: {', '.join(_WEIGHTS)}")
+    if weights == "standard" and norm == "none":
+        raise ValueError("cnn: weights=standard with norm=none; allowed: norm=group or norm=batch behind such filters")
     if width < 1 or padding not in (0, 1):
         raise ValueError(f"cnn: width={width}, padding={padding}; allowed: width 1 or more, padding 0 or 1")
     if len(input_shape) != 3:
@@ -62,7 +80,7 @@ def cnn(
         hint = "; cnn:padding=1 or mlp would do" if padding == 0 else ""
         shape = "x".join(str(size) for size in input_shape[1:])
         raise ValueError(f"cnn: images of {shape} are too small, it needs {least}x{least}{hint}")
-    return ConvNet(input_shape, num_classes, norm, width, padding)
+    return ConvNet(input_shape, num_classes, norm, width, padding, weights, head)
 
 
 def _norm(norm: str, width: int) -> nn.Module:

@@ -12,6 +12,8 @@ from torch.nn import functional
 
 from fedskew import kernels
 
+_RHO = 1e-3
+
 
 class Linear(nn.Linear):
     """x @ weight^T + bias."""
@@ -35,25 +37,29 @@ class Conv2d(nn.Conv2d):
 
     def convolve(self, input: Tensor, shift: Tensor | None) -> Tensor:
         """The convolution with a bias of the caller's choice."""
-        lead = self.weight.shape[:-4]
+        lead, filters = self.weight.shape[:-4], self.filters()
         if not lead and input.is_cuda and self.thin:
-            return self._as_product(input, shift)
+            return self._as_product(input, filters, shift)
         if not lead:
-            out: Tensor = self._conv_forward(input, self.weight, shift)
+            out: Tensor = self._conv_forward(input, filters, shift)
             return out
         groups = math.prod(lead)
         bias = None if shift is None else shift.flatten()
         out = functional.conv2d(
-            _channels(input, lead), self.weight.flatten(0, -4), bias, self.stride, self.padding, groups=groups
+            _channels(input, lead), filters.flatten(0, -4), bias, self.stride, self.padding, groups=groups
         )
         return _lead(out, lead)
+
+    def filters(self) -> Tensor:
+        """What images are convolved with."""
+        return self.weight
 
     @property
     def thin(self) -> bool:
         """Few values per window, as in the first layer: cuDNN has no good kernels for that, a matrix product does."""
         return math.prod(self.weight.shape[1:]) <= 128 and self.stride == (1, 1)
 
-    def _as_product(self, input: Tensor, shift: Tensor | None) -> Tensor:
+    def _as_product(self, input: Tensor, filters: Tensor, shift: Tensor | None) -> Tensor:
         """Windows as rows [B*H*W, C*k*k] times filters; the result lies channels-last, as the next layer wants it."""
         if torch.is_autocast_enabled(input.device.type):
             input = input.to(torch.get_autocast_dtype(input.device.type))
@@ -68,10 +74,27 @@ class Conv2d(nn.Conv2d):
             cut = functional.pad(input, (left, left, up, up)).unfold(2, tall, 1).unfold(3, wide, 1)
             flat = cut.permute(0, 2, 3, 1, 4, 5).reshape(len(input) * height * width, -1)
             flat = functional.pad(flat, (0, -flat.shape[1] % 8))  # rows of whole 16-byte words
-        filters = self.weight.reshape(self.out_channels, -1)
+        filters = filters.reshape(self.out_channels, -1)
         filters = functional.pad(filters, (0, flat.shape[1] - filters.shape[1]))
         out = functional.linear(flat, filters, shift)
         return out.view(len(input), height, width, -1).permute(0, 3, 1, 2)
+
+
+class StandardConv2d(Conv2d):
+    """Filters are standardised in the forward pass: rho (W_o - mean) / (std + 1e-5) for each output o, rho = 0.001.
+
+    Weight standardisation (Qiao et al., 2019) with the constant of FedWSQ (ICCV 2025). A norm must follow, which takes
+    rho out again. There is no bias, beside which such small filters would drown.
+    """
+
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> None:
+        super().__init__(inputs, outputs, kernel, stride, padding, bias=False)
+
+    def filters(self) -> Tensor:
+        over, values = (-3, -2, -1), math.prod(self.weight.shape[-3:])
+        centred = self.weight - self.weight.mean(over, keepdim=True)
+        std: Tensor = torch.linalg.vector_norm(centred, dim=over, keepdim=True) / math.sqrt(max(1, values - 1))
+        return centred * (_RHO / (std + 1e-5))
 
 
 class GroupNorm(nn.GroupNorm):

@@ -5,9 +5,10 @@ import math
 from torch import Tensor, nn
 
 from fedskew.models.layers import Linear
+from fedskew.models.network import Network
 
 
-class Logistic(nn.Module):
+class Logistic(Network):
     """f = W x + b of the flattened input."""
 
     def __init__(self, input_shape: tuple[int, ...], num_classes: int) -> None:
@@ -15,9 +16,8 @@ class Logistic(nn.Module):
         self.axes = len(input_shape)
         self.linear = Linear(math.prod(input_shape), num_classes)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        out: Tensor = self.linear(x.flatten(-self.axes))
-        return out
+    def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return x.flatten(-self.axes)
 
 
 def logistic(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:

@@ -7,39 +7,43 @@ make 878,538 parameters; `padding=2` keeps the sides, and gives the 1,663,370 th
 
 from torch import Tensor, nn
 
+from fedskew.models import heads
 from fedskew.models.layers import Conv2d, Linear, max_pool2, relu_pool2
+from fedskew.models.network import Network
 
 _KERNEL, _CHANNELS, _HIDDEN = 5, (32, 64), 512
 
 
-class TwoConvolutions(nn.Module):
+class TwoConvolutions(Network):
     """Two convolutions with pooling and a hidden layer: McMahan's network and LEAF's differ in sizes only."""
 
-    def __init__(self, input_shape: tuple[int, ...], num_classes: int, padding: int, hidden: int) -> None:
+    def __init__(
+        self, input_shape: tuple[int, ...], num_classes: int, padding: int, hidden: int, head: str = "linear"
+    ) -> None:
         super().__init__()
         first, second = _CHANNELS
         self.conv1 = Conv2d(input_shape[0], first, _KERNEL, padding=padding)
         self.conv2 = Conv2d(first, second, _KERNEL, padding=padding)
         height, breadth = (side_after(size, padding) for size in input_shape[1:])
         self.hidden = Linear(second * height * breadth, hidden)
-        self.linear = Linear(hidden, num_classes)
+        self.linear = heads.head(head, hidden, num_classes)
         self.fused = False
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         for conv in (self.conv1, self.conv2):
             if self.fused and self.training and conv.bias is not None:
                 x = relu_pool2(conv.convolve(x, None), conv.bias)
             else:
                 x = max_pool2(conv(x).relu())
-        out: Tensor = self.linear(self.hidden(x.flatten(-3)).relu())
-        return out
+        hidden: Tensor = self.hidden(x.flatten(-3)).relu()
+        return hidden
 
 
-def mcmahan(input_shape: tuple[int, ...], num_classes: int, padding: int = 0) -> nn.Module:
+def mcmahan(input_shape: tuple[int, ...], num_classes: int, padding: int = 0, *, head: str = "linear") -> nn.Module:
     if padding not in (0, 2):
         raise ValueError(f"mcmahan: padding is {padding}; allowed: 0 or 2")
     check_images("mcmahan", input_shape, padding)
-    return TwoConvolutions(input_shape, num_classes, padding, _HIDDEN)
+    return TwoConvolutions(input_shape, num_classes, padding, _HIDDEN, head)
 
 
 def check_images(name: str, input_shape: tuple[int, ...], padding: int) -> None:

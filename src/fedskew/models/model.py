@@ -1,15 +1,19 @@
 """A module seen as a pure function of its parameters and buffers."""
 
 import copy
-import inspect
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedskew.models.network import Network
 from fedskew.tree import Params
+from fedskew.view import Outputs
 
 _BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 _RANDOM = (nn.modules.dropout._DropoutNd,)
@@ -19,16 +23,16 @@ _RANDOM = (nn.modules.dropout._DropoutNd,)
 class Model:
     """`apply` runs the module on any parameters; the module's own are only where `init` reads the first ones.
 
-    A module whose `forward(x, mask)` takes a mask promises that leading axes are free and that masked examples
-    change nothing. Any other module is taken one client at a time, or by `torch.vmap` if it has neither batch norm
-    nor dropout.
+    Parameters that need no gradient are frozen: they stay in the module, and nothing else ever sees them.
+    A `Network` takes leading axes and a mask. Any other module is taken one client at a time, or by `torch.vmap` if it
+    has neither buffers nor dropout.
     """
 
     module: nn.Module
 
     @cached_property
     def takes_mask(self) -> bool:
-        return "mask" in inspect.signature(self.module.forward).parameters
+        return isinstance(self.module, Network)
 
     @cached_property
     def random(self) -> bool:
@@ -36,78 +40,120 @@ class Model:
         return any(isinstance(part, _RANDOM) for part in self.module.modules())
 
     @cached_property
+    def quiet(self) -> bool:
+        """Whether it takes a mask and draws nothing: clients can then be trained in any order, on any thread."""
+        return self.takes_mask and not self.random
+
+    @cached_property
     def stackable(self) -> bool:
-        """Whether a cohort can run as one tensor program."""
-        return self.takes_mask or not (self.random or any(True for _ in self.module.buffers()))
+        """Whether a cohort may run as one tensor program."""
+        return not self.random and (self.takes_mask or not any(True for _ in self.module.buffers()))
 
     @cached_property
     def names(self) -> set[str]:
-        """What parameters and buffers together are called."""
-        return {name for name, _ in (*self.module.named_parameters(), *self.module.named_buffers())}
+        """What trained parameters and buffers together are called."""
+        return {*self._trained, *(name for name, _ in self.module.named_buffers())}
+
+    @cached_property
+    def frozen(self) -> list[str]:
+        """What parameters that are not trained are called."""
+        return [name for name, leaf in self.module.named_parameters() if not leaf.requires_grad]
 
     @cached_property
     def tied(self) -> bool:
         """Whether a parameter or buffer goes by several names."""
         every = self.module.named_parameters(remove_duplicate=False), self.module.named_buffers(remove_duplicate=False)
-        return sum(1 for named in every for _ in named) > len(self.names)
+        return sum(1 for named in every for _ in named) > len(self.names) + len(self.frozen)
+
+    @cached_property
+    def _trained(self) -> dict[str, int]:
+        """Trained parameters by name, with how many axes they have for one client."""
+        return {name: leaf.ndim for name, leaf in self.module.named_parameters() if leaf.requires_grad}
+
+    @cached_property
+    def evaluating(self) -> "Model":
+        """A model of its own that stays in evaluation mode, to be asked between the steps of a training one."""
+        own = self.copy()
+        own.module.eval()
+        return own
 
     def init(self, dtype: torch.dtype, device: torch.device | str) -> tuple[Params, Params]:
-        """Fresh copies of the module's parameters and buffers."""
+        """Fresh copies of the module's trained parameters and of its buffers; what is frozen moves along."""
+        if not self._trained:
+            raise ValueError(f"{type(self.module).__name__} has no parameter to train")
 
-        def copied(leaf: Tensor) -> Tensor:
-            return leaf.detach().clone().to(device, dtype if leaf.is_floating_point() else None)
+        def moved(leaf: Tensor) -> Tensor:
+            return leaf.detach().to(device, dtype if leaf.is_floating_point() else None)
 
-        params = {name: copied(leaf) for name, leaf in self.module.named_parameters()}
-        return params, {name: copied(leaf) for name, leaf in self.module.named_buffers()}
+        for name in self.frozen:
+            leaf = self.module.get_parameter(name)
+            leaf.data = moved(leaf)
+        params = {name: moved(self.module.get_parameter(name)).clone() for name in self._trained}
+        return params, {name: moved(leaf).clone() for name, leaf in self.module.named_buffers()}
+
+    def whole_state(self, params: Params, buffers: Params) -> Params:
+        """Everything that a state dict of the module holds."""
+        return {**params, **{name: self.module.get_parameter(name).detach() for name in self.frozen}, **buffers}
 
     def apply(
         self, params: Params, buffers: Params, x: Tensor, mask: Tensor | None = None, *, train: bool
-    ) -> tuple[Tensor, Params]:
-        """Logits [..., B, C] and the buffers as the pass leaves them."""
+    ) -> tuple[Outputs, Params]:
+        """What the module gives for examples [..., B, *shape], and the buffers as the pass leaves them."""
         if self.module.training != train:
             self.module.train(train)
+        name, axes = next(iter(self._trained.items()))
+        lead = params[name].shape[: params[name].ndim - axes]
         if self.takes_mask:
-            return self._call(params, buffers, x, mask)
-        name, leaf = next(self.module.named_parameters())
-        if params[name].ndim > leaf.ndim:
-            return torch.vmap(lambda p, b, one: self._plain(p, b, one)[0])(params, buffers, x), buffers
-        return self._plain(params, buffers, x)
+            fixed = {other: self.module.get_parameter(other) for other in self.frozen} if lead else {}
+            spread = {other: leaf.expand(*lead, *leaf.shape) for other, leaf in fixed.items()}
+            (logits, features), buffers = self._call(params, buffers, spread, (x, mask), {"with_features": True})
+            return Outputs(logits, features), buffers
+        if lead:
+            return Outputs(*torch.vmap(lambda p, b, one: self._plain(p, b, one)[0])(params, buffers, x)), buffers
+        made, buffers = self._plain(params, buffers, x)
+        return Outputs(*made), buffers
 
-    def _plain(self, params: Params, buffers: Params, x: Tensor) -> tuple[Tensor, Params]:
+    def _plain(self, params: Params, buffers: Params, x: Tensor) -> tuple[tuple[Tensor, ...], Params]:
+        """Logits and, where a linear layer has run, the input of the last one."""
         norms = [part for part in self.module.modules() if isinstance(part, _BATCH_NORMS)]
         for part in norms:
             part.train(self.module.training and len(x) > 1)  # one example has no batch statistics
         own = {name: leaf.clone() for name, leaf in buffers.items()}  # modules change their buffers in place
-        return self._call(params, own, x)
+        with self.linear_inputs() as noted:
+            logits, after = self._call(params, own, {}, (x,), {})
+        return (logits, *(given for _, given in noted[-1:])), after
 
-    def _call(self, params: Params, buffers: Params, *inputs: Tensor | None) -> tuple[Tensor, Params]:
+    @contextmanager
+    def linear_inputs(self) -> Iterator[list[tuple[str, Tensor]]]:
+        """Inside, the name and input of every linear layer that runs is noted."""
+        noted: list[tuple[str, Tensor]] = []
+
+        def noting(name: str, part: nn.Module) -> torch.utils.hooks.RemovableHandle:
+            return part.register_forward_pre_hook(lambda _, given: noted.append((name, given[0])))
+
+        hooks = [noting(name, part) for name, part in self.module.named_modules() if isinstance(part, nn.Linear)]
+        try:
+            yield noted
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _call(
+        self, params: Params, buffers: Params, fixed: Params, inputs: tuple[Tensor | None, ...], named: dict[str, Any]
+    ) -> tuple[Any, Params]:
         """The module on this state. What PyTorch would check at every call is looked up once for all."""
         state = {**params, **buffers}
         if state.keys() != self.names:
             raise ValueError(f"the model has {sorted(self.names)}, not {sorted(state)}")
-        logits: Tensor = functional_call(self.module, state, inputs, tie_weights=self.tied)
-        return logits, {name: state[name] for name in buffers}
+        state |= fixed
+        given: Any = functional_call(self.module, state, inputs, named, tie_weights=self.tied)
+        return given, {name: state[name] for name in buffers}
 
-    def features(self, params: Params, buffers: Params, x: Tensor) -> Tensor:
-        """The input [..., B, features] of the linear layer that runs last, in evaluation mode."""
-        inputs: list[Tensor] = []
-
-        def note(_: nn.Module, given: tuple[Tensor, ...]) -> None:
-            inputs.append(given[0])
-
-        def noted(_: nn.Module, __: tuple[Tensor, ...], logits: Tensor) -> Tensor:
-            if not inputs:
-                raise ValueError(f"{type(self.module).__name__} has no linear layer whose input could be its features")
-            return inputs[-1]
-
-        linears = [part for part in self.module.modules() if isinstance(part, nn.Linear)]
-        hooks = [part.register_forward_pre_hook(note) for part in linears]
-        hooks.append(self.module.register_forward_hook(noted))
-        try:
-            return self.apply(params, buffers, x, train=False)[0]
-        finally:
-            for hook in hooks:
-                hook.remove()
+    def settle(self) -> None:
+        """Look up all that is looked up once: a compiler cannot trace a first look."""
+        for name, kind in vars(Model).items():
+            if isinstance(kind, cached_property) and name != "evaluating":
+                getattr(self, name)
 
     def fused(self) -> "Model":
         """A model of its own that uses our kernels where it knows how; a module says so by an attribute `fused`."""

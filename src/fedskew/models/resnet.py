@@ -8,11 +8,17 @@ that changes shape is a 1x1 convolution with a norm. Convolutions start as in th
 Group norm (Wu and He, 2018) has 32 groups.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from torch import Tensor, nn
 
-from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear
+from fedskew.models import heads
+from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, StandardConv2d
+from fedskew.models.network import Network
 
 _NORMS = ("batch", "group")
+_WEIGHTS: dict[str, Callable[..., Conv2d]] = {"plain": partial(Conv2d, bias=False), "standard": StandardConv2d}
 _WIDTHS = (64, 128, 256, 512)
 _GROUPS = 32
 _SMALL = 32
@@ -21,9 +27,9 @@ _SMALL = 32
 class Normed(nn.Module):
     """A convolution without bias, followed by its norm."""
 
-    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, norm: str) -> None:
+    def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, norm: str, weights: str) -> None:
         super().__init__()
-        self.conv = Conv2d(inputs, outputs, kernel, stride=stride, padding=kernel // 2, bias=False)
+        self.conv = _WEIGHTS[weights](inputs, outputs, kernel, stride=stride, padding=kernel // 2)
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
         self.norm = BatchNorm(outputs) if norm == "batch" else GroupNorm(_GROUPS, outputs)
 
@@ -36,12 +42,12 @@ class Normed(nn.Module):
 class Block(nn.Module):
     """relu(shortcut(x) + f(x)) with two 3x3 convolutions in f."""
 
-    def __init__(self, inputs: int, outputs: int, stride: int, norm: str) -> None:
+    def __init__(self, inputs: int, outputs: int, stride: int, norm: str, weights: str) -> None:
         super().__init__()
-        self.first = Normed(inputs, outputs, 3, stride, norm)
-        self.second = Normed(outputs, outputs, 3, 1, norm)
+        self.first = Normed(inputs, outputs, 3, stride, norm, weights)
+        self.second = Normed(outputs, outputs, 3, 1, norm, weights)
         same = stride == 1 and inputs == outputs
-        self.shortcut = None if same else Normed(inputs, outputs, 1, stride, norm)
+        self.shortcut = None if same else Normed(inputs, outputs, 1, stride, norm, weights)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         straight = x if self.shortcut is None else self.shortcut(x, mask)
@@ -50,30 +56,38 @@ class Block(nn.Module):
         return out
 
 
-class ResNet(nn.Module):
-    def __init__(self, input_shape: tuple[int, ...], num_classes: int, norm: str) -> None:
+class ResNet(Network):
+    def __init__(self, input_shape: tuple[int, ...], num_classes: int, norm: str, weights: str, head: str) -> None:
         super().__init__()
         stride = 1 if max(input_shape[1:]) <= _SMALL else 2
-        self.stem = Normed(input_shape[0], _WIDTHS[0], 3, stride, norm)
+        self.stem = Normed(input_shape[0], _WIDTHS[0], 3, stride, norm, weights)
         self.blocks = nn.ModuleList()
         inputs = _WIDTHS[0]
         for outputs in _WIDTHS:
-            self.blocks.append(Block(inputs, outputs, 1 if outputs == inputs else 2, norm))
-            self.blocks.append(Block(outputs, outputs, 1, norm))
+            self.blocks.append(Block(inputs, outputs, 1 if outputs == inputs else 2, norm, weights))
+            self.blocks.append(Block(outputs, outputs, 1, norm, weights))
             inputs = outputs
-        self.linear = Linear(inputs, num_classes)
+        self.linear = heads.head(head, inputs, num_classes)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         x = self.stem(x, mask).relu()
         for block in self.blocks:
             x = block(x, mask)
-        out: Tensor = self.linear(x.mean((-2, -1)))
-        return out
+        return x.mean((-2, -1))
 
 
-def resnet18(input_shape: tuple[int, ...], num_classes: int, norm: str = "batch") -> nn.Module:
+def resnet18(
+    input_shape: tuple[int, ...],
+    num_classes: int,
+    norm: str = "batch",
+    *,
+    weights: str = "plain",
+    head: str = "linear",
+) -> nn.Module:
     if norm not in _NORMS:
         raise ValueError(f"resnet18: norm is {norm!r}; allowed: {', '.join(_NORMS)}")
+    if weights not in _WEIGHTS:
+        raise ValueError(f"resnet18: weights is {weights!r}; allowed: {', '.join(_WEIGHTS)}")
     if len(input_shape) != 3:
         raise ValueError(f"resnet18 takes images [channels, height, width], not inputs of shape {list(input_shape)}")
-    return ResNet(input_shape, num_classes, norm)
+    return ResNet(input_shape, num_classes, norm, weights, head)

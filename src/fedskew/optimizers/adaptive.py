@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedskew import tree
+from fedskew.optimizers.optimizer import Optimizer
 from fedskew.tree import Params
 
 _RULES = {
@@ -23,7 +24,7 @@ _RULES = {
 
 
 @dataclass(frozen=True)
-class Adaptive:
+class Adaptive(Optimizer):
     rule: str
     lr: float
     b1: float
@@ -42,13 +43,13 @@ class Adaptive:
         v = tree.map(lambda leaf: torch.full_like(leaf, self.eps**2), params)
         return tree.prefix(tree.zeros_like(params), "m") | tree.prefix(v, "v")
 
-    def update(self, grads: Params, state: Params, params: Params) -> tuple[Params, Params]:
+    def update(self, grads: Params, state: Params, params: Params, rate: float | Tensor) -> tuple[Params, Params]:
         m = tree.map(lambda m, g: self.b1 * m + (1 - self.b1) * g, tree.unprefix(state, "m"), grads)
         v = tree.map(lambda v, g: _RULES[self.rule](v, g * g, self.b2), tree.unprefix(state, "v"), grads)
-        updates = tree.map(lambda m, v: -self.lr * m / (v.sqrt() + self.eps), m, v)
+        updates = tree.map(lambda m, v: -rate * m / (v.sqrt() + self.eps), m, v)
         return updates, tree.prefix(m, "m") | tree.prefix(v, "v")
 
-    def travel(self, steps: Tensor) -> Tensor:
+    def travel(self, steps: Tensor, pull: float = 0.0) -> Tensor:
         raise ValueError(f"{self.rule} has no travel of its own: SCAFFOLD and FedNova need sgd on the client")
 
 

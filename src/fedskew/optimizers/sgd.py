@@ -3,6 +3,7 @@
 g' = g + weight_decay * w        v = momentum * v + g'        w -= lr * v
 """
 
+import cmath
 import math
 from dataclasses import dataclass
 
@@ -10,11 +11,12 @@ import torch
 from torch import Tensor
 
 from fedskew import tree
+from fedskew.optimizers.optimizer import Optimizer
 from fedskew.tree import Params
 
 
 @dataclass(frozen=True)
-class SGD:
+class SGD(Optimizer):
     lr: float = 1.0
     momentum: float = 0.0
     weight_decay: float = 0.0
@@ -30,17 +32,36 @@ class SGD:
     def init(self, params: Params) -> Params:
         return tree.zeros_like(params) if self.momentum else {}
 
-    def update(self, grads: Params, state: Params, params: Params) -> tuple[Params, Params]:
+    def update(self, grads: Params, state: Params, params: Params, rate: float | Tensor) -> tuple[Params, Params]:
         if self.weight_decay:
             grads = {name: grad + self.weight_decay * params[name] for name, grad in grads.items()}
         if self.momentum:
             grads = state = {name: self.momentum * state[name] + grad for name, grad in grads.items()}
-        return {name: -self.lr * grad for name, grad in grads.items()}, state
+        return {name: -rate * grad for name, grad in grads.items()}, state
 
-    def travel(self, steps: Tensor) -> Tensor:
-        """lr * s, and lr * (s - r(1 - r^s)/(1 - r))/(1 - r) with momentum r. Exact without weight decay."""
+    def travel(self, steps: Tensor, pull: float = 0.0) -> Tensor:
+        """lr * s, and lr * (s - r(1 - r^s)/(1 - r))/(1 - r) with momentum r. Exact without weight decay.
+
+        With a pull mu the distance d obeys d_{t+1} - d_t = r (d_t - d_{t-1}) + lr (1 - mu d_t), whose solution is made
+        of powers of the roots of x^2 - (1 + r - lr mu) x + r. Without momentum it is (1 - (1 - lr mu)^s) / mu.
+        """
         s, r = steps.to(torch.float64), self.momentum
-        return self.lr * (s - r * (1 - r**s) / (1 - r)) / (1 - r)
+        if not pull:
+            return self.lr * (s - r * (1 - r**s) / (1 - r)) / (1 - r)
+        if not r:
+            return (1 - (1 - self.lr * pull) ** s) / pull
+        middle = (1 + r - self.lr * pull) / 2
+        apart = cmath.sqrt(middle * middle - r) or 1e-9  # roots that fall together, hardly moved apart
+        roots = middle + apart, middle - apart
+        rest, next_rest = 1 / pull, 1 / pull - self.lr  # what is left to the resting point, before and after a step
+        first = (next_rest - rest * roots[1]) / (roots[0] - roots[1])
+        left = sum(c * torch.pow(_complex(root, s), s) for c, root in ((first, roots[0]), (rest - first, roots[1])))
+        assert isinstance(left, Tensor)
+        return 1 / pull - left.real
+
+
+def _complex(value: complex, like: Tensor) -> Tensor:
+    return torch.full_like(like, value, dtype=torch.complex128)
 
 
 sgd = SGD

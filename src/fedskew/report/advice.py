@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from fedskew import spec
+from fedskew.report.verdict import NOT_DECIDED, Difference
 
 _INDICES = {
     "mean_total_variation": "mean total variation to the global labels",
@@ -14,6 +15,7 @@ _INDICES = {
 _VERDICTS = {
     "worth trying": "worth trying",
     "depends": "depends on how you train",
+    NOT_DECIDED: "not decided",
     "no gain": "no gain in this evidence",
 }
 _LISTED = 3
@@ -24,15 +26,15 @@ def lines(advice: Mapping[str, Any]) -> Iterator[str]:
     """The whole text, but for the command at its end."""
     yield f"{advice['clients']} clients, {advice['classes']} classes, {advice['samples']} examples"
     yield ""
-    yield from indices(advice)
-    yield ""
     if advice["clients"] == 1:
         yield "There is one client: nothing is averaged and no labels are skewed between clients. Train on it directly."
     elif advice["classes_held"] == 1:
         yield "There is one class: a model that always answers it is right, and there is nothing to learn."
     else:
         yield from verdicts(advice)
-        yield from evidence(advice)
+    yield ""
+    yield from indices(advice)
+    yield from evidence(advice)
 
 
 def indices(advice: Mapping[str, Any]) -> Iterator[str]:
@@ -66,20 +68,36 @@ def verdicts(advice: Mapping[str, Any]) -> Iterator[str]:
         yield f"No evidence is near. The nearest is {found[0]['cell']} at distance {found[0]['distance']:.2f}."
         yield f"What follows is about that alone, {_extent(found)}, and may not hold here."
     yield from _differences(advice)
-    gained = [row for row in rows if row["verdict"] != "no gain"]
-    if not gained:
-        yield "No method was clearly above FedAvg in this evidence: FedAvg is the one to try first."
+    yield from _summary(rows, found, advice.get("try"))
+    yield "Points over FedAvg, mean of the last ten rounds, in brackets a 95 % interval over seeds:"
     for data in dict.fromkeys(row["data"] for row in rows):
         here = [item for item in found if item["setting"]["dataset"].partition(":")[0] == data]
         yield f"On {data} ({_kind(data, here)}), {_extent(here)}:"
         for row in rows:
             if row["data"] == data:
-                yield f"  {row['method']:16} {_VERDICTS[row['verdict']]}: {_range(row)}"
+                yield f"  {row['method']:16} {_VERDICTS[row['verdict']]}: {_settings(row, found)}"
     if untried := advice.get("untried"):
         yield f"Nothing is known here about {', '.join(untried)}."
     yield from _nearest(found)
     yield from _highest(found)
     yield from _doubts(found)
+
+
+def _summary(
+    rows: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]], names: Sequence[str] | None
+) -> Iterator[str]:
+    """What is decided, in a line, and what to try where one seed leaves it open."""
+    above = list(dict.fromkeys(row["method"] for row in rows if row["above"]))
+    if above:
+        yield f"Above FedAvg over several seeds in some of it: {', '.join(above)}."
+    else:
+        yield "No method is known to be above FedAvg here."
+    if single := sorted({number for row in rows for number in row["one_seed"]}):
+        tried = f" Try these over several seeds: {', '.join(names)}." if names else ""
+        where = "All of this" if len(single) == len(found) else f"What comes from {_cited(single)}"
+        yield f"{where} rests on one seed, which decides nothing.{tried}"
+    elif not above:
+        yield "FedAvg is the one to try first."
 
 
 def evidence(advice: Mapping[str, Any]) -> Iterator[str]:
@@ -144,43 +162,54 @@ def _nearest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _span(means: Sequence[float]) -> str:
-    if len(means) == 1:
-        return f"{means[0]:+.2f}"
-    return f"{min(means):+.2f} to {max(means):+.2f} in {len(means)} trainings"
+    return _extremes(means) + (f" in {len(means)} trainings" if len(means) > 1 else "")
 
 
 def _highest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The highest accuracy on the nearest cell, whatever the training: a gain over a weak FedAvg may not be one."""
     cell = found[0]["cell"]
     reached = [
-        (gain["accuracy"], gain["algorithm"], item)
+        (gain["accuracy"], gain["algorithm"], len(gain["seeds"]), item)
         for item in found
         for gain in [item["base"], *item["gains"]]
         if item["cell"] == cell and gain["accuracy"] is not None
     ]
-    accuracy, name, item = max(reached, key=lambda one: one[0])
+    accuracy, name, seeds, item = max(reached, key=lambda one: one[0])
     there = "" if name == "fedavg" else f"; FedAvg has {_percent(item['base'])} there"
-    yield f"The highest accuracy on {cell} is {name}'s {accuracy:.2f} % in [{item['number']}]{there}."
+    yield (
+        f"The highest accuracy on {cell} is {name}'s {accuracy:.2f} % in [{item['number']}], {_number(seeds, 'seed')}"
+        f"{there}."
+    )
 
 
-def _range(row: Mapping[str, Any]) -> str:
-    if row["mean"] is None:
-        return f"diverged in {_cited(row['below'])}"
-    gains = f"{row['lowest']:+.2f} to {row['highest']:+.2f}" if row["settings"] > 1 else f"{row['mean']:+.2f}"
-    parts = [f"{gains} points over FedAvg" + (f" in {row['settings']} trainings" if row["settings"] > 1 else "")]
-    parts += [f"above in {_cited(row['above'])}"] if row["above"] else []
-    parts += [f"below or diverged in {_cited(row['below'])}"] if row["below"] else []
+def _settings(row: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> str:
+    """Each verdict with its interval, what one seed gave, and where it diverged."""
+    gains = {item["number"]: gain for item in found for gain in item["gains"] if gain["method"] == row["method"]}
+    parts = []
+    for word in ("above", "below", "tied"):
+        if numbers := row[word]:
+            parts.append(f"{word} in " + ", ".join(f"[{n}] {_difference(gains[n]).figures}" for n in numbers))
+    if numbers := row["one_seed"]:
+        parts.append(f"one seed in {_cited(numbers)}, {_extremes([gains[n]['mean'] for n in numbers])}")
+    if numbers := row["diverged"]:
+        parts.append(f"diverged in {_cited(numbers)}")
     return "; ".join(parts)
+
+
+def _extremes(means: Sequence[float]) -> str:
+    return f"{means[0]:+.2f}" if len(means) == 1 else f"{min(means):+.2f} to {max(means):+.2f}"
+
+
+def _difference(gain: Mapping[str, Any]) -> Difference:
+    return Difference(gain["mean"], gain["half"], len(gain["seeds"]))
 
 
 def _doubts(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """What the evidence cannot carry."""
-    single = [item["number"] for item in found if len(item["base"]["seeds"]) < 2]
     short = [item["number"] for item in found if item["shortened"]]
-    if single:
-        yield f"One seed only: {_all(single, found)}. Differences up to two points are taken for chance there."
     if short:
-        yield f"Shorter than the paper's runs: {_all(short, found)}. Methods that start slowly look worse there."
+        named = "all of this" if len(short) == len(found) else _cited(short)
+        yield f"Shorter than the paper's runs: {named}. Methods that start slowly look worse there."
     sets = sorted({item["setting"]["dataset"] for item in found})
     yield f"Measured on {', '.join(sets)}; on other data the order of methods can differ."
 
@@ -205,9 +234,9 @@ def _percent(gain: Mapping[str, Any]) -> str:
 def _gain(gain: Mapping[str, Any]) -> str:
     if gain["mean"] is None:
         return "diverged"
-    spread = "" if gain["std"] is None else f" ± {gain['std']:.2f}"
+    found = _difference(gain)
     lost = f", seeds {', '.join(map(str, gain['diverged']))} diverged" if gain["diverged"] else ""
-    return f"{gain['mean']:+.2f}{spread} / {gain['last']:+.2f}{lost}"
+    return f"{found.figures if found.half is None else found} / {gain['last']:+.2f}{lost}"
 
 
 def _variants(gain: Mapping[str, Any]) -> str:
@@ -231,10 +260,6 @@ def _cited(numbers: Sequence[int]) -> str:
         else:
             spans.append([number])
     return " ".join(f"[{span[0]}]" if len(span) == 1 else f"[{span[0]}]-[{span[-1]}]" for span in spans)
-
-
-def _all(numbers: Sequence[int], found: Sequence[Mapping[str, Any]]) -> str:
-    return "all of this" if len(numbers) == len(found) else _cited(numbers)
 
 
 def _extent(found: Sequence[Mapping[str, Any]]) -> str:

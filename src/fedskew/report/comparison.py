@@ -3,31 +3,71 @@
 import csv
 import io
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fedskew.experiments.store import Store, write_whole
 from fedskew.report import figures
+from fedskew.report.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.report.summary import MEASURES, over_seeds, percent, summarise
+from fedskew.report.verdict import BASELINE, against_baseline
 
 Hashes = Mapping[str, Sequence[str]]
 
 
-def comparison_rows(store: Store, hashes: Hashes, rounds: int) -> list[dict[str, Any]]:
-    """One row per method: each measure's mean and std over seeds."""
+def comparison_rows(
+    store: Store, hashes: Hashes, rounds: int, *, target: float | None = None, iid: Hashes | None = None
+) -> list[dict[str, Any]]:
+    """One row per method: each measure's mean and std over seeds, its verdict against FedAvg, if that is there, and how
+    many rounds it takes to the target (FedAvg's end). With the same methods on IID data, what they reach there and the
+    share of the gap that they close."""
+    rows, level = _rows(store, hashes, rounds), _rows(store, iid or {}, rounds)
+    curves, plain = _curves(store, hashes, rounds), _curves(store, iid or {}, rounds)
+    base = curves.get(BASELINE, {})
+    for row in rows:
+        mine = curves[row["method"]]
+        row["rounds_to_reach"] = _as_dict(rounds_to_reach(mine, base if target is None else target))
+        row["gap_closed"] = _as_dict(gap_closed(mine, base, plain.get(BASELINE, {})))
+        row["iid"] = next((other for other in level if other["method"] == row["method"]), None)
+    return rows
+
+
+def _rows(store: Store, hashes: Hashes, rounds: int) -> list[dict[str, Any]]:
     rows = []
     for name, group in hashes.items():
         folders = [store.folder(hash) for hash in group]
         summaries = [summarise(f.run(), f.records()[:rounds], f.card()) for f in folders]
         rows.append({"method": name, **over_seeds(summaries)})
+    for row, found in zip(rows, against_baseline(rows), strict=True):
+        row["against_fedavg"] = None if found is None else {**asdict(found), "verdict": found.verdict}
     return rows
 
 
-def write_comparison(store: Store, hashes: Hashes, rounds: int, out: Path) -> list[Path]:
+def _curves(store: Store, hashes: Hashes, rounds: int) -> dict[str, Curves]:
+    """The accuracy of every evaluated round, by method and seed; a run that diverged has no end and is left out."""
+    found: dict[str, Curves] = {}
+    for name, group in hashes.items():
+        folders = [store.folder(hash) for hash in group]
+        kept = {f.run()["seed"]: f.records()[:rounds] for f in folders}
+        found[name] = {
+            seed: [(record["round"], record["accuracy"]) for record in records if record["accuracy"] is not None]
+            for seed, records in kept.items()
+            if records and not records[-1]["diverged"]
+        }
+    return found
+
+
+def _as_dict(found: Reach | Share | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
+
+
+def write_comparison(
+    store: Store, hashes: Hashes, rows: Sequence[dict[str, Any]], rounds: int, out: Path, target: float | None = None
+) -> list[Path]:
     """Curves, partition, and the table as Markdown and CSV."""
     out.mkdir(parents=True, exist_ok=True)
-    rows = comparison_rows(store, hashes, rounds)
-    write_whole(out / "table.md", markdown(rows).encode())
+    write_whole(out / "table.md", markdown(rows, target).encode())
     write_whole(out / "table.csv", as_csv(rows).encode())
     series = {name: [store.folder(hash).records()[:rounds] for hash in group] for name, group in hashes.items()}
     first = store.folder(next(iter(hashes.values()))[0])
@@ -38,20 +78,71 @@ def write_comparison(store: Store, hashes: Hashes, rounds: int, out: Path) -> li
     return made
 
 
-def markdown(rows: Sequence[dict[str, Any]]) -> str:
-    heads = ["method", "accuracy %", "balanced %", "last ten rounds %", "seeds"]
+def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[str, list[str]]:
+    """Rounds to reach the target where there is one, and what was measured on IID data where that was asked for."""
+    columns: dict[str, list[str]] = {}
+    if any(row["rounds_to_reach"] for row in rows):
+        columns[f"rounds to {target_words(target)}"] = [_text(row["rounds_to_reach"], Reach) for row in rows]
+    if any(row["iid"] for row in rows):
+        columns["IID gap closed"] = [_text(row["gap_closed"], Share) for row in rows]
+        columns[f"last ten on IID data % (− {BASELINE})"] = [_on_iid(row["iid"]) for row in rows]
+    return columns
+
+
+def _text(found: dict[str, Any] | None, kind: type[Reach] | type[Share]) -> str:
+    return "-" if found is None else str(kind(**found))
+
+
+def _on_iid(row: dict[str, Any] | None) -> str:
+    """`83.10 ± 0.25 (+0.12)`"""
+    if row is None:
+        return "-"
+    gain = row["against_fedavg"]
+    text = percent(row["accuracy_last10"]["mean"], row["accuracy_last10"]["std"])
+    return text if gain is None else f"{text} ({gain['mean']:+.2f})"
+
+
+def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
+    more = more_columns(rows, target)
+    heads = [
+        "method",
+        "accuracy %",
+        "balanced %",
+        "last ten rounds %",
+        f"last ten − {BASELINE}, points",
+        *more,
+        "seeds",
+    ]
     lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    for row in rows:
+    for i, (row, difference) in enumerate(zip(rows, against_baseline(rows), strict=True)):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in ("accuracy", "balanced_accuracy", "accuracy_last10")]
+        cells.append("-" if difference is None else str(difference))
+        cells += [column[i] for column in more.values()]
         lines.append("| " + " | ".join([row["method"], *cells, str(len(row["seeds"]))]) + " |")
     return "\n".join(lines) + "\n"
 
 
+_DIFFERENCE = {"difference": "mean", "difference_half": "half", "verdict": "verdict"}
+_REACH = {"rounds_to_reach": "rounds", "seeds_that_reached": "reached"}
+_SHARE = {"iid_gap": "gap", "iid_gap_closed": "share"}
+
+
 def as_csv(rows: Sequence[dict[str, Any]]) -> str:
+    """A line per method, shares of one."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["method", "seeds", "diverged", *(f"{m}_{part}" for m in MEASURES for part in ("mean", "std"))])
+    measures = [f"{m}_{part}" for m in MEASURES for part in ("mean", "std")]
+    on_iid = ["iid_accuracy_last10_mean", *(f"iid_{name}" for name in _DIFFERENCE)]
+    writer.writerow(["method", "seeds", "diverged", *measures, *_DIFFERENCE, *_REACH, *_SHARE, *on_iid])
     for row in rows:
+        iid = row["iid"] or {"accuracy_last10": {}, "against_fedavg": None}
         values = [row[m][part] for m in MEASURES for part in ("mean", "std")]
+        values += _values(row["against_fedavg"], _DIFFERENCE)
+        values += [*_values(row["rounds_to_reach"], _REACH), *_values(row["gap_closed"], _SHARE)]
+        values += [iid["accuracy_last10"].get("mean"), *_values(iid["against_fedavg"], _DIFFERENCE)]
         writer.writerow([row["method"], len(row["seeds"]), row["diverged"], *("" if v is None else v for v in values)])
     return out.getvalue()
+
+
+def _values(found: Mapping[str, Any] | None, names: Mapping[str, str]) -> list[Any]:
+    return [None if found is None else found[name] for name in names.values()]

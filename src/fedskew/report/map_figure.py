@@ -1,4 +1,4 @@
-"""Where one method is ahead of another when the assumptions behind a table are varied."""
+"""What a method gains over another when the assumptions behind a table are varied."""
 
 import math
 from collections.abc import Mapping, Sequence

@@ -1,9 +1,9 @@
 """The map of assumptions in plain sentences, of one seed. Accuracies are means of the last ten rounds."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fedskew.report.verdict import verdict
+from fedskew.report.verdict import paired
 
 Row = dict[str, Any]
 RULES = ("floor", "mask")
@@ -32,16 +32,22 @@ def _margin(setting: str, rows: Sequence[Row]) -> list[str]:
     if plain is None or plain["last_ten"] is None:
         return [f"{setting}: FedAvg is not there or diverged."]
     lines = [_against(f"{setting}: FedRS", row, plain) for row in here if row["method"] == "fedrs"]
-    for rule in RULES:
-        tried = [row for row in here if f"missing={rule}" in row["algorithm"]]
-        if tried:
-            best = max(tried, key=lambda row: row["validation"])
-            lines.append(
-                _against(f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)", best, plain)
-            )
-            above = [_tau(row) for row in tried if row["last_ten"] and verdict(gains(row, plain), 1) == "above"]
-            lines[-1] += f" Above FedAvg with {'tau ' + ', '.join(above) if above else 'no tau'}."
+    for _, rule, best, _ in chosen_margins(here):
+        what = f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)"
+        lines.append(_against(what, best, plain))
     return lines
+
+
+def chosen_margins(rows: Sequence[Row]) -> Iterator[tuple[str, str, Row, Row]]:
+    """Setting, rule, the row whose margin is best on held-out examples, and FedAvg's row, of what was run."""
+    margin = [row for row in rows if row["part"] == "margin"]
+    for setting in _settings(margin):
+        here = [row for row in margin if row["setting"] == setting]
+        plain = next((row for row in here if row["method"] == "fedavg"), None)
+        for rule in RULES:
+            tried = [row for row in here if f"missing={rule}" in row["algorithm"]]
+            if tried and plain is not None:
+                yield setting, rule, max(tried, key=lambda row: row["validation"]), plain
 
 
 def _tau(row: Row) -> str:
@@ -51,11 +57,11 @@ def _tau(row: Row) -> str:
 def _against(what: str, row: Row, plain: Row) -> str:
     if row["last_ten"] is None:
         return f"{what} diverged in round {row['diverged']}."
-    mean, last = gains(row, plain)
-    return (
-        f"{what}, {row['last_ten']:.2f} %, is {verdict((mean, last), 1)} FedAvg, {plain['last_ten']:.2f} % "
-        f"({mean:+.2f}; last round {last:+.2f})."
-    )
+    difference = paired({row["seed"]: row["last_ten"]}, {plain["seed"]: plain["last_ten"]})
+    assert difference is not None  # all runs of a map are of one seed
+    _, last = gains(row, plain)
+    said = difference.sentence(f"{what}, {row['last_ten']:.2f} %,", f"FedAvg, {plain['last_ten']:.2f} %,")
+    return f"{said} (last round {last:+.2f})."
 
 
 def gains(row: Row, plain: Row) -> tuple[float, float]:

@@ -13,6 +13,8 @@ _LOOKS: dict[str, tuple[str, str]] = {
     "fedrs": ("#2171b5", "-."),
     "fedlc": ("#d7301f", "-"),
     "fedla": ("#e7298a", ":"),
+    "trimmed": ("#3690c0", "--"),
+    "median": ("#0570b0", ":"),
     "fedlc+fedprox": ("#fc8d59", "--"),
     "fedlc+scaffold": ("#7f0000", "-."),
     "fedlc+fednova": ("#b35806", ":"),

@@ -44,7 +44,8 @@ MEASURES = ("accuracy", "balanced_accuracy", "client_accuracy", "accuracy_last10
 
 
 def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample standard deviation (ddof = 1) of each measure over seeds; a diverged seed is counted apart."""
+    """Mean and sample standard deviation (ddof = 1) of each measure over seeds, and `each` seed's own value; a diverged
+    seed has none and is counted apart."""
     row: dict[str, Any] = {
         "algorithm": summaries[0]["algorithm"],
         "seeds": [summary["seed"] for summary in summaries],
@@ -52,10 +53,12 @@ def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seconds": sum(summary["seconds"] for summary in summaries),
     }
     for name in MEASURES:
-        values = [s[name] for s in summaries if s[name] is not None and not s["diverged"]]
+        each = [None if s["diverged"] else s[name] for s in summaries]
+        values = [value for value in each if value is not None]
         row[name] = {
             "mean": statistics.fmean(values) if values else None,
             "std": statistics.stdev(values) if len(values) > 1 else None,
+            "each": each,
         }
     return row
 
@@ -65,9 +68,3 @@ def percent(mean: float | None, std: float | None = None) -> str:
     if mean is None:
         return "-"
     return f"{100 * mean:.2f}" if std is None else f"{100 * mean:.2f} ± {100 * std:.2f}"
-
-
-def best(rows: Sequence[dict[str, Any]], measure: str) -> int | None:
-    """Which row has the highest mean of a measure."""
-    known = [(row[measure]["mean"], i) for i, row in enumerate(rows) if row[measure]["mean"] is not None]
-    return max(known)[1] if known else None

@@ -1,24 +1,104 @@
-"""When one method counts as ahead of another: the rule of tables, of the map and of advice."""
+"""When one method counts as above another: the one rule of tables, pages, the map and advice."""
 
-from collections.abc import Sequence
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
-POINT = 1.0
-"""Points of accuracy that a method must be ahead by, over several seeds."""
-ONE_SEED = 2.0
-"""The same for a single seed."""
+from scipy.special import stdtrit
 
+BASELINE = "fedavg"
+LEVEL = 0.95
+MEASURE = "accuracy_last10"
+"""What verdicts are about, as a run's summary names it."""
+NOT_DECIDED = "not decided"
+VERDICTS = ("above", "below", "tied", NOT_DECIDED)
 RULE = (
-    f"A method is above or below another when it differs by more than {POINT:g} point over several seeds, "
-    f"{ONE_SEED:g} with a single one, both in the mean of the last ten rounds and in the last round."
+    "A method is above or below another where the 95 % Student interval of their difference, paired by seed, leaves "
+    "out zero; otherwise they are tied. One seed decides nothing. Differences are in points of the mean accuracy of "
+    "the last ten rounds, intervals in brackets, without a correction for the number of comparisons."
 )
 
 
-def enough(seeds: int) -> float:
-    return POINT if seeds > 1 else ONE_SEED
+@dataclass(frozen=True)
+class Difference:
+    """How many points one method is ahead of another over `seeds` seeds: mean ± half is the interval, which a single
+    seed does not have."""
+
+    mean: float
+    half: float | None
+    seeds: int
+
+    @property
+    def verdict(self) -> str:
+        """One of `VERDICTS`."""
+        if self.half is None:
+            return NOT_DECIDED
+        if abs(self.mean) <= self.half:
+            return "tied"
+        return "above" if self.mean > 0 else "below"
+
+    @property
+    def interval(self) -> str:
+        """`[+3.52, +8.48]`"""
+        half = self.half or 0.0
+        return "" if self.half is None else f"[{self.mean - half:+.2f}, {self.mean + half:+.2f}]"
+
+    def __str__(self) -> str:
+        """`above, +6.00 [+3.52, +8.48] over 3 seeds`; `not decided: one seed, +6.00`"""
+        return f"{self.verdict}{':' if self.half is None else ','} {self.figures}"
+
+    def sentence(self, one: str, other: str) -> str:
+        """`FedLC is above FedAvg, +6.00 [+3.52, +8.48] over 3 seeds`"""
+        if self.half is None:
+            return f"{one} against {other} is {self}"
+        return f"{one} is {'tied with' if self.verdict == 'tied' else self.verdict} {other}, {self.figures}"
+
+    @property
+    def figures(self) -> str:
+        """`+6.00 [+3.52, +8.48] over 3 seeds`, `one seed, +6.00`"""
+        if self.half is None:
+            return f"one seed, {self.mean:+.2f}"
+        return f"{self.mean:+.2f} {self.interval} over {self.seeds} seeds"
 
 
-def verdict(gains: Sequence[float], seeds: int) -> str:
-    """How something stands to something that it is so many points ahead of, by every measure."""
-    if min(gains) > enough(seeds):
-        return "above"
-    return "below" if max(gains) < -enough(seeds) else "not clearly apart from"
+def paired(mine: Mapping[int, float | None], other: Mapping[int, float | None]) -> Difference | None:
+    """mean ± t s / √n of the differences under the n seeds that both have, s their sample standard deviation and t
+    Student's quantile with n - 1 degrees of freedom. Under one seed both share data, partition, first model, cohorts
+    and batches."""
+    both = [(value, other.get(seed)) for seed, value in mine.items()]
+    gaps = [value - base for value, base in both if value is not None and base is not None]
+    if not gaps:
+        return None
+    n, mean = len(gaps), statistics.fmean(gaps)
+    if n == 1:
+        return Difference(mean, None, 1)
+    return Difference(mean, float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(gaps) / math.sqrt(n), n)
+
+
+def ahead(row: Mapping[str, Any], other: Mapping[str, Any], measure: str = MEASURE) -> Difference | None:
+    """`paired` of two rows of `over_seeds`, whose accuracies are shares of one."""
+    return paired(*(_points(one["seeds"], one[measure]["each"]) for one in (row, other)))
+
+
+def _points(seeds: Sequence[int], each: Sequence[float | None]) -> dict[int, float | None]:
+    return {seed: None if value is None else 100 * value for seed, value in zip(seeds, each, strict=True)}
+
+
+def against_baseline(rows: Sequence[Mapping[str, Any]]) -> list[Difference | None]:
+    """Each row of a comparison against FedAvg's; None for FedAvg itself, and where there is nothing to compare."""
+    base = next((row for row in rows if row["method"] == BASELINE), None)
+    return [None if base is None or row is base else ahead(row, base) for row in rows]
+
+
+def best(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:
+    """Which row of `over_seeds` is above every other one (for a loss below); None where the rule does not say so."""
+    known = [i for i, row in enumerate(rows) if row[measure]["mean"] is not None]
+    sign = -1 if measure == "loss" else 1
+    first = max(known, key=lambda i: sign * rows[i][measure]["mean"], default=None)
+    if first is None or len(known) < 2 or rows[first]["diverged"]:
+        return None
+    found = [ahead(rows[first], rows[i], measure) for i in known if i != first]
+    wanted = "below" if measure == "loss" else "above"
+    return first if all(difference is not None and difference.verdict == wanted for difference in found) else None

@@ -65,10 +65,10 @@ def test_rows_sentences_and_the_picture(tmp_path: Path) -> None:
     rows = asked.rows(results, CHOICE)
     said = "\n".join(sentences(rows))
     assert (
-        "rule floor, tau 5 (best on held-out examples), 70.00 %, is above FedAvg, 50.00 % (+20.00; last round +20.00)."
-        in said
+        "rule floor, tau 5 (best on held-out examples), 70.00 %, against FedAvg, 50.00 %, is not decided: one seed, "
+        "+20.00 (last round +20.00)." in said
     )
-    assert "nothing changed: FedLC, 50.00 %, is below FedAvg, 60.00 % (-10.00; last round -10.00)." in said
+    assert "nothing changed: FedLC, 50.00 %, against FedAvg, 60.00 %, is not decided: one seed, -10.00 (last" in said
     made = asked.draw(rows, tmp_path / "map")
     assert [path.suffix for path in made] == [".png", ".svg"]
     assert all(path.stat().st_size > 1000 for path in made)

@@ -1,5 +1,6 @@
 """The tables: their cells, their runs, and how figures are put together."""
 
+import csv
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -14,8 +15,9 @@ from fedskew.experiments.paper.execute import Problem, execute, missing, share, 
 from fedskew.experiments.paper.profiles import PROFILES, VALIDATION, find_profile
 from fedskew.experiments.paper.table import answer, best_try, printed
 from fedskew.experiments.results import Result, Results, question
-from fedskew.experiments.run import RESULT_VERSION
 from fedskew.experiments.store import Store
+from fedskew.experiments.versions import RESULT_VERSION
+from fedskew.report.paper_tables import as_csv, latex, markdown
 from fedskew.simulation import simulate
 
 SMALL = Choice(cells=("cifar10/dirichlet:0.5",), methods=("fedavg", "fedlc"), seeds=2, rounds=2, stand_in=True)
@@ -77,6 +79,21 @@ def test_a_cell_sets_what_it_is_about_whatever_the_profile() -> None:
     assert TABLES["table1"].run("svhn/dirichlet:0.1", "fedavg", Choice(profile=PROFILES["drift"])).local_epochs == 10
 
 
+@pytest.mark.parametrize(
+    ("table", "cell", "stand_in", "augment"),
+    [
+        ("table1", "cifar10/dirichlet:0.1", False, "crop_flip"),
+        ("table1", "cifar10/dirichlet:0.1", True, "none"),
+        ("table1", "svhn/dirichlet:0.1", False, "none"),
+        ("table3", "imagenet12/dirichlet:0.1", False, "crop_flip"),
+        ("table4", "synthetic:1,1", False, "none"),
+    ],
+)
+def test_usual_mirrors_only_what_keeps_its_class(table: str, cell: str, stand_in: bool, augment: str) -> None:
+    run = TABLES[table].run(cell, "fedavg", Choice(profile=PROFILES["usual"], stand_in=stand_in))
+    assert (run.momentum, run.augment) == (0.9, augment)
+
+
 def test_cells_are_chosen_by_name_by_data_set_and_with_commas() -> None:
     known = ["cifar10/a", "cifar10/b", "synthetic:0,0", "svhn/a"]
     assert chosen("cell", (), known) == known
@@ -101,6 +118,58 @@ def test_runs_of_other_length_are_never_averaged() -> None:
     assert shortened["shortened"]
     assert shortened["seeds"] == [0, 1, 2]
     assert answer(full, 300) is None  # longer than asked for is another question
+
+
+def test_a_cell_is_of_the_length_that_most_runs_have() -> None:
+    table, choice = TABLES["table1"], Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=2)
+    runs = [run.model_copy(update={"rounds": 200}) for run in table.runs(choice)]
+    long = [table.run("cifar10/dirichlet:0.1", method, choice) for method in choice.methods]
+    results = Known([*(result(run, 0.5) for run in runs), *(result(run, 0.7) for run in long)])
+    rows = table.rows(results, choice)
+    assert [(row["ours"]["rounds"], row["ours"]["seeds"]) for row in rows] == [(200, [0, 1])] * 2
+    few = Known([result(runs[0], 0.5), *(result(run, 0.7) for run in long)])
+    assert [row["ours"]["rounds"] for row in table.rows(few, choice)] == [400, 400]
+    even = Known([result(runs[0], 0.5), result(long[1], 0.7)])  # the longest of equals; FedAvg has no such run
+    assert [row["ours"] and row["ours"]["rounds"] for row in table.rows(even, choice)] == [None, 400]
+
+
+def with_curve(run: Run, *points: tuple[int, float]) -> Result:
+    return replace(result(run, points[-1][1]), curve=list(points))
+
+
+def test_rounds_to_reach_and_the_iid_gap_of_a_cell() -> None:
+    table, choice = TABLES["table1"], Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
+    plain, calibrated = table.runs(choice)
+    level = [run.model_copy(update={"partition": "iid"}) for run in (plain, calibrated)]
+    skewed = [with_curve(plain, (10, 0.2), (400, 0.5)), with_curve(calibrated, (10, 0.3), (20, 0.5), (400, 0.6))]
+    base, mine = table.rows(Known(skewed), choice)
+    assert base["ours"]["rounds_to_reach"] == {"rounds": 400, "reached": 1, "seeds": 1}
+    assert mine["ours"]["rounds_to_reach"] == {"rounds": 20, "reached": 1, "seeds": 1}
+    assert (mine["ours"]["gap_closed"], mine["ours"]["iid_gain"], base["ours"]["gain"]) == (None, None, None)
+    assert mine["ours"]["gain"] == {"mean": pytest.approx(10), "half": None, "seeds": 1}
+    known = Known([*skewed, with_curve(level[0], (400, 0.7)), with_curve(level[1], (400, 0.71))])
+    _, mine = table.rows(known, choice)
+    assert mine["ours"]["gap_closed"] == {"share": pytest.approx(0.5), "gap": pytest.approx(0.2), "seeds": 1}
+    assert mine["ours"]["iid_gain"]["mean"] == pytest.approx(1)
+    (alone,) = table.rows(known, replace(choice, methods=("fedlc",), target=0.55))  # FedAvg counts, shown or not
+    assert alone["ours"]["gap_closed"] == mine["ours"]["gap_closed"]
+    assert alone["ours"]["rounds_to_reach"]["rounds"] == 400
+    text = markdown(table.rows(known, choice))
+    assert "| fedlc | +10.00 · 20 · 50 % |" in text
+    assert "Gain on IID data, points: fedlc +1.00." in text
+    (fields,) = csv.DictReader(as_csv([mine]).splitlines())
+    assert (fields["rounds_to_reach"], fields["gain"]) == ("20", "10.0")
+    assert float(fields["iid_gap_closed"]) == pytest.approx(0.5)
+    assert r"fedlc & +10.00 · 20 · 50 \%" in latex(table.rows(known, choice))
+
+
+def test_later_methods_are_shown_where_they_were_run_and_run_when_named() -> None:
+    table, cell = TABLES["table1"], ("cifar10/dirichlet:0.1",)
+    assert {run.algorithm for run in table.runs(Choice(cells=cell, seeds=1))} & set(table.beyond) == set()
+    (run,) = table.runs(Choice(cells=cell, methods=("fedavgm",), seeds=1))
+    assert run.short_algorithm == "fedavgm"
+    shown = {row["method"] for row in table.rows(Known([result(run, 0.5)]), Choice(cells=cell))}
+    assert shown == {*table.methods, "fedavgm"}
 
 
 def test_a_cell_is_of_one_arithmetic() -> None:

@@ -8,10 +8,14 @@ from fedskew import spec
 from fedskew.experiments.paper.profiles import PROFILES, Profile
 from fedskew.experiments.run import check_seeds
 
+STAND_IN = "digits"
+"""The data set that comes with the package and stands for any other."""
+
 
 @dataclass(frozen=True)
 class Choice:
-    """Empty `cells` or `methods` mean all; `rounds` shortens; `fields` are where and how to run (device, precision).
+    """Empty `cells` or `methods` mean all; `rounds` shortens; `fields` are where and how to run (device, precision);
+    `target` is the accuracy that rounds are counted to, FedAvg's end if it is None.
 
     With `stand_in` every cell uses small data that come with the package, to try a command out.
     """
@@ -23,6 +27,7 @@ class Choice:
     profile: Profile = PROFILES["stated"]
     fields: Mapping[str, Any] = field(default_factory=dict)
     stand_in: bool = False
+    target: float | None = None
 
     def __post_init__(self) -> None:
         check_seeds(self.seeds)
@@ -33,7 +38,7 @@ class Choice:
 def standing_in(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The same federation on handwritten digits, with a small model and at most ten clients."""
     partition = fields.get("partition", "dirichlet:0.5")
-    small = {"dataset": "digits", "model": "mlp", "clients": min(10, fields["clients"]), "partition": partition}
+    small = {"dataset": STAND_IN, "model": "mlp", "clients": min(10, fields["clients"]), "partition": partition}
     return {**fields, **small}
 
 

@@ -1,6 +1,5 @@
 """What the paper claims, cell by cell: FedLC against FedAvg, and the order of methods."""
 
-import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +8,7 @@ from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.paper.table import Table
 from fedskew.experiments.results import Results
-from fedskew.report.verdict import verdict
+from fedskew.report.verdict import NOT_DECIDED, VERDICTS, Difference, paired
 
 
 @dataclass(frozen=True)
@@ -34,13 +33,15 @@ class Claim:
     def runs(self) -> tuple[str, ...]:
         return (*self.ours["fedavg"]["hashes"], *self.ours["fedlc"]["hashes"])
 
-    def gains(self, over: str) -> tuple[float, float]:
-        """FedLC minus another method, over the last ten rounds and in the last one."""
-        mine, other = self.ours["fedlc"], self.ours[over]
-        return mine["last_ten"] - other["last_ten"], mine["mean"] - other["mean"]
-
-    def stands(self, to: str) -> str:
-        return verdict(self.gains(to), self.seeds)
+    def against(self, other: str) -> Difference:
+        """FedLC minus another method, mean of the last ten rounds."""
+        mine, theirs = (
+            dict(zip(figures["seeds"], figures["each_last_ten"], strict=True))
+            for figures in (self.ours["fedlc"], self.ours[other])
+        )
+        found = paired(mine, theirs)
+        assert found is not None  # figures that are compared have the same seeds
+        return found
 
     @property
     def printed_gain(self) -> float | None:
@@ -50,25 +51,20 @@ class Claim:
     def __str__(self) -> str:
         if not self.compared:
             return f"{self.cell}: FedAvg and FedLC are of different length or seeds, or one diverged; not compared."
-        mean, last = self.gains("fedavg")
+        last = self.ours["fedlc"]["mean"] - self.ours["fedavg"]["mean"]
         theirs = "" if self.printed_gain is None else f"; the paper {self.printed_gain:+.2f}"
         means = {method: figures["last_ten"] for method, figures in self.ours.items()}
         both = {method: value for method, value in self.printed.items() if method in self.ours}
         return (
-            f"{self.cell}: FedLC is {self.stands('fedavg')} FedAvg ({mean:+.2f}{self._spread()}; last round "
-            f"{last:+.2f}{theirs}). Order here: {_order(means)}; the paper's: {_order(both)}."
+            f"{self.cell}: {self.against('fedavg').sentence('FedLC', 'FedAvg')} (last round {last:+.2f}{theirs}). "
+            f"Means here: {_listed(means)}; the paper's: {_listed(both)}."
         )
-
-    def _spread(self) -> str:
-        """The standard deviation of the gain over seeds: a seed is the same data and first model for both methods."""
-        pairs = zip(*(self.ours[method]["each_last_ten"] for method in ("fedlc", "fedavg")), strict=True)
-        gaps = [mine - other for mine, other in pairs]
-        return f" ± {statistics.stdev(gaps):.2f} paired by seed" if len(gaps) > 1 else ""
 
 
 def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
     for cell in dict.fromkeys(row["cell"] for row in rows):
-        at = {row["method"]: row for row in rows if row["cell"] == cell and row["ours"]}
+        known = [row for row in rows if row["cell"] == cell and row["method"] in table.methods]
+        at = {row["method"]: row for row in known if row["ours"]}
         if {"fedavg", "fedlc"} <= set(at):
             mine = at["fedlc"]["ours"]
             ours = {method: row["ours"] for method, row in at.items() if _comparable(row["ours"], mine)}
@@ -77,7 +73,7 @@ def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
 
 
 def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
-    """How often FedLC was above FedAvg, on each data set and under each profile; a run in two tables counts once."""
+    """FedLC against FedAvg on each data set and under each profile; a run in two tables counts once."""
     lines = []
     for profile in PROFILES.values():
         found: dict[tuple[str, ...], Claim] = {}
@@ -95,27 +91,41 @@ def _data(claim: Claim) -> str:
 
 
 def _counted(data: str, profile: str, found: Sequence[Claim]) -> str:
-    said = [claim.stands("fedavg") for claim in found]
-    gains = [claim.gains("fedavg")[0] for claim in found]
+    """How many settings have which verdict, between which gains, and how far ours are from what is printed."""
+    gains = sorted((claim.against("fedavg") for claim in found), key=lambda gain: gain.mean)
+    said = [gain.verdict for gain in gains]
+    counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
     theirs = [claim.printed_gain for claim in found if claim.printed_gain is not None]
-    rivals = [[claim.stands(method) for method in claim.ours if method != "fedlc"] for claim in found]
     return (
-        f"{data}, profile `{profile}`, {_lengths(found)}: FedLC is above FedAvg in {said.count('above')} of "
-        f"{len(said)} settings and below in {said.count('below')} ({_range(gains)}"
-        + (f"; the paper prints {_range(theirs)}" if theirs else "")
-        + f"). It is above every other method that was run in {sum(set(one) == {'above'} for one in rivals)}, with "
-        f"{_range([len(claim.ours) for claim in found], 'd')} methods run."
-        + (f" To the paper's own figures, {_to_printed(found)}." if theirs else "")
+        f"{data}, profile `{profile}`, {_lengths(found)}: FedLC against FedAvg: {counted} of {len(said)} settings; "
+        f"gains {_figures(gains[0])}"
+        + (f" to {_figures(gains[-1])}" if len(gains) > 1 else "")
+        + (f", the paper's {_range(theirs)}" if theirs else "")
+        + f".{_against_all(found)}"
+        + (f" {_from_printed(found)}." if theirs else "")
     )
 
 
-def _to_printed(found: Sequence[Claim]) -> str:
+def _figures(gain: Difference) -> str:
+    return f"{gain.mean:+.2f} {gain.interval}".rstrip()
+
+
+def _against_all(found: Sequence[Claim]) -> str:
+    """In how many settings FedLC is above every other method, of those where that can be known."""
+    said = [{claim.against(method).verdict for method in claim.ours if method != "fedlc"} for claim in found]
+    known = [words for words in said if NOT_DECIDED not in words]
+    methods = _range([len(claim.ours) - 1 for claim in found], "d")
+    best = sum(words == {"above"} for words in known)
+    return f" FedLC is above each of the {methods} other methods run in {best} of {len(known)}." if known else ""
+
+
+def _from_printed(found: Sequence[Claim]) -> str:
     """How far ours are from what is printed."""
     gaps = {
-        name: [c.ours[method]["last_ten"] - c.printed[method] for c in found if method in c.printed]
-        for name, method in (("FedLC", "fedlc"), ("FedAvg", "fedavg"))
+        method: _range([c.ours[method]["last_ten"] - c.printed[method] for c in found if method in c.printed])
+        for method in ("fedlc", "fedavg")
     }
-    return " and ".join(f"{name} is at {_range(values)}" for name, values in gaps.items())
+    return f"Our FedLC is {gaps['fedlc']} points from the paper's FedLC, our FedAvg {gaps['fedavg']} from its FedAvg"
 
 
 def _lengths(found: Sequence[Claim]) -> str:
@@ -140,5 +150,5 @@ def _comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
     return alike(one, other) and not one["diverged"] and not other["diverged"]
 
 
-def _order(values: Mapping[str, float]) -> str:
+def _listed(values: Mapping[str, float]) -> str:
     return ", ".join(f"{method} {values[method]:.2f}" for method in sorted(values, key=lambda m: -values[m]))

@@ -1,20 +1,20 @@
-"""`docs/reproduction.md` and the table in the README, written from published results alone."""
+"""`docs/reproduction.md`, written from published results alone."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.experiments.paper import FIGURES, TABLES, mapped
+from fedskew.experiments.paper import FIGURES, TABLES, depends, mapped
 from fedskew.experiments.paper.behind import behind
 from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.claims import alike, claims, in_short
+from fedskew.experiments.paper.claims import Claim, alike, claims, in_short
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.paper.sensitivity import TAUS, Map
 from fedskew.experiments.paper.table import Table
 from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Result, Results
 from fedskew.report import paper_tables
-from fedskew.report.sensitivity import DENOMINATOR, UNCHANGED, gains, sentences
+from fedskew.report.sensitivity import sentences
 from fedskew.report.verdict import RULE
 
 FIGURE_FOLDER = "figures"
@@ -44,7 +44,7 @@ _CONTRADICTIONS = """\
 The paper's own tables disagree where they overlap: FedAvg on CIFAR-10 under D(0.3) is 55.95 in table 1 and 60.18 in
 table 7, and under Q(5) 61.54 in table 7, 46.12 (E=1) and 75.81 (E=5) in table 5. Table 6 names neither data set nor
 skew; table 5 says 10 clients in its caption and 20 in the text. A difference to a printed figure is therefore not by
-itself a failure to reproduce; the order of methods is what can be compared.
+itself a failure to reproduce; how methods stand to one another is what can be compared.
 """
 
 
@@ -58,8 +58,7 @@ _REMARKS = {
 
 def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()) -> str:
     """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again."""
-    short = _short(results)
-    parts = [_INTRODUCTION.rstrip(), *(["## In short"] if short else []), *short]
+    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *_short(results)]
     parts += [_OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
     parts += _map(results, figures)
     for table in TABLES.values():
@@ -70,12 +69,9 @@ def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()
 
 def _short(results: Results) -> list[str]:
     """How results are compared, and what that comes to; nothing where nothing was run."""
-    how = (
-        "FedLC against FedAvg wherever both were run alike; gains are points of the mean accuracy of the last ten "
-        "rounds."
-    )
     lines = in_short(results, TABLES.values())
-    return [f"{how} {RULE}", "\n".join(f"- {line}" for line in lines)] if lines else []
+    how = f"FedLC against FedAvg wherever both were run alike. {RULE}"
+    return ["## In short", how, "\n".join(f"- {line}" for line in lines), _every(results)] if lines else []
 
 
 def _profiles() -> Iterator[str]:
@@ -94,8 +90,8 @@ def _map(results: Results, figures: Path) -> Iterator[str]:
     yield (
         "Shortened: 100 rounds, 20 where clients take five or ten local epochs. A tenth of the training examples is "
         "held out and clients train on the rest; the margin is chosen on the held-out examples, the test set is only "
-        f"reported. Device {rows[0]['device']}, {rows[0]['precision']}, one seed each, so a difference of a few points "
-        "may be chance; accuracies below are means of the last ten rounds, and verdicts follow the rule above."
+        f"reported. Device {rows[0]['device']}, {rows[0]['precision']}, one seed each, which by the rule above decides "
+        "nothing; accuracies below are means of the last ten rounds."
         + (f" Of the usual values of tau, {', '.join(absent)} were not run." if absent else "")
     )
     if (figures / "map.png").exists():
@@ -130,11 +126,23 @@ def _table(table: Table, results: Results) -> Iterator[str]:
             continue
         some = True
         yield f"### Profile `{profile.name}`"
-        yield paper_tables.markdown(rows).rstrip()
-        if said := list(claims(table, rows)):
-            yield "\n".join(f"- {claim}" for claim in said)
+        yield from _shown(table, rows)
+        for rounds in other_lengths(rows):
+            yield f"### Profile `{profile.name}`, {rounds} rounds"
+            yield from _shown(table, table.rows(results, Choice(profile=profile, rounds=rounds)))
     if not some:
         yield "Nothing of this has been run yet."
+
+
+def _shown(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield paper_tables.markdown(rows).rstrip()
+    if said := list(claims(table, rows)):
+        yield "\n".join(f"- {claim}" for claim in said)
+
+
+def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Numbers of rounds that cells have runs of which the rows do not show."""
+    return sorted({rounds for row in rows if row["ours"] for rounds in row["ours"]["other_lengths"]})
 
 
 def _figures(results: Results, figures: Path) -> Iterator[str]:
@@ -191,51 +199,29 @@ def _extent(results: Results) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-def readme_part(results: Results) -> str:
-    """FedLC against FedAvg: in short, around one cell, and in every cell where both have been run."""
-    return "\n\n".join(part for part in (*_short(results), _readme_map(results), _readme_table(results)) if part)
-
-
-def _readme_map(results: Results) -> str:
-    """FedLC's gain in each setting of the map, in a sentence."""
-    rows = Map(mapped(CELL), CELL).rows(results, Choice())
-    found = {(row["setting"], row["method"]): row for row in rows if row["part"] == "around" and row["test"]}
-    told = []
-    for (setting, method), row in found.items():
-        plain = found.get((UNCHANGED if setting == DENOMINATOR else setting, "fedavg"))
-        if method == "fedlc" and plain is not None:
-            mean, last = gains(row, plain)
-            told.append(f"{setting} {mean:+.1f} ({last:+.1f})")
-    if not told:
-        return ""
-    best = next(row["algorithm"] for row in rows if row["part"] == "around" and row["method"] == "fedlc")
-    return (
-        f"FedLC (`{best}`) minus FedAvg around {CELL}, points of test accuracy, mean of the last ten rounds "
-        f"(and the last) of shortened runs, one seed, {rows[0]['device']}, {rows[0]['precision']}: {'; '.join(told)}."
-    )
-
-
-def _readme_table(results: Results) -> str:
-    lines = ["| cell | profile | rounds | seeds | FedAvg | FedRS | FedLC | logit adj. | paper: FedAvg, FedLC |"]
-    lines.append("|" + " --- |" * 9)
+def _every(results: Results) -> str:
+    """A line for every cell in which FedAvg and FedLC were run, the last round and behind the dot the last ten."""
+    methods = ("FedAvg", "FedRS", "FedLC", "logit adj.")
+    heads = ("cell", "profile", "rounds", *methods, "FedLC against FedAvg", "paper: FedAvg, FedLC")
+    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
     for table in TABLES.values():
         for profile in PROFILES.values():
             rows = table.rows(results, Choice(profile=profile))
-            for cell in dict.fromkeys(row["cell"] for row in rows):
-                at = {row["method"]: row for row in rows if row["cell"] == cell and row["ours"]}
-                if {"fedavg", "fedlc"} <= set(at):
-                    lines.append(_readme_line(f"{table.name}: {cell}", profile.name, at))
+            for claim in claims(table, rows):
+                at = {row["method"]: row for row in rows if row["cell"] == claim.cell and row["ours"]}
+                lines.append(_line(f"{table.name}: {claim.cell}", profile.name, at, claim))
     return "\n".join(lines)
 
 
-def _readme_line(cell: str, profile: str, at: dict[str, dict[str, Any]]) -> str:
+def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) -> str:
     """A method whose runs are of another length or other seeds than FedLC's is left out of the line."""
     ours = at["fedlc"]["ours"]
+    said = str(claim.against("fedavg")) if claim.compared else "not compared"
     shown = [_plain(at.get(method), ours) for method in ("fedavg", "fedrs", "fedlc", "fedla")]
     printed = [at[method]["printed"]["mean"] for method in ("fedavg", "fedlc")]
     rounds = f"{ours['rounds']}" + (" (shortened)" if ours["shortened"] else "")
     theirs = ", ".join("-" if mean is None else f"{mean:.2f}" for mean in printed)
-    return "| " + " | ".join([cell, profile, rounds, str(len(ours["seeds"])), *shown, theirs]) + " |"
+    return "| " + " | ".join([cell, profile, rounds, *shown, said, theirs]) + " |"
 
 
 def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:

@@ -9,8 +9,9 @@ from typing import Protocol
 
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.results import Results
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
 from fedskew.experiments.store import Store, StoreBusy, StoreError
+from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.simulation import RoundRecord, finished_records, simulate_many
 
 

@@ -6,19 +6,26 @@ from pathlib import Path
 from typing import Any
 
 from fedskew import spec
+from fedskew.data import USUAL
 from fedskew.files import read_toml
 
 
 @dataclass(frozen=True)
 class Profile:
-    """`fields` are set for every method. `methods` spells a method out. `tries` are variants of a method among which
-    accuracy on held-out training examples decides."""
+    """`fields` are set for every method, `mirrored` besides where a mirror image shows the same class. `methods` spells
+    a method out. `tries` are variants of a method among which accuracy on held-out training examples decides."""
 
     name: str
     about: str
     fields: Mapping[str, Any] = field(default_factory=dict)
+    mirrored: Mapping[str, Any] = field(default_factory=dict)
     methods: Mapping[str, str] = field(default_factory=dict)
     tries: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def fields_for(self, dataset: str) -> dict[str, Any]:
+        """The fields of every run on a data set."""
+        usual = USUAL.get(dataset.partition(":")[0])
+        return {**self.fields, **(self.mirrored if usual is not None and usual.mirrors else {})}
 
 
 VALIDATION = 0.1
@@ -39,6 +46,13 @@ PROFILES = {
         "stated",
         "what the paper states; our documented defaults for the rest. FedLC's tau and rule are what the map chose "
         "among 12 on held-out examples of D(0.1), CIFAR-10; no other method's knob was searched",
+    ),
+    "usual": Profile(
+        "usual",
+        "what such networks are usually trained with: momentum 0.9, random crops and mirror images; momentum alone "
+        "where a mirror image is not of the same class (SVHN, FEMNIST) or the data are not images (Synthetic)",
+        {"momentum": 0.9},
+        {"augment": "crop_flip"},
     ),
     "drift": Profile(
         "drift",
@@ -77,4 +91,4 @@ def find_profile(name: str) -> Profile:
     for method in content.get("methods", {}):
         if method not in PROFILES["tuned"].tries:
             raise ValueError(f"{name}: " + spec.unknown("method", method, PROFILES["tuned"].tries))
-    return Profile(Path(name).stem, f"as {name} says", content.get("run", {}), content.get("methods", {}))
+    return Profile(Path(name).stem, f"as {name} says", content.get("run", {}), methods=content.get("methods", {}))

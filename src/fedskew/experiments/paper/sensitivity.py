@@ -1,4 +1,4 @@
-"""The map: which assumptions lift FedLC above FedAvg or push it below, around one cell of the paper.
+"""The map: what FedLC's gain over FedAvg depends on, around one cell of the paper, with one seed.
 
 First the margin itself, tau by rule for missing classes, in two settings; then, with the margin that did best over both
 on held-out training examples, one assumption changed at a time. Choices are made on those, the test set is reported.

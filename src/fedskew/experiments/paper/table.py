@@ -2,21 +2,27 @@
 
 import json
 import statistics
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from importlib import resources
 from itertools import groupby
 from typing import Any
 
-from fedskew.experiments.paper.choice import Choice, chosen, standing_in
+from fedskew.experiments.paper.choice import STAND_IN, Choice, chosen, standing_in
 from fedskew.experiments.paper.profiles import VALIDATION
 from fedskew.experiments.results import Result, Results
-from fedskew.experiments.run import RESULT_VERSION, Run
+from fedskew.experiments.run import Run
+from fedskew.experiments.versions import RESULT_VERSION
+from fedskew.report.measures import IID, gap_closed, rounds_to_reach
+from fedskew.report.verdict import BASELINE, Difference, paired
 
 SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")
 """The paper's methods, and logit adjustment, which it does not have."""
+BEYOND = ("fedavgm", "fedavgm:beta=0.5", "fedlc+fedavgm", "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5")
+"""Later methods, shown beside the paper's where they have been run, and run when they are named."""
 
 CNN_ASSUMED = (
     "local epochs: 1",
@@ -48,6 +54,7 @@ class Table:
     fields: Fields
     assumed: tuple[str, ...] = ()
     remark: str = ""
+    beyond: tuple[str, ...] = ()
 
     def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
         """The runs that can be known now; where a choice hangs on others' results, ask again when those are there."""
@@ -55,19 +62,23 @@ class Table:
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
         """A row for each cell and method: the printed figure, ours, and what ours rests on. All rows of a cell are of
-        one arithmetic: the one asked for, else the one with most of them."""
+        one arithmetic: the one asked for, else the one with most of them. They are of one length too: the one asked
+        for, else the one with most runs, of several the longest."""
         found = []
-        for cell, pairs in groupby(self.pairs(choice), lambda pair: pair[0]):
-            found += in_one_arithmetic(results, choice, partial(self._cell, cell, [m for _, m in pairs], choice))
-        return found
+        methods = chosen("method", choice.methods, (*self.methods, *self.beyond))
+        for cell in chosen("cell", choice.cells, self.cells):
+            found += in_one_arithmetic(results, choice, partial(self._cell, cell, methods, choice))
+        return [row for row in found if row["ours"] or row["method"] in self.methods]
 
     def pairs(self, choice: Choice) -> Iterator[tuple[str, str]]:
-        methods = chosen("method", choice.methods, self.methods)
+        methods = chosen("method", choice.methods, (*self.methods, *self.beyond)) if choice.methods else self.methods
         return ((c, m) for c in chosen("cell", choice.cells, self.cells) for m in methods)
 
     def run(self, cell: str, method: str, choice: Choice, **more: Any) -> Run:
         """The first seed's run of a cell."""
-        fields = {"eval_every": 10, **self.fields, **choice.profile.fields, **self.cells[cell], **choice.fields}
+        dataset = STAND_IN if choice.stand_in else {**self.fields, **self.cells[cell]}["dataset"]
+        profile = choice.profile.fields_for(dataset)
+        fields = {"eval_every": 10, **self.fields, **profile, **self.cells[cell], **choice.fields}
         fields["algorithm"] = choice.profile.methods.get(method, method)
         if choice.stand_in:
             fields = standing_in(fields)
@@ -98,19 +109,31 @@ class Table:
         return [self.run(cell, method, choice, algorithm=text, validation=VALIDATION) for text in variants]
 
     def _cell(self, cell: str, methods: Sequence[str], choice: Choice, results: Results) -> list[dict[str, Any]]:
-        return [self._row(cell, method, choice, results) for method in methods]
+        full = self.full_rounds(cell)
+        asked = {method: self._asked(cell, method, choice, results) for method in {*methods, BASELINE}}
+        found = {method: [] if run is None else results.answering(run) for method, run in asked.items()}
+        rounds = choice.rounds or commonest_length((found[method] for method in methods), full)
+        base, rows = Finished.of(results, asked[BASELINE], rounds), []
+        for method in methods:
+            row = self._row(cell, method, choice, answer(found[method], full, rounds))
+            if row["ours"] is not None:
+                row["ours"] |= Finished.of(results, asked[method], rounds).measures(base, choice.target)
+            run = asked[method]
+            rows.append({**row, "other_versions": 0 if run is None else results.of_other_versions(run)})
+        return rows
 
-    def _row(self, cell: str, method: str, choice: Choice, results: Results) -> dict[str, Any]:
-        mean, std = (None, None) if choice.stand_in else printed(self.name).get(method, {}).get(cell, (None, None))
-        row: dict[str, Any] = {"cell": cell, "method": method, "printed": {"mean": mean, "std": std}}
-        row["stand_in"] = choice.stand_in
+    def _asked(self, cell: str, method: str, choice: Choice, results: Results) -> dict[str, Any] | None:
+        """The run of a cell's first seed; None where a method's tries have not settled what that is."""
         settled = self._settled(cell, method, choice, results)
         if method in choice.profile.tries and settled is None:
-            return {**row, "ours": None, "difference": None, "other_versions": 0}
-        asked = self.run(cell, method, choice, **({"algorithm": settled} if settled else {})).model_dump()
-        ours = answer(results.answering(asked), self.full_rounds(cell), choice.rounds)
+            return None
+        return self.run(cell, method, choice, **({"algorithm": settled} if settled else {})).model_dump()
+
+    def _row(self, cell: str, method: str, choice: Choice, ours: dict[str, Any] | None) -> dict[str, Any]:
+        mean, std = (None, None) if choice.stand_in else printed(self.name).get(method, {}).get(cell, (None, None))
         difference = None if ours is None or ours["mean"] is None or mean is None else round(ours["mean"] - mean, 4)
-        return {**row, "ours": ours, "difference": difference, "other_versions": results.of_other_versions(asked)}
+        shown = {"cell": cell, "method": method, "printed": {"mean": mean, "std": std}, "stand_in": choice.stand_in}
+        return {**shown, "ours": ours, "difference": difference}
 
     def _settled(self, cell: str, method: str, choice: Choice, results: Results) -> str | None:
         """What a method's tries settled, from the longest ones that are all there."""
@@ -124,6 +147,60 @@ class Table:
     def settled(self, choice: Choice, results: Results) -> bool:
         """Whether nothing that this hangs on is missing."""
         return all(best_try(t, results) for c, m in self.pairs(choice) if (t := self._tries(c, m, choice)))
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The runs of a method in a cell, of one length, by seed: on the cell's split, and on an IID one."""
+
+    skewed: Mapping[int, Result]
+    iid: Mapping[int, Result]
+
+    @classmethod
+    def of(cls, results: Results, run: dict[str, Any] | None, rounds: int | None) -> "Finished":
+        """What is known of a run, whatever its seed; seeds that diverged are left out."""
+        if run is None or rounds is None:
+            return cls({}, {})
+        level = [] if run["partition"] == "natural" else results.answering({**run, "partition": IID})
+        skewed, iid = (
+            {result.seed: result for result in found if result.rounds == rounds and not result.diverged}
+            for found in (results.answering(run), level)
+        )
+        return cls(skewed, iid)
+
+    def measures(self, base: "Finished", target: float | None) -> dict[str, Any]:
+        """Against FedAvg in the same cell: the gain in points of the last ten rounds, here and on IID data, rounds to
+        the target, and the share of the IID gap closed; None where runs for it are absent."""
+        mine, plain, level = (_curves(found) for found in (self.skewed, base.skewed, base.iid))
+        reach, share = rounds_to_reach(mine, plain if target is None else target), gap_closed(mine, plain, level)
+        gains = [
+            None if self == base else paired(_ends(one), _ends(other))
+            for one, other in ((self.skewed, base.skewed), (self.iid, base.iid))
+        ]
+        return {
+            "gain": _gain(gains[0]),
+            "iid_gain": _gain(gains[1]),
+            "rounds_to_reach": None if reach is None else asdict(reach),
+            "gap_closed": None if share is None else asdict(share),
+        }
+
+
+def _curves(found: Mapping[int, Result]) -> dict[int, list[tuple[int, float]]]:
+    return {seed: result.curve for seed, result in found.items()}
+
+
+def _ends(found: Mapping[int, Result]) -> dict[int, float | None]:
+    return {seed: 100 * result.summary["accuracy_last10"] for seed, result in found.items()}
+
+
+def _gain(found: Difference | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
+
+
+def commonest_length(found: Iterable[Sequence[Result]], full: int) -> int | None:
+    """The number of rounds that most runs have, of several the largest; none longer than the paper's."""
+    lengths = Counter(result.rounds for group in found for result in group if result.rounds <= full)
+    return max(lengths, key=lambda length: (lengths[length], length), default=None)
 
 
 def in_one_arithmetic(
@@ -146,8 +223,8 @@ def best_try(tries: Sequence[Run], results: Results) -> str | None:
 
 
 def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dict[str, Any] | None:
-    """Our figure in percent over seeds. Runs of different length are never averaged: the longest group counts (no
-    longer than the paper's). A seed that diverged is counted apart."""
+    """Our figure in percent over seeds. Runs of different length are never averaged: those of so many rounds count, or
+    else the longest (no longer than the paper's). A seed that diverged is counted apart."""
     groups = {
         length: group for length, group in by_length(found).items() if length <= full and rounds in (None, length)
     }
@@ -166,6 +243,7 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
         "seeds": [result.seed for result in group],
         "diverged": {result.seed: result.summary["rounds"] for result in group if result.diverged},
         "rounds": first.rounds,
+        "other_lengths": sorted({r.rounds for r in found if r.rounds <= full} - {first.rounds}),
         "shortened": first.rounds < full,
         "precision": first.precision,
         "device": ", ".join(dict.fromkeys(result.where for result in group)),

@@ -1,6 +1,6 @@
 """Table 2: quantity-based label skew Q(alpha)."""
 
-from fedskew.experiments.paper.table import CNN_ASSUMED, EIGHT, Table
+from fedskew.experiments.paper.table import BEYOND, CNN_ASSUMED, EIGHT, Table
 
 _ALPHAS = {"cifar10": (2, 4, 6, 8), "cifar100": (20, 40, 60, 80)}
 
@@ -15,5 +15,6 @@ TABLE = Table(
     methods=EIGHT,
     fields={"rounds": 400, "clients": 20, "model": "cnn"},
     assumed=CNN_ASSUMED,
+    beyond=BEYOND,
 )
 runs, rows = TABLE.runs, TABLE.rows

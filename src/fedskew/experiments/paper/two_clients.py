@@ -23,7 +23,7 @@ from fedskew.evaluate import evaluate_model
 from fedskew.federation import Cohort, Federation
 from fedskew.models import Model, build_model
 from fedskew.optimizers import sgd
-from fedskew.round import Recipe, Server, server_update, start_server
+from fedskew.round import Recipe, Server, received, server_update, start_server
 from fedskew.tree import Params
 
 _TYPE = torch.float64
@@ -170,7 +170,7 @@ def _zeros(model: Model) -> tuple[Params, Params]:
 
 def _everyone(federation: Federation, server: Server, recipe: Recipe, seed: int) -> Cohort:
     """All clients, with nothing remembered: the methods shown here keep no client states."""
-    if recipe.algorithm.correction.init(server.params):
+    if recipe.algorithm.correction.client_state(server.params):
         raise ValueError(f"{recipe.algorithm.name} keeps client states; allowed: methods that change the loss")
     return Cohort(federation, np.arange(federation.num_clients), {}, seed)
 
@@ -193,11 +193,11 @@ def _path(model: Model, federation: Federation, name: str, setting: Setting, pla
     sizes = torch.from_numpy(federation.sizes(cohort.clients)).to(_TYPE)
     path, local, measured = [plane.coordinates(flat(server.params))], [], dict[str, Any]()
     for round in range(1, setting.rounds + 1):
-        (update,) = engine.train(recipe, [server], [cohort], round)
+        (update,) = engine.train(recipe, [received(recipe.algorithm, server)], [cohort], round)
         models = [tree.add(server.params, tree.rows(update.delta, k)) for k in range(2)]
         measured = {"before": _accuracy(model, server.params, federation.dataset)}
         measured["after"] = [_accuracy(model, params, federation.dataset) for params in models]
-        server = server_update(recipe.algorithm, server, update, sizes, 1.0)
+        server = server_update(recipe.algorithm, server, update, sizes)
         local.append([plane.coordinates(flat(params)) for params in models])
         path.append(plane.coordinates(flat(server.params)))
     measured["aggregated"] = _accuracy(model, server.params, federation.dataset)
@@ -214,7 +214,7 @@ def _pooled_loss(model: Model, data: Dataset, vectors: Tensor) -> Tensor:
     lead = vectors.shape[:-1]
     x, labels = data.x_train.expand(*lead, *data.x_train.shape), data.y_train.expand(*lead, -1)
     with torch.no_grad():
-        logits = model.apply(unflat(model, vectors), {}, x, train=False)[0]
+        logits = model.apply(unflat(model, vectors), {}, x, train=False)[0].logits
         return -logits.log_softmax(-1).gather(-1, labels.unsqueeze(-1)).mean((-1, -2))
 
 

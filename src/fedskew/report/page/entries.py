@@ -13,7 +13,8 @@ MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
 
 @dataclass(frozen=True)
 class Entry:
-    """One run. `points` are evaluated rounds, at most MOST_POINTS; `classes` those with accuracies per class.
+    """One run. `curve` is the accuracy of every evaluated round; `points` are what is drawn of them, at most
+    MOST_POINTS; `classes` those with accuracies per class.
 
     `measured` is of the model after the last record; `notes` name what was measured and is not in it.
     """
@@ -23,6 +24,7 @@ class Entry:
     run: dict[str, Any]
     short: dict[str, str]
     summary: dict[str, Any]
+    curve: list[tuple[int, float]]
     points: list[dict[str, Any]]
     classes: list[dict[str, Any]]
     card: dict[str, Any] | None
@@ -78,6 +80,7 @@ def read_entry(folder: Folder) -> Entry:
         run=run,
         short=short,
         summary=summarise(run, records, card),
+        curve=[(int(record["round"]), float(record["accuracy"])) for record in evaluated],
         points=[_point(record) for record in thin(evaluated, rounds, MOST_POINTS)],
         classes=[_class_point(record) for record in thin(with_classes, rounds, MOST_COLUMNS)],
         card=None if card is None else _thin_card(card),

@@ -2,16 +2,16 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from fedskew.report.measures import IID, Curves, Reach, Share, gap_closed, rounds_to_reach
 from fedskew.report.page.entries import Entry
-from fedskew.report.student import Interval, paired
 from fedskew.report.style import ORDER
 from fedskew.report.summary import over_seeds
+from fedskew.report.verdict import BASELINE, Difference, ahead
 
-BASELINE = "fedavg"
 OWN_FIELDS = ("algorithm", "seed", "engine", "device", "data_dir", "eval_every")
 """Fields in which runs of one federation may differ; all but the first two decide no result."""
 
@@ -33,6 +33,11 @@ class Method:
         unfinished = [entry for entry in self.entries if entry.state == "unfinished"]
         return self.finished or unfinished or self.entries
 
+    @property
+    def curves(self) -> Curves:
+        """Of finished runs, by seed."""
+        return {entry.run["seed"]: entry.curve for entry in self.finished}
+
     @cached_property
     def row(self) -> dict[str, Any]:
         """Mean and std of each measure over finished runs."""
@@ -46,12 +51,15 @@ class Method:
 
 @dataclass(frozen=True)
 class Federation:
-    """One section of the report."""
+    """One section of the report. `iid` is the same federation on an IID split, where that was run; `target` is the
+    accuracy that rounds are counted to, FedAvg's end if it is None."""
 
     title: str
     fields: dict[str, Any]
     result_version: int
     methods: list[Method]
+    iid: "Federation | None" = None
+    target: float | None = None
 
     @property
     def entries(self) -> list[Entry]:
@@ -59,29 +67,52 @@ class Federation:
 
     @property
     def baseline(self) -> Method | None:
-        return next((method for method in self.methods if method.name == BASELINE), None)
+        return self.method(BASELINE)
 
-    def difference(self, method: Method, measure: str = "accuracy") -> Interval | None:
-        """The method minus FedAvg over the seeds that both have finished: under one seed both share data, partition,
-        first model, cohorts and batches."""
-        if self.baseline is None or method is self.baseline:
-            return None
-        base = {entry.run["seed"]: entry.summary[measure] for entry in self.baseline.finished}
-        mine = {entry.run["seed"]: entry.summary[measure] for entry in method.finished}
-        common = [seed for seed in mine if None not in (mine[seed], base.get(seed))]
-        return paired([mine[seed] - base[seed] for seed in common])
+    def method(self, name: str) -> Method | None:
+        return next((method for method in self.methods if method.name == name), None)
+
+    def difference(self, method: Method) -> Difference | None:
+        """The method against FedAvg over the seeds that both have finished."""
+        base = self.baseline
+        return None if base is None or method is base else ahead(method.row, base.row)
+
+    def reach(self, method: Method) -> Reach | None:
+        """How many rounds a method takes to the target."""
+        base = {} if self.baseline is None else self.baseline.curves
+        return rounds_to_reach(method.curves, base if self.target is None else self.target)
+
+    def gap_closed(self, method: Method) -> Share | None:
+        """The share of the gap between FedAvg here and FedAvg on IID data that a method closes."""
+        base, level = self.baseline, None if self.iid is None else self.iid.baseline
+        return None if base is None or level is None else gap_closed(method.curves, base.curves, level.curves)
+
+    def difference_on_iid(self, method: Method) -> Difference | None:
+        """The same method against FedAvg on IID data."""
+        same = None if self.iid is None else self.iid.method(method.name)
+        return None if self.iid is None or same is None else self.iid.difference(same)
 
 
-def federations(entries: Iterable[Entry]) -> list[Federation]:
-    """Sections in order of their titles, and of their settings where titles agree."""
+def federations(entries: Iterable[Entry], target: float | None = None) -> list[Federation]:
+    """Sections in order of their titles, and of their settings where titles agree; rounds are counted to the target."""
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
         fields = json.dumps(shared_fields(entry.run), sort_keys=True)
         groups.setdefault((entry.short["title"], fields, entry.result_version), []).append(entry)
-    return [
-        Federation(title, json.loads(fields), version, _methods(groups[title, fields, version]))
+    found = [
+        Federation(title, json.loads(fields), version, _methods(groups[title, fields, version]), target=target)
         for title, fields, version in sorted(groups)
     ]
+    return [replace(federation, iid=_on_iid(federation, found)) for federation in found]
+
+
+def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation | None:
+    """The one that differs in its split alone, and has an IID one."""
+    if federation.fields["partition"] == IID:
+        return None
+    wanted = {**federation.fields, "partition": IID}
+    same = (other for other in others if other.fields == wanted and other.result_version == federation.result_version)
+    return next(same, None)
 
 
 def shared_fields(run: dict[str, Any]) -> dict[str, Any]:

@@ -9,14 +9,17 @@ from pathlib import Path
 from fedskew.experiments.store import write_whole
 from fedskew.report import figures
 from fedskew.report.page.entries import MEASURES
-from fedskew.report.page.federations import BASELINE, Federation, Method
+from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.series import partition_of
-from fedskew.report.page.tables import best_of, signed
+from fedskew.report.page.tables import more_cells, more_heads, verdict_text
 from fedskew.report.paper_tables import tex
 from fedskew.report.summary import MEASURES as SUMMARISED
 from fedskew.report.summary import percent
+from fedskew.report.verdict import BASELINE, Difference, best
 
 _SHOWN = {"accuracy": "accuracy", "balanced_accuracy": "balanced", "accuracy_last10": "last ten"}
+_DIFFERENCE = ("difference", "difference_half", "difference_seeds", "verdict")
+_MORE = ("rounds_to_reach", "seeds_that_reached", "iid_gap", "iid_gap_closed")
 
 
 def write_files(folder: Path, federations: Sequence[Federation]) -> list[Path]:
@@ -45,9 +48,11 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
 
 
 def results_csv(federation: Federation) -> str:
-    """One line per method; shares of one, and the paired difference of accuracy to FedAvg with half its interval."""
+    """One line per method; shares of one, the paired difference to FedAvg in the mean of the last ten rounds with half
+    its interval, rounds to the target, the IID gap, and the difference on IID data."""
     parts = [f"{measure}_{part}" for measure in SUMMARISED for part in ("mean", "std")]
-    heads = ["method", "seeds", "unfinished", "diverged", *parts, "difference", "difference_half", "difference_seeds"]
+    heads = ["method", "seeds", "unfinished", "diverged", *parts, *_DIFFERENCE, *_MORE]
+    heads += [f"iid_{name}" for name in _DIFFERENCE]
     return _csv(heads, [_result(federation, method) for method in federation.methods])
 
 
@@ -64,33 +69,39 @@ def runs_csv(federation: Federation) -> str:
 
 
 def latex(federation: Federation) -> str:
-    """For booktabs: per cent, the best of each column in bold, the difference to FedAvg in points."""
-    best = {measure: best_of(federation.methods, measure) for measure in _SHOWN}
-    lines = [f"\\begin{{tabular}}{{l{'c' * len(_SHOWN)}c}}", "\\toprule"]
-    heads = ["method", *(f"{word} (%)" for word in _SHOWN.values()), f"accuracy − {BASELINE} (95 % interval)"]
+    """For booktabs: per cent, what is best by the rule of verdicts in bold, the difference to FedAvg in points."""
+    leaders = {measure: best([method.row for method in federation.methods], measure) for measure in _SHOWN}
+    heads = ["method", *(f"{word} (%)" for word in _SHOWN.values()), f"last ten − {BASELINE} (95 % interval)"]
+    heads += more_heads(federation)
+    lines = [f"\\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", "\\toprule"]
     lines += [" & ".join(map(_tex, heads)) + " \\\\", "\\midrule"]
-    for method in federation.methods:
+    for i, method in enumerate(federation.methods):
         cells = [_tex(method.name)]
         for measure in _SHOWN:
             text = _tex(percent(method.row[measure]["mean"], method.row[measure]["std"]))
-            cells.append(f"\\textbf{{{text}}}" if best[measure] == method.name else text)
-        lines.append(" & ".join([*cells, _tex(_difference(federation, method))]) + " \\\\")
+            cells.append(f"\\textbf{{{text}}}" if leaders[measure] == i else text)
+        difference = federation.difference(method)
+        cells.append(_tex("-" if difference is None else verdict_text(difference)))
+        cells += map(_tex, more_cells(federation, method))
+        lines.append(" & ".join(cells) + " \\\\")
     return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
 
 
 def _result(federation: Federation, method: Method) -> list[object]:
     values = [method.row[measure][part] for measure in SUMMARISED for part in ("mean", "std")]
     states = [len(method.finished), method.count("unfinished"), method.count("diverged")]
-    interval = federation.difference(method)
-    apart = [None, None, None] if interval is None else [interval.mean, interval.half, interval.n]
-    return [method.name, *states, *values, *apart]
+    reach, share = federation.reach(method), federation.gap_closed(method)
+    more: list[object] = [None, None] if reach is None else [reach.rounds, reach.reached]
+    more += [None, None] if share is None else [share.gap, share.share]
+    gains = [*_difference(federation.difference(method)), *more, *_difference(federation.difference_on_iid(method))]
+    return [method.name, *states, *values, *gains]
 
 
-def _difference(federation: Federation, method: Method) -> str:
-    interval = federation.difference(method)
-    if interval is None:
-        return "-"
-    return signed(100 * interval.mean) + ("" if interval.half is None else f" ± {100 * interval.half:.2f}")
+def _difference(found: Difference | None) -> list[object]:
+    if found is None:
+        return [None] * len(_DIFFERENCE)
+    half = None if found.half is None else found.half / 100
+    return [found.mean / 100, half, found.seeds, found.verdict]
 
 
 def _tex(text: str) -> str:

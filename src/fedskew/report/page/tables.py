@@ -1,12 +1,12 @@
 """The tables of a federation: results, time and engine."""
 
-from collections.abc import Sequence
 from typing import Any
 
-from fedskew.report.page.federations import BASELINE, Federation, Method
-from fedskew.report.page.html import Html, cell, head, join, table, tag
-from fedskew.report.student import Interval
+from fedskew.report.measures import target_words
+from fedskew.report.page.federations import Federation, Method
+from fedskew.report.page.html import Html, cell, head, table, tag
 from fedskew.report.summary import percent
+from fedskew.report.verdict import BASELINE, NOT_DECIDED, VERDICTS, Difference, best
 
 _COLUMNS = {
     "accuracy": "accuracy %",
@@ -17,25 +17,41 @@ _COLUMNS = {
 
 
 def results(federation: Federation) -> Html:
-    """Mean and std over finished seeds, the best of each column marked, and the paired difference to FedAvg."""
+    """Mean and std over finished seeds, what is best by the rule of verdicts marked, and how each stands to FedAvg."""
     methods = federation.methods
-    best = {measure: best_of(methods, measure) for measure in _COLUMNS}
-    intervals = {method.name: federation.difference(method) for method in methods}
-    reach = max((_reach(interval) for interval in intervals.values()), default=0.0)
+    leaders = {measure: best([method.row for method in methods], measure) for measure in _COLUMNS}
+    differences = {method.name: federation.difference(method) for method in methods}
+    reach = max((_reach(difference) for difference in differences.values()), default=0.0)
     rows = []
-    for method in methods:
-        shown = [_value(method, measure, marked=best[measure] == method.name) for measure in _COLUMNS]
-        apart = _difference(federation, method, intervals[method.name], reach)
-        rows.append([head(method.name), *shown, apart, cell(f"{len(method.finished)} of {len(method.entries)}")])
-    heads = ["method", *_COLUMNS.values(), f"accuracy − {BASELINE}, points", "seeds done"]
+    for i, method in enumerate(methods):
+        shown = [_value(method, measure, marked=leaders[measure] == i) for measure in _COLUMNS]
+        apart = _difference(federation, method, differences[method.name], reach)
+        more = [cell(text) for text in more_cells(federation, method)]
+        done = cell(f"{len(method.finished)} of {len(method.entries)}")
+        rows.append([head(method.name), *shown, apart, *more, done])
+    apart_head = f"last ten rounds − {BASELINE}, points"
+    heads = ["method", *_COLUMNS.values(), apart_head, *more_heads(federation), "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
 
 
-def best_of(methods: Sequence[Method], measure: str) -> str | None:
-    """The name of the method with the highest mean, for losses the lowest; nobody is best alone."""
-    known = [(method.row[measure]["mean"], method.name) for method in methods]
-    ranked = sorted((each for each in known if each[0] is not None), reverse=measure != "loss")
-    return ranked[0][1] if len(ranked) > 1 else None
+def more_heads(federation: Federation) -> list[str]:
+    """Of the columns that not every section has: without FedAvg there is no target, without IID runs no gap."""
+    heads = []
+    if federation.baseline is not None or federation.target is not None:
+        heads.append(f"rounds to {target_words(federation.target)}")
+    if federation.iid is not None:
+        heads += ["IID gap closed", f"last ten rounds − {BASELINE} on IID data, points"]
+    return heads
+
+
+def more_cells(federation: Federation, method: Method) -> list[str]:
+    cells = []
+    if federation.baseline is not None or federation.target is not None:
+        cells.append(str(federation.reach(method) or "-"))
+    if federation.iid is not None:
+        gain = federation.difference_on_iid(method)
+        cells += [str(federation.gap_closed(method) or "-"), "-" if gain is None else verdict_text(gain)]
+    return cells
 
 
 def states(method: Method) -> str:
@@ -52,24 +68,15 @@ def states(method: Method) -> str:
 
 def words(federation: Federation) -> list[str]:
     """What the table says, in sentences."""
-    name = best_of(federation.methods, "accuracy")
-    lines = []
-    if name is not None:
-        row = next(method.row for method in federation.methods if method.name == name)
-        lines.append(f"Highest mean accuracy: {name}, {percent(row['accuracy']['mean'], row['accuracy']['std'])} %.")
     if federation.baseline is None:
-        return [*lines, f"There is no {BASELINE} run here to compare with."]
+        return [f"There is no {BASELINE} run here to compare with."]
     found = [federation.difference(method) for method in federation.methods]
-    known = [interval for interval in found if interval is not None]
-    if known and all(interval.n == 1 for interval in known):
-        lines.append("One seed only: differences have no interval.")
-    elif known:
-        above, below = (sum(i.apart and sign * i.mean > 0 for i in known) for sign in (1, -1))
-        lines.append(
-            f"Against {BASELINE}, the 95 % interval lies above zero for {above} and below zero for {below} of "
-            f"{len(known)} methods."
-        )
-    return lines
+    said = [difference.verdict for difference in found if difference is not None]
+    if not said:
+        return []
+    counted = ", ".join(f"{said.count(word)} {word}" for word in VERDICTS if word in said)
+    single = " One seed decides nothing." if NOT_DECIDED in said else ""
+    return [f"Methods against {BASELINE}: {counted}.{single}"]
 
 
 def timing(federation: Federation) -> Html:
@@ -78,8 +85,9 @@ def timing(federation: Federation) -> Html:
     return table("Time and engine", heads, rows)
 
 
-def signed(points: float) -> str:
-    return f"{points:+.2f}".replace("-", "−")
+def verdict_text(difference: Difference) -> str:
+    """With a minus of the length of a plus."""
+    return str(difference).replace("-", "−")
 
 
 def _times(method: Method) -> list[str]:
@@ -106,25 +114,22 @@ def _plain(spread: dict[str, Any]) -> str:
     return f"{spread['mean']:.3f}" + ("" if spread["std"] is None else f" ± {spread['std']:.3f}")
 
 
-def _difference(federation: Federation, method: Method, interval: Interval | None, reach: float) -> Html:
+def _difference(federation: Federation, method: Method, difference: Difference | None, reach: float) -> Html:
     if method is federation.baseline:
         return cell("baseline", class_="quiet")
-    if interval is None:
+    if difference is None:
         return cell("-")
-    mean = signed(100 * interval.mean)
-    if interval.half is None:
-        return cell(mean, tag("span", " one seed, no interval", class_="quiet"))
-    low, high = (signed(100 * (interval.mean + sign * interval.half)) for sign in (-1, 1))
-    fewer = f", {interval.n} seeds" if interval.n < len(method.finished) else ""
-    text = [mean, tag("span", f" [{low}, {high}]{fewer}", class_="quiet")]
-    return cell(_whisker(interval, reach), join(text), class_="apart" if interval.apart else None)
+    if difference.half is None:
+        return cell(verdict_text(difference), class_="quiet")
+    decided = difference.verdict in ("above", "below")
+    return cell(_whisker(difference, reach), verdict_text(difference), class_="apart" if decided else None)
 
 
-def _reach(interval: Interval | None) -> float:
-    return 0.0 if interval is None else abs(interval.mean) + (interval.half or 0.0)
+def _reach(difference: Difference | None) -> float:
+    return 0.0 if difference is None else abs(difference.mean) + (difference.half or 0.0)
 
 
-def _whisker(interval: Interval, reach: float) -> Html:
+def _whisker(interval: Difference, reach: float) -> Html:
     """The interval as a line around its mean; the middle of the drawing is zero."""
     scale = 46 / reach if reach else 0.0
     half = scale * (interval.half or 0.0)

@@ -1,0 +1,60 @@
+"""The correction's hole: every method here is FedAvg's, and a correction overrides what it changes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from torch import Tensor
+
+from fedskew.tree import Params
+
+if TYPE_CHECKING:
+    from fedskew.round import Context, Sums
+
+
+@dataclass(frozen=True)
+class Correction:
+    """What bends the local gradient. A state may be kept for each client and one on the server.
+
+    `needs_travel` says that it uses how far a client's optimiser moves under a unit gradient. `pull` is the strength
+    mu of a term mu (w - anchor) in `bend`, which shortens that travel. `reveals` says what its messages give away of
+    a client; a correction without messages reveals nothing more than the model does.
+    """
+
+    needs_travel: ClassVar[bool] = False
+    reveals: ClassVar[str] = ""
+
+    @property
+    def pull(self) -> float:
+        return 0.0
+
+    def client_state(self, params: Params) -> Params:
+        """What is remembered of a client that was never sampled."""
+        return {}
+
+    def server_state(self, params: Params) -> Params:
+        """What the server begins with, and sends to clients with the model."""
+        return {}
+
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        """The gradient to step along at `params`."""
+        return grads
+
+    def finish(self, context: Context, delta: Params) -> tuple[Params, Params, Params]:
+        """A client's delta, state and message after its last step."""
+        return delta, {}, {}
+
+    def weigh(self, weights: Tensor) -> Tensor:
+        """How much the message of each client counts: by default as much as its delta."""
+        return weights
+
+    def absorb(self, server: Params, sums: Sums, fraction: float) -> Params:
+        """The server's state after a round. `sums` holds the mean message and the aggregated delta of the clients that
+        answered, which are the share `fraction` of all clients by `weigh`. Only sums: a cohort may be split over
+        machines."""
+        return server
+
+    def shift(self, server: Params) -> Params:
+        """What the server's new state adds to the next global model."""
+        return {}

@@ -1,0 +1,88 @@
+"""What a server takes for possible: how many examples a node may claim, and how far its answer may go.
+
+    norm_k <= 20 * usual * max(1, steps_k / median of the other clients' steps)
+
+`usual` is the median norm of the other answers of the round, or the largest median of a round before if that is larger:
+late in a run most clients may have nothing left to learn, and the few that have still move as far as all did once.
+Where fewer than three clients answer and nothing has been learnt yet, the other answer's norm or that of the global
+model stands in. The factor is twice what honest clients need under extreme skew (docs/flower.md has the figures).
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from fedskew import tree
+from fedskew.flower.messages import BUFFERS, MESSAGE, PARAMS, Answer
+from fedskew.round import Server
+from fedskew.tree import Params
+
+MULTIPLE = 20.0
+"""How many times farther than usual an answer may go."""
+CROWD = 1000
+"""How many times more examples than the median of the others a node may claim where nobody knows the data."""
+
+Norms = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Move:
+    """How far a client went in so many steps: the norm of each record's change."""
+
+    steps: int
+    norms: Norms
+
+    @classmethod
+    def of(cls, answer: Answer, server: Server) -> "Move":
+        changes = {PARAMS: (answer.params, server.params), BUFFERS: (answer.buffers, server.buffers)}
+        norms = {name: _norm(_change(*pair)) for name, pair in changes.items()}
+        return cls(answer.steps, norms | {MESSAGE: _norm(answer.message)})
+
+
+def check_reach(move: Move, others: Sequence[Move], earlier: Norms, server: Server) -> None:
+    """A ValueError for an answer that goes farther than the others allow; `earlier` is what `learnt` gave."""
+    sizes = {PARAMS: server.params, BUFFERS: server.buffers, MESSAGE: server.correction}
+    more_steps = max(1.0, move.steps / _upper_median([other.steps for other in others])) if others else 1.0
+    for name, norm in move.norms.items():
+        norms = [other.norms[name] for other in others]
+        usual = max(earlier.get(name, 0.0), _upper_median(norms) if len(norms) > 1 else 0.0)
+        usual = usual or max([*norms, _norm(sizes[name])])
+        limit = MULTIPLE * usual * more_steps
+        if usual and not norm <= limit:
+            raise ValueError(
+                f"its {name} moved by {norm:.4g}; max-norm is auto, and what others send allows {limit:.4g}"
+            )
+
+
+def learnt(earlier: Norms, moves: Sequence[Move]) -> Norms:
+    """The largest median of a round so far, by record, after a round with these moves."""
+    if not moves:
+        return earlier
+    medians = {name: _lower_median([move.norms[name] for move in moves]) for name in moves[0].norms}
+    return {name: max(median, earlier.get(name, 0.0)) for name, median in medians.items()}
+
+
+def most_examples(held: int | None, others: Sequence[int]) -> int | None:
+    """How many examples one client can have: all of the data set, or where the server has none (`held` is None), many
+    times what the others claim. None: there is nothing to go by."""
+    if held is not None:
+        return held
+    return CROWD * int(_upper_median(others)) if others else None
+
+
+def _change(after: Params, before: Params) -> Params:
+    """By how much real numbers changed, without overflow; counters are left out."""
+    return {name: leaf.double() - before[name] for name, leaf in after.items() if leaf.is_floating_point()}
+
+
+def _norm(leaves: Params) -> float:
+    return float(tree.norm(tree.map(torch.Tensor.double, leaves), 0)) if leaves else 0.0
+
+
+def _upper_median(values: Sequence[float]) -> float:
+    return sorted(values)[len(values) // 2]
+
+
+def _lower_median(values: Sequence[float]) -> float:
+    return sorted(values)[(len(values) - 1) // 2]

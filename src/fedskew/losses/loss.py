@@ -1,0 +1,47 @@
+"""A loss is a pure function of a view; most need its logits, labels and counts only."""
+
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedskew.view import View
+
+Loss = Callable[[View], Tensor]
+"""One value for each example, [..., B], without a mean. Where it has `needs_travel = True` the view's travel is set."""
+
+OnExamples = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class OnLogits:
+    """A loss that treats examples one by one: f(logits[..., B, C], labels[..., B], counts[..., C]) -> [..., B]."""
+
+    function: OnExamples
+
+    def __call__(self, view: View) -> Tensor:
+        return self.function(view.outputs.logits, view.labels, view.counts)
+
+
+on_logits = OnLogits
+
+
+def plain(loss: Loss) -> OnExamples | None:
+    """The function of logits, labels and counts that a loss is, if it is one."""
+    return loss.function if isinstance(loss, OnLogits) else None
+
+
+def as_loss(function: Callable[..., Tensor]) -> Loss:
+    """A function of a view as it is; one of logits, labels and counts as a function of a view."""
+    if isinstance(function, OnLogits):
+        return function
+    required = [
+        p
+        for p in inspect.signature(function).parameters.values()
+        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+    ]
+    if len(required) not in (1, 3):
+        names = ", ".join(p.name for p in required)
+        raise ValueError(f"a loss takes ({names}); allowed: (view) or (logits, labels, counts)")
+    return function if len(required) == 1 else OnLogits(function)

@@ -1,0 +1,40 @@
+"""FedLC for clients that travel: calibrated in proportion to how far the client's optimiser moves in the round.
+
+    tau_k = tau * min(1, travel_k / travel)        travel_k: the path of its optimiser under a constant unit gradient
+
+Before the first local step the clients' plain gradients average to the gradient of the global loss, so that label skew
+does harm only as far as clients then move apart; a calibrated loss bends them from the first step on.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from torch import Tensor
+
+from fedskew.losses.calibrated import Calibrated
+from fedskew.losses.counts import check_number
+from fedskew.losses.cross_entropy import at_least_float32
+from fedskew.view import View
+
+
+@dataclass(frozen=True)
+class CalibratedByTravel:
+    """`travel` is the distance from which on tau is whole: near 0 this is FedLC, for a large one FedAvg."""
+
+    calibrated: Calibrated
+    travel: float
+
+    needs_travel: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        check_number("travel", self.travel)
+        if self.travel == 0:
+            raise ValueError("travel is 0; allowed: above 0, or none for the same tau everywhere")
+
+    def __call__(self, view: View) -> Tensor:
+        logits = at_least_float32(view.outputs.logits)
+        tau = self.calibrated.tau * (view.travel / self.travel).clamp(max=1.0)
+        return self.calibrated.at(tau.to(logits.dtype).unsqueeze(-1), logits, view.labels, view.counts)
+
+
+calibrated_by_travel = CalibratedByTravel

@@ -1,0 +1,43 @@
+"""FedLC's gain over FedAvg, cell by cell: the paper's and ours."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedskew.report.figures import canvas, frame, legend, save
+
+_LOOKS = {"paper": ("#c6c6c6", "black"), "stated": ("#7fb3d5", "black"), "usual": ("#b2182b", "white")}
+"""A bar's colour, and that of its number; they stay apart in grey."""
+_WIDTH, _TALL = 0.27, 2.5
+
+
+def gain_figure(
+    path: Path, cells: Sequence[Mapping[str, Any]], labels: Mapping[str, str], title: str, note: str
+) -> list[Path]:
+    """A group of bars per cell, the mean gain in points; dots are seeds, where there are several.
+
+    A cell is {"name", "gains": {series: [points of each seed]}}; `labels` names the series in the order of bars.
+    """
+    with canvas(8.4, 3.6) as figure:
+        axes = figure.subplots()
+        for position, (series, label) in enumerate(labels.items()):
+            colour, ink = _LOOKS[series]
+            known = [(i, cell["gains"][series]) for i, cell in enumerate(cells) if cell["gains"].get(series)]
+            at = [i + (position - (len(labels) - 1) / 2) * _WIDTH for i, _ in known]
+            means = [sum(each) / len(each) for _, each in known]
+            axes.bar(at, means, _WIDTH * 0.94, color=colour, label=label)
+            for x, mean, (_, each) in zip(at, means, known, strict=True):
+                place = 0 if mean > _TALL else max(mean, 0)  # inside a bar that has room, out of the dots' way
+                colour = ink if mean > _TALL else "black"
+                axes.annotate(
+                    f"{mean:.1f}", (x, place), (0, 3), textcoords="offset points", ha="center", fontsize=7, color=colour
+                )
+                if len(each) > 1:
+                    axes.plot([x] * len(each), each, "o", color="black", markeredgecolor="white", markersize=4)
+        axes.axhline(0, color="#333333", linewidth=1)
+        axes.grid(visible=False, axis="x")
+        axes.set_xticks(range(len(cells)), [cell["name"] for cell in cells])
+        axes.set_ylabel("points above FedAvg")
+        legend(figure, [axes], len(labels))
+        frame(figure, title, note)
+        return save(figure, path)
