@@ -202,7 +202,7 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
         (["compare", "--algorithm", "fedavg", "--seeds", "1000000000"], ["seeds", "1 to 1,000"]),
         (["run", "--local-epochs", "1000000000"], ["this run needs at least"]),
         (["run", "--model", "mlp:hidden=1000000000000"], ["mlp:hidden=1000000000000", "GB"]),
-        (["run", "--algorithm", "fedlc\x1b[2J"], [r"control character '\x1b'"]),
+        (["run", "--algorithm", "fedlc\x1b[2J"], [r"fedlc\x1b[2J", "without control characters"]),
         (["run", "--data-dir", "~nobody-of-this-name", "--dataset", "svhn"], ["~nobody-of-this-name", "home"]),
         (["run", "--algorithm", "a" * 5000], ["aaa ... ", "known: fedavg"]),
     ],

@@ -102,10 +102,10 @@ def test_a_full_disk_names_what_was_written(tmp_path: Path) -> None:
     assert (caught.value.errno, caught.value.filename) == (errno.ENOSPC, str(tmp_path / "mine"))
 
 
-def test_a_failure_that_names_its_file_keeps_it(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError) as caught, naming("other"):
-        (tmp_path / "none").open()
-    assert caught.value.filename == str(tmp_path / "none")
+def test_a_failure_of_a_temporary_file_is_one_of_the_file_it_becomes(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError) as caught, naming("mine"):
+        (tmp_path / ".mine.part").open()
+    assert caught.value.filename == "mine"
 
 
 def test_text_is_utf8(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_only_flower_needs_flower() -> None:
 
 
 def test_report_reads_only_the_store() -> None:
-    allowed = ("fedskew.report", "fedskew.experiments.store", "fedskew.spec", "fedskew.__version__")
+    allowed = ("fedskew.report", "fedskew.experiments.store", "fedskew.files", "fedskew.spec", "fedskew.__version__")
     for path in below("report"):
         strangers = {name for name in own(path) if not within(name, *allowed)}
         assert not strangers, f"{path}: {strangers}"

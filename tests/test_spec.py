@@ -238,7 +238,8 @@ def test_a_long_whole_number_is_a_float_where_one_is_wanted() -> None:
 @pytest.mark.parametrize("letter", ["\x1b", "\n", "\x00", "\x9b", "\u2028", "\udcff"])
 def test_control_characters_are_refused(letter: str) -> None:
     said = error_of(f"margin:missing=a{letter}b")
-    assert said.startswith("a spec has the control character '\\")
+    assert said.startswith("the spec is 'margin:missing=a\\")
+    assert said.endswith("allowed: text without control characters")
     assert letter not in said
 
 

@@ -76,11 +76,11 @@ def parse_json(path: str | Path, text: str) -> Any:
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """A failure of the system inside names this file where it names none: a full disk does not say what was written."""
+    """A failure of the system inside is one of this file: a full disk names none, and a temporary file tells nobody."""
     try:
         yield
     except OSError as error:
-        if error.filename is not None or error.errno is None:
+        if error.errno is None:
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
 

@@ -52,9 +52,13 @@ class Resolved:
 
 def check_plain(what: str, text: str) -> None:
     """Refuse what a terminal would obey instead of showing it, and what is no text at all."""
-    odd = next((letter for letter in text if unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp")), None)
-    if odd is not None:
-        raise ValueError(f"{what} has the control character {odd!a} in {text!a}; allowed: letters that can be seen")
+    if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
+        raise ValueError(f"{what} is {text!a}; allowed: text without control characters")
+
+
+def made_of(thing: object) -> str:
+    """What a factory gave, for a message: most wrong ones forgot to return anything."""
+    return "nothing" if thing is None else f"a {type(thing).__name__}"
 
 
 def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
@@ -69,7 +73,7 @@ def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
     """Name, positional values and keyword values of a spec."""
-    check_plain("a spec", text)
+    check_plain("the spec", text)
     name, _, rest = (piece.strip() for piece in text.partition(":"))
     if not name:
         raise ValueError(f"{text!r} has no name; a spec is name:argument,key=value")

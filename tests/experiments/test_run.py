@@ -114,8 +114,8 @@ def test_hash_covers_the_users_file(tmp_path):
         ({"local_epochs": 10**30}, ["local_epochs", "less than 2147483648"]),
         ({"clients": 1 << 20_000}, ["clients", "0x1000", "less than 2147483648"]),
         ({"rounds": True}, ["rounds is on"]),
-        ({"data_dir": "a\0b"}, ["data_dir", "control character", "\\x00"]),
-        ({"dataset": "npz:\x1b[2J"}, ["dataset", "control character", "\\x1b"]),
+        ({"data_dir": "a\0b"}, ["data_dir", "without control characters", "\\x00"]),
+        ({"dataset": "npz:\x1b[2J"}, ["dataset", "without control characters", "\\x1b"]),
     ],
 )
 def test_wrong_requests_name_the_value_and_what_is_allowed(fields, words):

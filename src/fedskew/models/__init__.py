@@ -40,7 +40,7 @@ def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed:
     with rng.torch_seed(seed, "init"):
         module = resolved.build(input_shape=input_shape, num_classes=num_classes)
     if not isinstance(module, nn.Module):
-        raise ValueError(f"{text} gave a {type(module).__name__}; allowed: a torch.nn.Module")
+        raise ValueError(f"{text} gave {spec.made_of(module)}; allowed: a torch.nn.Module")
     return Model(module)
 
 

@@ -57,14 +57,12 @@ def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:
     check_target(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        with naming(path):
+    with naming(path):
+        try:
             partial.write_text(json.dumps(document), encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        partial.unlink(missing_ok=True)
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def read_split(path: str | Path, num_samples: int) -> tuple[str, list[Tensor]]:
