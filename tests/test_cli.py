@@ -1,5 +1,6 @@
 import contextlib
 import csv
+import io
 import json
 import os
 import re
@@ -190,6 +191,14 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
         (["runs", "remove"], ["RUN"]),
         (["export", "abc", "x.safetensors"], ["abc"]),
         (["inspect", "--partition", "labels:99"], ["99"]),
+        (["inspect", "--clients", "1000000000"], ["1000000000 clients", "1442 samples"]),
+        (["inspect", "--dataset", "synthetic:1,1", "--clients", "1000000000"], ["synthetic:1,1", "fewer clients"]),
+        (["compare", "--algorithm", "fedavg", "--seeds", "1000000000"], ["seeds", "1 to 1,000"]),
+        (["run", "--local-epochs", "1000000000"], ["this run needs at least"]),
+        (["run", "--model", "mlp:hidden=1000000000000"], ["mlp:hidden=1000000000000", "GB"]),
+        (["run", "--algorithm", "fedlc\x1b[2J"], [r"fedlc\x1b[2J", "without control characters"]),
+        (["run", "--data-dir", "~nobody-of-this-name", "--dataset", "svhn"], ["~nobody-of-this-name", "home"]),
+        (["run", "--algorithm", "a" * 5000], ["aaa ... ", "known: fedavg"]),
     ],
 )
 def test_a_wrong_request_is_one_or_two_lines_and_exit_code_2(capsys, arguments, words):
@@ -211,6 +220,50 @@ def test_a_failure_while_working_is_exit_code_1(capsys, tmp_path):
     assert code == 1
     assert err.startswith("fedskew: round 1, clients 0, 1, 2, 3, 4, 5: no; this run has its own loss: ")
     assert err.count("\n") == 1
+
+
+def test_an_error_without_memory_says_so(capsys, monkeypatch):
+    import fedskew.simulation
+
+    def fail(run):
+        raise RuntimeError("round 1") from MemoryError("Unable to allocate 9 TiB for an array")
+
+    monkeypatch.setattr(fedskew.simulation, "build_federation", fail)
+    code, _, err = call(capsys, "inspect")
+    assert (code, err.split(";")[0]) == (1, "fedskew: memory does not suffice")
+
+
+def test_a_failure_of_the_system_without_a_path_is_not_called_none(capsys, monkeypatch):
+    import fedskew.simulation
+
+    def fail(run):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fedskew.simulation, "build_federation", fail)
+    assert call(capsys, "inspect") == (1, "", "fedskew: No space left on device\n")
+
+
+def test_what_others_wrote_is_shown_and_not_obeyed(capsys, tmp_path):
+    """Names of files and folders reach the terminal in messages, tables and notes."""
+    name = "a\x1b[2J\x9b\u202e[/bold]\udcff"
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / f"{name.replace('/', '')}.csv").write_text("1,x\n")
+    for arguments in (
+        ["advise", str(next((tmp_path / "tables").iterdir()))],
+        ["data", "list", "--data-dir", name],
+        ["runs", "show", name],
+    ):
+        _, out, err = call(capsys, *arguments)
+        assert not [letter for letter in out + err if not letter.isprintable() and letter != "\n"]
+        assert r"\x1b[2J\x9b\u202e" in out + err
+
+
+def test_a_terminal_that_lacks_letters_gets_its_table(monkeypatch):
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", screen)
+    with pytest.raises(SystemExit, match="0"):
+        main(["inspect", "--clients", "3"])
+    assert rb"\xb7" in screen.buffer.getvalue()
 
 
 def test_an_unwritable_store_is_exit_code_1(capsys, tmp_path):

@@ -112,7 +112,7 @@ def test_the_map_from_nothing_to_a_picture(capsys: pytest.CaptureFixture[str]) -
         (("paper", "show", "figure1", "--format", "csv"), "allowed for a figure"),
         (("paper", "run", "figure2", "--cells", "cifar1"), "unknown cell 'cifar1'"),
         (("paper", "run", "table1", "--rounds", "500"), "at most the paper's"),
-        (("paper", "run", "table1", "--profile", "none.toml"), "there is no profile none.toml"),
+        (("paper", "run", "table1", "--profile", "none.toml"), "there is no file none.toml"),
         (("paper", "show", "table1", "--results", "nowhere"), "there is no folder of results nowhere"),
         (("paper", "map", "--cell", "femnist"), "unknown cell 'femnist'"),
     ],

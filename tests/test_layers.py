@@ -12,8 +12,8 @@ import fedskew
 
 ROOT = Path(fedskew.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-GROUND = ("fedskew.tree", "fedskew.rng", "fedskew.view")
 PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
+GROUND = ("fedskew.tree", "fedskew.rng", "fedskew.files", "fedskew.view")
 GRADIENTS = {"grad", "backward", "vjp", "jacrev", "jacfwd", "grad_and_value", "jvp", "hessian"}
 
 
@@ -95,13 +95,13 @@ def test_the_reading_itself() -> None:
 
 
 @pytest.mark.parametrize("folder", PARTS)
-def test_parts_know_trees_randomness_and_their_own_folder(folder: str) -> None:
+def test_parts_know_trees_randomness_files_and_their_own_folder(folder: str) -> None:
     for path in below(folder):
         strangers = {name for name in own(path) if not within(name, *GROUND, f"fedskew.{folder}")}
         assert not strangers, f"{path}: {strangers}"
 
 
-@pytest.mark.parametrize("name", ["tree", "rng", "spec", "view"])
+@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view"])
 def test_the_ground_floor_knows_nothing(name: str) -> None:
     assert not own(ROOT / f"{name}.py")
 
@@ -142,7 +142,7 @@ def test_only_flower_needs_flower() -> None:
 
 
 def test_report_reads_only_the_store() -> None:
-    allowed = ("fedskew.report", "fedskew.experiments.store", "fedskew.spec", "fedskew.__version__")
+    allowed = ("fedskew.report", "fedskew.experiments.store", "fedskew.files", "fedskew.spec", "fedskew.__version__")
     for path in below("report"):
         strangers = {name for name in own(path) if not within(name, *allowed)}
         assert not strangers, f"{path}: {strangers}"
@@ -161,6 +161,14 @@ def test_the_command_line_is_in_one_place() -> None:
     users = {module_of(path) for path in FILES if any(within(name, *tools) for name in imports(path))}
     assert users
     assert {name for name in users if not within(name, "fedskew.cli")} == set()
+
+
+def test_text_is_printed_in_one_place() -> None:
+    """Where control characters are written out."""
+    for path in FILES:
+        called = {ast.unparse(node.func) for node in nodes(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
+        allowed = module_of(path) in ("fedskew.terminal", "fedskew.experiments.evidence")
+        assert allowed or not called & {"print", "typer.echo", "click.echo"}, path
 
 
 def test_nothing_imports_the_command_line() -> None:

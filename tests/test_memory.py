@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -50,13 +51,16 @@ def test_free_memory_is_what_linux_says(tmp_path: Path, monkeypatch: pytest.Monk
 
 def test_a_run_counts_what_it_holds() -> None:
     model = 4 * (60 * 10 + 10)
-    plain = Simulation(Run(**SMALL, engine="serial")).need()
-    assert (plain.work, plain.states) == (5 * 2 * model, 0)
+    serial = Simulation(Run(**SMALL, engine="serial"))
+    sizes = np.diff(serial.federation.offsets)
+    plain, one, all = serial.need(), 8 * int(sizes.max()), 8 * int(sizes.sum())  # an index for each use of an example
+    assert (plain.work, plain.states) == (5 * 2 * model + one, 0)
+    assert Simulation(Run(**SMALL, engine="serial", local_epochs=7)).need().work == 5 * 2 * model + 7 * one
     assert plain.data == load_dataset(SMALL["dataset"], 0, 5).nbytes
     scaffold = Simulation(Run(**SMALL, engine="serial", algorithm="scaffold")).need()
-    assert (scaffold.work, scaffold.states) == (5 * 6 * model, 5 * model)
+    assert (scaffold.work, scaffold.states) == (5 * 6 * model + one, 5 * model)
     stacked = Simulation(Run(**SMALL, engine="stacked", momentum=0.9)).need()
-    assert stacked.work == 5 * (3 * model + 16 * 60 * 4)
+    assert stacked.work == 5 * (3 * model + 16 * 60 * 4) + all
     assert Simulation(Run(dataset="digits", rounds=1)).need().data == 0
 
 

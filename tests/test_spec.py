@@ -111,7 +111,7 @@ def test_every_float_reads_back_equal(value: float) -> None:
     assert float(spec.parse(f"a:{shown}")[1][0]) == value  # type: ignore[arg-type]
 
 
-@given(st.one_of(st.booleans(), st.integers(), st.none()))
+@given(st.one_of(st.booleans(), st.integers(1 - 2**63, 2**63 - 1), st.none()))
 def test_other_values_read_back(value: bool | int | None) -> None:
     read = spec.parse(f"a:{spec.show(value)}")[1][0]
     assert read == value
@@ -212,6 +212,36 @@ def test_errors_about_a_users_file(file: Path, tmp_path: Path) -> None:
     assert error_of(f"{file}:make") == f"{file} could not be imported: ZeroDivisionError: division by zero"
     file.write_text("def (\n")
     assert "could not be imported: SyntaxError" in error_of(f"{file}:make")
+    file.write_text("raise SystemExit(3)\n")
+    assert error_of(f"{file}:make") == f"{file} could not be imported: SystemExit: 3"
+    file.write_text("make = dict\n")
+    assert error_of(f"{file}:make") == "dict does not say which arguments it takes; write a function that calls it"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("needy:1,count=1" + "0" * 30, "count is 1e30; allowed: whole numbers below 2**63"),
+        ("needy:1,count=1e300", "count is 1e300; allowed: whole numbers below 2**63"),
+        ("needy:1,count=" + "9" * 400, "which is not int"),
+        ("needy:" + "9" * 5000, "which is not float"),
+        ("needy:1e999", "b is '1e999', which is not float"),
+    ],
+)
+def test_numbers_of_absurd_size(text: str, message: str) -> None:
+    assert message in error_of(text)
+
+
+def test_a_long_whole_number_is_a_float_where_one_is_wanted() -> None:
+    assert spec.resolve("needy:1" + "0" * 30, "thing", KNOWN).build() == (1e30, 3)
+
+
+@pytest.mark.parametrize("letter", ["\x1b", "\n", "\x00", "\x9b", "\u2028", "\udcff"])
+def test_control_characters_are_refused(letter: str) -> None:
+    said = error_of(f"margin:missing=a{letter}b")
+    assert said.startswith("the spec is 'margin:missing=a\\")
+    assert said.endswith("allowed: text without control characters")
+    assert letter not in said
 
 
 def test_a_users_file_with_a_dataclass_and_postponed_annotations(tmp_path: Path) -> None:

@@ -71,10 +71,20 @@ def test_in_a_tiny_terminal_even_numbers_break_but_none_is_lost(width: int) -> N
     assert sorted(re.sub(r"\W", "", "".join(printed(grid, width)))) == sorted("methodaccuracyfedlc123456789")
 
 
-def test_markup_counts_for_no_width_and_missing_cells_are_empty() -> None:
+def test_bold_counts_for_no_width_and_missing_cells_are_empty() -> None:
     grid = Grid("method", "a", "b")
-    grid.add_row("fedavg", "[bold]12.34[/bold]")
+    grid.add_row("fedavg", "12.34", bold=[1])
     assert printed(grid, 16)[2].split() == ["fedavg", "12.34"]
+    screen = Console(width=40, force_terminal=True)
+    with screen.capture() as capture:
+        screen.print(grid)
+    assert "\x1b[1m12.34\x1b[0m" in capture.get()
+
+
+def test_nothing_in_a_cell_is_obeyed() -> None:
+    grid = Grid("method", "title")
+    grid.add_row("[/bold]", "\x1b[2Jred\x9b\u202e\udcff")
+    assert printed(grid, 60)[2].split() == ["[/bold]", r"\x1b[2Jred\x9b\u202e\udcff"]
 
 
 def test_a_grid_without_rows_shows_its_headings() -> None:

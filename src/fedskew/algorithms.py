@@ -250,7 +250,7 @@ def _built(part: spec.Resolved) -> Algorithm:
     if isinstance(made, Algorithm):
         return made
     if not callable(made):
-        raise ValueError(f"{part.text} gave a {type(made).__name__}; allowed: an Algorithm or a loss function")
+        raise ValueError(f"{part.text} gave {spec.made_of(made)}; allowed: an Algorithm or a loss function")
     return Algorithm(part.text, loss=made)
 
 

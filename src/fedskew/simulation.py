@@ -272,7 +272,8 @@ class Simulation:
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
         self._complete: tuple[int, Server] | None = self.round, self.server
         also = ", a smaller batch size or engine=serial" if self.engine_name == "stacked" else ""
-        remedy = f"fewer clients per round{also} would need less"
+        epochs = " or local epochs" if run.local_epochs > 1 else ""
+        remedy = f"fewer clients per round{epochs}{also} would need less"
         check_room("this run", self.need().of(1), free_memory(self.device), self.device, remedy)
 
     def need(self) -> Need:
@@ -286,10 +287,13 @@ class Simulation:
             longest = min(run.batch_size, int(np.diff(self.federation.offsets).max()))
             batch = longest * data.x_train[0].numel() * self.dtype.itemsize
             each = stacked_bytes(model, correction, optimizer, batch)
+        held = np.sort(np.diff(self.federation.offsets))[-round(answering) or -1 :]  # the most that a round can use
+        together = int(held[-1] if self.engine_name == "serial" else held.sum())
+        order = 8 * run.local_epochs * together  # which example is used when is known before a round begins
         seen = clients_seen(run.clients, answering, run.rounds)
         own = "seed" in spec.parameters(resolve_dataset(run.dataset).factory)
         ranks = self.ranks.size
-        return Need(int(answering * each) // ranks, seen * correction // ranks, data.nbytes if own else 0)
+        return Need((int(answering * each) + order) // ranks, seen * correction // ranks, data.nbytes if own else 0)
 
     def _check_model(self) -> None:
         """One look at what the model answers, so that a model that does not fit its data is a clear error."""

@@ -13,6 +13,7 @@ import importlib.util
 import inspect
 import math
 import sys
+import unicodedata
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
@@ -24,6 +25,8 @@ from typing import Any
 
 Value = bool | int | float | str | None
 _WORDS: dict[str, Value] = {"on": True, "true": True, "off": False, "false": False, "none": None}
+_LARGEST = 2**63
+"""Whole numbers are below it."""
 _first: ContextVar[Path | None] = ContextVar("first", default=None)
 
 
@@ -47,6 +50,17 @@ class Resolved:
             raise ValueError(f"{self.text} failed: {type(error).__name__}: {error}") from error
 
 
+def check_plain(what: str, text: str) -> None:
+    """Refuse what a terminal would obey instead of showing it, and what is no text at all."""
+    if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
+        raise ValueError(f"{what} is {text!a}; allowed: text without control characters")
+
+
+def made_of(thing: object) -> str:
+    """What a factory gave, for a message: most wrong ones forgot to return anything."""
+    return "nothing" if thing is None else f"a {type(thing).__name__}"
+
+
 def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """What a factory takes by name."""
     return _read(factory) if isinstance(factory, Hashable) else _read.__wrapped__(factory)
@@ -54,12 +68,17 @@ def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
 
 @lru_cache  # a page of tables asks a hundred thousand times
 def _read(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
-    named = inspect.signature(factory).parameters
+    try:
+        named = inspect.signature(factory).parameters
+    except (TypeError, ValueError):
+        name = getattr(factory, "__name__", type(factory).__name__)
+        raise ValueError(f"{name} does not say which arguments it takes; write a function that calls it") from None
     return {name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
 def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
     """Name, positional values and keyword values of a spec."""
+    check_plain("the spec", text)
     name, _, rest = (piece.strip() for piece in text.partition(":"))
     if not name:
         raise ValueError(f"{text!r} has no name; a spec is name:argument,key=value")
@@ -139,16 +158,17 @@ def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
 
 
 def _value(text: str) -> Value:
+    """A word of a spec as what it says; a number that neither an integer of 64 bits nor a float holds stays a text."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
-    try:
-        return int(text)
-    except ValueError:
-        pass
-    try:
-        return float(text)
-    except ValueError:
-        return text
+    for kind in (int, float):
+        try:
+            value = kind(text)
+        except ValueError:
+            continue
+        if abs(value) < _LARGEST or (kind is float and (math.isfinite(value) or not any(map(str.isdigit, text)))):
+            return value
+    return text
 
 
 def _bind(
@@ -186,6 +206,8 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
     if "float" in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if "int" in kinds and "float" not in kinds and isinstance(value, float) and value.is_integer():
+        if abs(value) >= _LARGEST:
+            raise ValueError(f"{text!r}: {name} is {show(value)}; allowed: whole numbers below 2**63")
         return int(value)
     if value is None and kinds & {"None", "NoneType", "_empty"}:
         return value
@@ -235,7 +257,8 @@ def _from_file(file: str, name: str) -> tuple[Callable[..., Any], str]:
     module = _imported(path.resolve(), sha256)
     found = getattr(module, name, None)
     if not callable(found):
-        names = [key for key, value in vars(module).items() if callable(value) and value.__module__ == module.__name__]
+        own = {key: value for key, value in vars(module).items() if callable(value)}
+        names = [key for key, value in own.items() if getattr(value, "__module__", None) == module.__name__]
         raise ValueError(f"{path} has no function {name!r}; it has: {', '.join(names) or 'none'}")
     return found, sha256
 
@@ -251,6 +274,6 @@ def _imported(path: Path, sha256: str) -> ModuleType:
     try:
         with redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ValueError(f"{path} could not be imported: {type(error).__name__}: {error}") from error
     return module

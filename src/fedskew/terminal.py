@@ -2,12 +2,11 @@
 
 import json
 import sys
-import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fedskew.terminal_table import Grid
+from fedskew.terminal_table import Grid, printable
 
 if TYPE_CHECKING:
     from fedskew.data.fetch import Status
@@ -29,7 +28,7 @@ def round_progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "Rou
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
         TextColumn("{task.fields[accuracy]}"),
@@ -42,7 +41,7 @@ def round_progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "Rou
             shown: dict[str, Any] = (
                 {} if record.accuracy is None else {"accuracy": f"accuracy {percent_of(record.accuracy)} %"}
             )
-            bar.update(task, advance=1, description=name, **shown)
+            bar.update(task, advance=1, description=printable(name), **shown)
 
         yield step
 
@@ -54,42 +53,36 @@ def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
         yield lambda done, total: None
         return
     from rich.console import Console
+    from rich.markup import escape
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task(name, total=None)
+        task = bar.add_task(escape(printable(name)), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
-def printable(text: str) -> str:
-    """A text that a terminal shows and does not obey: control characters but the end of a line are written out."""
-    return "".join(c if c == "\n" or unicodedata.category(c) != "Cc" else repr(c)[1:-1] for c in text)
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line. Titles, paths and specs come from files that others may have written."""
+    print(printable(text), file=sys.stderr if err else sys.stdout, end="\n" if nl else "", flush=True)
 
 
 def note(message: str) -> None:
     """Something beside the answer, on standard error."""
-    print(printable(f"fedskew: note: {message}"), file=sys.stderr)
-
-
-def plain_cell(text: str) -> str:
-    """A text of somebody else's in a table, where brackets would be taken for markup."""
-    from rich.markup import escape
-
-    return escape(printable(text))
+    echo(f"fedskew: note: {message}", err=True)
 
 
 def percent_of(share: float | None) -> str:
     return "-" if share is None else f"{100 * share:.2f}"
 
 
-def console() -> Any:
+def console(**options: Any) -> Any:
     from rich.console import Console
 
-    return Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120, **options)
 
 
 def print_json(document: Any) -> None:
-    print(json.dumps(document, indent=1, allow_nan=False))
+    echo(json.dumps(document, indent=1, allow_nan=False))
 
 
 def print_result(result: dict[str, Any], folder: "Folder") -> None:
@@ -112,7 +105,7 @@ def print_result(result: dict[str, Any], folder: "Folder") -> None:
         lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
     if result["diverged"]:
         lines.insert(0, f"diverged in round {result['rounds']}: the model is no longer finite; try a smaller lr")
-    print("\n".join(lines))
+    echo("\n".join(lines))
 
 
 def print_comparison(
@@ -130,20 +123,19 @@ def print_comparison(
     grid = Grid("method", *(heads[name] for name in measures), *more, "time s")
     leaders = {name: best(rows, name) for name in measures}
     for i, row in enumerate(rows):
-        cells = []
-        for name in measures:
-            cell = percent(row[name]["mean"], row[name]["std"])
-            cells.append(f"[bold]{cell}[/bold]" if leaders[name] == i else cell)
+        cells = [percent(row[name]["mean"], row[name]["std"]) for name in measures]
         name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
-        grid.add_row(name, *cells, *(column[i] for column in more.values()), f"{row['seconds']:.1f}")
+        leads = [column for column, measure in enumerate(measures, 1) if leaders[measure] == i]
+        more_cells = (column[i] for column in more.values())
+        grid.add_row(name, *cells, *more_cells, f"{row['seconds']:.1f}", bold=leads)
     seeds = len(rows[0]["seeds"])
-    print(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
+    echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     console().print(grid)
     for row, difference in zip(rows, against_baseline(rows), strict=True):
         if difference is not None:
-            print(f"last ten rounds: {difference.sentence(row['method'], BASELINE)}")
+            echo(f"last ten rounds: {difference.sentence(row['method'], BASELINE)}")
     if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):
-        print(f"rounds to reach an accuracy are evaluated ones, every {eval_every} rounds and the last ten")
+        echo(f"rounds to reach an accuracy are evaluated ones, every {eval_every} rounds and the last ten")
 
 
 def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:
@@ -163,17 +155,17 @@ def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> Non
 
 def print_card(run: "Run", card: dict[str, Any]) -> None:
     skew = card["skew"]
-    print(f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}")
+    echo(f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}")
     console().print(_few_classes(card) if card["classes"] <= _MOST_CLASSES else _many_classes(card))
     if card["clients"] > _MOST_CLIENTS:
-        print(f"... and {card['clients'] - _MOST_CLIENTS} more clients (--json shows all)")
+        echo(f"... and {card['clients'] - _MOST_CLIENTS} more clients (--json shows all)")
     if card["classes"] > _MOST_CLASSES:
-        print(f"the {_MOST_FREQUENT} most frequent of {card['classes']} classes (--json shows the counts of all)")
-    print(f"mean total variation to the global labels  {skew['mean_total_variation']:.3f}   (0 none, 1 disjoint)")
-    print(f"effective number of classes per client     {skew['effective_classes']:.2f} of {card['classes']}")
-    print(f"share of classes a client misses           {skew['missing_share']:.3f}")
-    print(f"Gini coefficient of client sizes           {skew['size_gini']:.3f}")
-    print(f"partition hash                             {card['hash'][:16]}")
+        echo(f"the {_MOST_FREQUENT} most frequent of {card['classes']} classes (--json shows the counts of all)")
+    echo(f"mean total variation to the global labels  {skew['mean_total_variation']:.3f}   (0 none, 1 disjoint)")
+    echo(f"effective number of classes per client     {skew['effective_classes']:.2f} of {card['classes']}")
+    echo(f"share of classes a client misses           {skew['missing_share']:.3f}")
+    echo(f"Gini coefficient of client sizes           {skew['size_gini']:.3f}")
+    echo(f"partition hash                             {card['hash'][:16]}")
 
 
 def _few_classes(card: dict[str, Any]) -> Grid:

@@ -1,6 +1,6 @@
 """Tables that lose nothing where the terminal is narrow."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,15 @@ _MOST_LINES = 2
 """Lines that a text takes before a table is broken into blocks."""
 
 
+def printable(text: str) -> str:
+    """A text with whatever a terminal would obey, or could not show, written out: all but letters, blanks, tabs and
+    new lines."""
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
+
+
 class Grid:
     """Rows under headings. Headings wrap first, then long texts; numbers never do.
 
@@ -25,14 +34,17 @@ class Grid:
     def __init__(self, *heads: str, keys: int = 1) -> None:
         self.heads, self.keys = heads, keys
         self.rows: list[tuple[str, ...]] = []
+        self._bold: list[Collection[int]] = []
 
-    def add_row(self, *cells: str) -> None:
-        self.rows.append((*cells, *[""] * (len(self.heads) - len(cells))))
+    def add_row(self, *cells: str, bold: Collection[int] = ()) -> None:
+        """Cells are shown as they are written; those in the columns `bold` stand out."""
+        self.rows.append((*(printable(cell) for cell in cells), *[""] * (len(self.heads) - len(cells))))
+        self._bold.append(bold)
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["Table | str"]:
         columns = list(zip(self.heads, *self.rows, strict=True))
         narrow = [_narrow(column) for column in columns]
-        wide = [max(len(_plain(cell)) for cell in column) for column in columns]
+        wide = [max(map(len, column)) for column in columns]
         for block in _blocks(narrow, self.keys, options.max_width):
             room = options.max_width - _frame(len(block))
             yield self._table(block, _widths([narrow[i] for i in block], [wide[i] for i in block], room))
@@ -41,12 +53,13 @@ class Grid:
     def _table(self, block: Sequence[int], widths: Sequence[int]) -> "Table":
         from rich import box
         from rich.table import Table
+        from rich.text import Text
 
         made = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, _GAP - 1, 0, 0))
         for i, width in zip(block, widths, strict=True):
-            made.add_column(self.heads[i], overflow="fold", width=width)
-        for row in self.rows:
-            made.add_row(*(row[i] for i in block))
+            made.add_column(Text(self.heads[i]), overflow="fold", width=width)
+        for row, bold in zip(self.rows, self._bold, strict=True):
+            made.add_row(*(Text(row[i], "bold" if i in bold else "") for i in block))
         return made
 
 
@@ -73,19 +86,13 @@ def _widths(narrow: Sequence[int], wide: Sequence[int], room: int) -> list[int]:
 
 def _narrow(column: Sequence[str]) -> int:
     """The least width at which a column reads well."""
-    head, cells = column[0], {_plain(cell) for cell in column[1:]}
+    head, cells = column[0], set(column[1:])
     longest = max(map(len, cells), default=0)
     if any(letter.isalpha() for cell in cells for letter in cell):
         words = max(len(word) for cell in cells for word in cell.split())
         tried = range(min(words, _LONGEST_WORD), longest)
         longest = next((w for w in tried if all(len(wrap(cell, w)) <= _MOST_LINES for cell in cells)), longest)
     return max(longest, *(len(word) for word in head.split()), 1)
-
-
-def _plain(cell: str) -> str:
-    from rich.text import Text
-
-    return Text.from_markup(cell).plain
 
 
 def _frame(columns: int) -> int:

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fedskew.terminal import percent_of, round_progress
+from fedskew.terminal_table import printable
 
 if TYPE_CHECKING:
     from fedskew.simulation import RoundRecord
@@ -82,7 +83,7 @@ class Board:
             self._curves(width),
             *self._classes(console.size.height - _OTHER_LINES, width),
         ]
-        yield Panel(Group(*parts), title=Text(self.title), title_align="left", box=box.ROUNDED)
+        yield Panel(Group(*parts), title=Text(printable(self.title)), title_align="left", box=box.ROUNDED)
 
     def _curves(self, width: int) -> Any:
         """A line each: the last value, the curve so far, and what it is."""

@@ -87,6 +87,14 @@ def pickled2(value):
     return b"\x80\x02" + python2(value) + b"."
 
 
+def test_a_huge_number_of_an_object_is_not_made_room_for(tmp_path):
+    """Opcode r, LONG_BINPUT: remember this object under a number of four bytes."""
+    write_python10(tmp_path)
+    (tmp_path / "cifar-10-batches-py/data_batch_1").write_bytes(b"\x80\x02}r\xff\xff\xff\xff.")
+    with pytest.raises(ValueError, match="data is missing"):
+        cifar10(str(tmp_path))
+
+
 def write_python10(root, **replaced):
     folder = root / "cifar-10-batches-py"
     folder.mkdir(parents=True)

@@ -183,11 +183,11 @@ def change(content: dict[str, Any], what: str) -> None:
     [
         ("label", "labels outside 0..61"),
         ("kind", "labels outside 0..61"),
-        ("pixels", "inhomogeneous"),
+        ("pixels", "x and y are not numbers of one length"),
         ("range", "pixels outside 0..1"),
         ("length", r"y \[11\] for 12 images"),
-        ("count", "ValueError"),
-        ("user", "KeyError 'w'"),
+        ("count", "it has 1 users with 0 num_samples"),
+        ("user", "it has no .w."),
     ],
 )
 def test_bad_json_is_named(tmp_path: Path, what: str, message: str) -> None:

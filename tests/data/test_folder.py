@@ -216,8 +216,9 @@ def test_bad_trees(tree: Path) -> None:
 
 
 def test_size_of_nothing(tree: Path) -> None:
-    with pytest.raises(ValueError, match=r"size is 0; allowed: 1 or more"):
-        folder(str(tree), size=0)
+    for size in (0, 10**12):
+        with pytest.raises(ValueError, match=rf"size is {size}; allowed: 1 to 10,000"):
+            folder(str(tree), size=size)
 
 
 def test_one_class_is_none(tmp_path: Path) -> None:

@@ -1,6 +1,8 @@
 """A user's own arrays: layouts, clients, and what is refused."""
 
+import io
 import os
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +92,7 @@ def test_clients_may_be_texts_and_test_clients_are_optional(tmp_path: Path) -> N
     ("changed", "message"),
     [
         ({"x_test": None, "y_test": None}, r"has no x_test, y_test; needed: x_train, y_train"),
-        ({"y_train": np.array([object()] * 12)}, r"y_train cannot be read: .*allow_pickle=False; object arrays"),
+        ({"y_train": np.array([object()] * 12)}, r"y_train cannot be read: it holds objects, which are refused"),
         ({"y_train": np.arange(11)}, r"y_train has the shape \[11\] for examples \[12, 6, 5, 3\]"),
         ({"y_train": np.zeros((12, 3), np.int64)}, r"y_train has the shape \[12, 3\]; allowed: one axis"),
         ({"y_train": np.arange(12) % 3 + 1}, r"y_train has label 1 but not 0; allowed: 0..C-1"),
@@ -99,13 +101,21 @@ def test_clients_may_be_texts_and_test_clients_are_optional(tmp_path: Path) -> N
         ({"y_test": np.array([0, 1, 2, 3])}, r"y_test has label 3, outside the 0..2 of y_train"),
         ({"y_test": np.array([0, 1, -2, 0])}, r"y_test has label -2, outside"),
         ({"y_train": np.zeros(12)}, r"y_train holds float64; allowed: integers"),
-        ({"x_test": np.zeros((0, 6, 5, 3), np.uint8), "y_test": np.zeros(0, np.int64)}, r"y_test is empty"),
+        (
+            {"x_test": np.zeros((0, 6, 5, 3), np.uint8), "y_test": np.zeros(0, np.int64)},
+            r"x_test has the shape \[0, 6, 5, 3\], which holds no value",
+        ),
         ({"x_train": IMAGES.astype(np.int64)}, r"x_train holds int64; allowed: uint8 images or floating"),
         ({"x_train": np.zeros(12, np.uint8)}, r"x_train has the shape \[12\] for examples \[12\]"),
         ({"x_train": np.uint8(3)}, r"x_train has the shape \[\] for examples \[\]"),
         ({"x_train": np.zeros((12, 4, 5, 4), np.uint8)}, r"may be \[n, H, W, C\] or \[n, C, H, W\]"),
         ({"x_test": IMAGES[:4, :5]}, r"x_train and x_test differ: uint8 \[3, 6, 5\] and uint8 \[3, 5, 5\]"),
-        ({"x_train": np.full((12, 4), np.nan)}, r"x_train has values that are not finite"),
+        ({"x_train": np.full((12, 4), np.nan)}, r"x_train\[0, 0\] is nan; allowed: finite numbers up to 3.40e\+38"),
+        (
+            {"x_test": np.array([[1.0, 2.0]] * 3 + [[3.0, 1e300]])},
+            r"x_test\[3, 1\] is 1e\+300; allowed: finite numbers up to",
+        ),
+        ({"x_train": np.zeros((12, 0))}, r"x_train has the shape \[12, 0\], which holds no value"),
         ({"client": np.zeros(9, np.int64)}, r"client has the shape \[9\] for examples"),
         ({"client": np.zeros(12, np.int64), "client_train": np.zeros(12, np.int64)}, r"both client and client_train"),
         ({"client": np.zeros(12)}, r"clients are float64; allowed: integers or texts"),
@@ -137,6 +147,39 @@ def test_damaged_bytes_are_noticed(tmp_path: Path) -> None:
     path.write_bytes(content)
     with pytest.raises(ValueError, match=r"x_train cannot be read"):
         npz(str(path))
+
+
+def npy(array: Any) -> bytes:
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+HUGE = npy(np.zeros((12, 4))).replace(b"(12, 4), }    ", b"(1" + b"0" * 10 + b",)}")
+
+
+@pytest.mark.parametrize(
+    ("member", "message"),
+    [
+        (b"", "it is damaged or cut short"),
+        (b"\x93NUMPY\x01\x00\x05\x00((((\n", "it is damaged or cut short"),
+        (npy(IMAGES)[:-1], "it is damaged or cut short"),
+        (HUGE, "damaged or cut short|larger than the memory here"),
+    ],
+    ids=["empty", "header", "cut short", "huge"],
+)
+def test_a_member_that_is_no_array(tmp_path: Path, member: bytes, message: str) -> None:
+    with zipfile.ZipFile(tmp_path / "mine.npz", "w") as archive:
+        for name, array in arrays().items():
+            archive.writestr(f"{name}.npy", member if name == "x_train" else npy(array))
+    with pytest.raises(ValueError, match=f"mine.npz: x_train .*({message})"):
+        npz(str(tmp_path / "mine.npz"))
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "mine.npz")
+    with pytest.raises(ValueError, match=r"mine.npz is a pipe; a regular file is needed"):
+        npz(str(tmp_path / "mine.npz"))
 
 
 def test_fingerprint_is_of_the_bytes(tmp_path: Path) -> None:

@@ -26,6 +26,12 @@ def data() -> Dataset:
     return synthetic(0.5, 2.0, seed=3, clients=12)
 
 
+@pytest.mark.parametrize("max_size", [None, 2])
+def test_clients_that_no_memory_holds_are_refused_before_the_first_is_drawn(max_size: int | None) -> None:
+    with pytest.raises(ValueError, match=r"synthetic:1,1 needs at least [\d,.]+ GB, .* use fewer clients"):
+        synthetic(1.0, 1.0, seed=0, clients=2**31 - 1, max_size=max_size)
+
+
 def test_sizes(data: Dataset) -> None:
     """int(lognormal(4, 2)) + 50, the first number of the client's own stream; nine tenths are for training."""
     assert data.client_train is not None

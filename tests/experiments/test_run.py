@@ -110,6 +110,12 @@ def test_hash_covers_the_users_file(tmp_path):
         ({"optimizer": "adam", "momentum": 0.9}, ["momentum", "adam"]),
         ({"learning_rate": 0.1}, ["learning_rate"]),
         ({"seed": -1}, ["seed", "-1"]),
+        ({"partition": "natural:off"}, ["natural:off", "no argument"]),
+        ({"local_epochs": 10**30}, ["local_epochs", "less than 2147483648"]),
+        ({"clients": 1 << 20_000}, ["clients", "0x1000", "less than 2147483648"]),
+        ({"rounds": True}, ["rounds is on"]),
+        ({"data_dir": "a\0b"}, ["data_dir", "without control characters", "\\x00"]),
+        ({"dataset": "npz:\x1b[2J"}, ["dataset", "without control characters", "\\x1b"]),
     ],
 )
 def test_wrong_requests_name_the_value_and_what_is_allowed(fields, words):

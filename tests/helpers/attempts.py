@@ -131,10 +131,9 @@ def _child(work: Callable[[], Any], out: Path, err: Path, gave: Path) -> None:
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else int(bool(done.code))
     except Exception as error:
-        from fedskew.cli import _explained
+        from fedskew.cli import _complain, _explained
 
-        message, code = _explained(error)
-        print(f"fedskew: {message}", file=sys.stderr)
+        code = _complain(*_explained(error))
         said = {"bare": "" if _spoken(error) else f"{type(error).__name__}: {error}"}
     except BaseException:
         traceback.print_exc()
@@ -188,4 +187,10 @@ def _raises(file: str) -> set[int]:
 
 
 def _without_prefix(text: str) -> str:
-    return "\n".join(line.removeprefix("fedskew: ") for line in text.splitlines())
+    """What the package says: not its name, nor the words of an error in the user's own code."""
+    return "\n".join(_OWN_CODE.split(line.removeprefix("fedskew: "))[0] for line in text.splitlines())
+
+
+_OWN_CODE = re.compile(
+    r"(?<=\.py:)\S+ failed: |(?<=\.py) could not be imported: |round \d+, clients [^:]*: (?=.*; this run has its own )"
+)

@@ -327,9 +327,11 @@ def test_the_papers_network_has_304650_parameters() -> None:
         (lambda: cnn((1, 32, 32), 10, norm="layer"), "norm is 'layer'; allowed: batch, group, none"),
         (lambda: cnn((1, 32, 32), 10, width=0), "width=0"),
         (lambda: cnn((1, 32, 32), 10, padding=2), "padding=2"),
-        (lambda: mlp((4,), 2, hidden=0), "hidden=0, depth=1; allowed: 1 or more"),
-        (lambda: mlp((4,), 2, depth=0), "hidden=64, depth=0; allowed: 1 or more"),
+        (lambda: mlp((4,), 2, hidden=0), "hidden=0, depth=1; allowed: hidden 1 or more"),
+        (lambda: mlp((4,), 2, depth=0), "hidden=64, depth=0; allowed: .* depth 1 to 1,000"),
         (lambda: build_model("cn", (1, 8, 8), 10, 0), "unknown model 'cn': did you mean cnn"),
+        (lambda: build_model("mlp:hidden=10000000000000", (4,), 2, 0), r"needs at least [\d,.]+ GB, .*smaller model"),
+        (lambda: build_model("mlp:hidden=9e18", (4,), 2, 0), "mlp:hidden=9000000000000000000,depth=1 is too large for"),
     ],
 )
 def test_wrong_requests(make: Callable[[], nn.Module], message: str) -> None:

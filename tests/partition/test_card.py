@@ -160,10 +160,10 @@ def test_replay_refuses_what_was_changed(tmp_path: Path, change: dict[str, Any],
 
 
 def test_replay_refuses_what_is_no_partition(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"missing\.json could not be read"):
+    with pytest.raises(ValueError, match=r"there is no file .*missing\.json"):
         read_split(tmp_path / "missing.json", 6)
     for text, message in [
-        ("{", "could not be read"),
+        ("{", "is not JSON"),
         ("[1]", "is no partition"),
         ("{}", "is no partition"),
     ]:

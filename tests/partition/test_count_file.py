@@ -1,4 +1,5 @@
 import json
+import os
 
 import numpy as np
 import pytest
@@ -104,7 +105,14 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path, text, words):
         assert word in str(caught.value)
 
 
+def test_a_table_of_nothing_but_commas(tmp_path):
+    (tmp_path / "a.csv").write_text(",,,\n, ,\n")
+    with pytest.raises(ValueError, match=r"a.csv has no counts; a line per client"):
+        read_counts(tmp_path / "a.csv")
+
+
 def test_a_file_that_is_not_there(tmp_path):
-    for path in (tmp_path / "nowhere.csv", tmp_path):
-        with pytest.raises(ValueError, match="there is no file"):
-            read_counts(path)
+    os.mkfifo(tmp_path / "pipe.csv")
+    for name, message in {"nowhere.csv": "there is no file", ".": "is a folder", "pipe.csv": "is a pipe"}.items():
+        with pytest.raises(ValueError, match=message):
+            read_counts(tmp_path / name)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from fedskew.partition import PARTITIONS, Partition, dirichlet, iid, labels, shards
+from fedskew.partition import PARTITIONS, Partition, dirichlet, iid, labels, partition_hash, shards
+from fedskew.rng import stream
 from fedskew.spec import resolve
 
 CIFAR = torch.arange(50_000) % 10
@@ -54,6 +55,7 @@ seeds = st.integers(0, 2**32)
 some_clients = st.integers(1, 12)
 some_classes = st.integers(1, 10)
 more = st.integers(0, 100)
+balances = st.sampled_from([True, False, "fair"])
 
 
 @fast
@@ -85,16 +87,16 @@ def test_labels_keeps_every_sample_and_gives_k_labels(clients: int, k: int, extr
 
 
 @fast
-@given(st.integers(1, 4), st.floats(0.5, 100.0), st.booleans(), st.integers(1, 5), some_classes, more, seeds)
+@given(st.integers(1, 4), st.floats(0.5, 100.0), balances, st.integers(1, 5), some_classes, more, seeds)
 def test_dirichlet_keeps_every_sample(
-    clients: int, b: float, balance: bool, min_size: int, num_classes: int, extra: int, seed: int
+    clients: int, b: float, balance: bool | str, min_size: int, num_classes: int, extra: int, seed: int
 ) -> None:
     y = random_labels(10 * clients * min_size + extra, num_classes, seed)
     keeps_all(dirichlet(b, balance, min_size), y, clients, seed)
     assert min(sizes(dirichlet(b, balance, min_size)(y, clients, rng(seed)))) >= min_size
 
 
-@pytest.mark.parametrize("spec", ["iid", "shards:2", "labels:3", "dirichlet:0.5", "dirichlet:0.5,balance=off"])
+@pytest.mark.parametrize("spec", ["iid", "shards:2", "labels:3", "dirichlet:0.5", "dirichlet:0.5,balance=fair"])
 def test_specs_resolve_and_seeds_matter(spec: str) -> None:
     partition: Partition = resolve(spec, "partition", PARTITIONS).build()
     first, second = (partition(CIFAR, 20, rng(seed)) for seed in (0, 1))
@@ -165,6 +167,35 @@ def test_dirichlet_balance_evens_out_sizes() -> None:
     assert spread(True) < 0.8 * spread(False)
 
 
+def test_fair_balance_favours_no_class() -> None:
+    """Of the balanced rules, `on` leaves the last classes to those who have room; `fair` treats all classes alike."""
+
+    def holders(balance: bool | str) -> list[float]:
+        held = np.zeros(10)
+        for seed in range(40):
+            for part in dirichlet(0.1, balance)(CIFAR, 20, rng(seed)):
+                held[CIFAR[part].unique().numpy()] += 1
+        return (held / 40).tolist()
+
+    on, fair = holders(True), holders("fair")
+    assert on[0] - on[9] > 4
+    assert max(fair) - min(fair) < 2
+    assert sum(fair) == pytest.approx(sum(on), rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("spec", "digest"),
+    [
+        ("dirichlet:0.1", "70c6942f3b2817ad"),
+        ("dirichlet:0.1,balance=off", "c0652a828af266a2"),
+        ("dirichlet:0.1,balance=fair", "65c9171424c0e703"),
+    ],
+)
+def test_published_splits_stay(spec: str, digest: str) -> None:
+    partition: Partition = resolve(spec, "partition", PARTITIONS).build()
+    assert partition_hash(partition(CIFAR, 20, stream(0, "partition")))[:16] == digest
+
+
 def test_dirichlet_balance_gives_a_full_client_nothing_more() -> None:
     """A client that has n/m samples after some class gets none of the classes after it."""
     for seed in range(10):
@@ -188,8 +219,8 @@ def test_dirichlet_respects_min_size() -> None:
 
 
 @pytest.mark.parametrize("b", [1e-320, 1e-300, 1e-9, 1e9, 1e308])
-@pytest.mark.parametrize("balance", [True, False])
-def test_dirichlet_with_extreme_concentration(b: float, balance: bool) -> None:
+@pytest.mark.parametrize("balance", [True, "fair", False])
+def test_dirichlet_with_extreme_concentration(b: float, balance: bool | str) -> None:
     parts = dirichlet(b, balance, min_size=1)(CIFAR, 3, rng())
     covers(parts, 50_000, 3)
     assert (sum(distinct(parts, CIFAR)) == 10) == (b < 1)
@@ -270,7 +301,7 @@ def test_impossible_requests_are_refused(partition: Partition, y: Tensor, client
         (dirichlet, (0.0,), "b is 0.0"),
         (dirichlet, (float("inf"),), "b is inf"),
         (dirichlet, (float("nan"),), "b is nan"),
-        (dirichlet, (0.1, "off"), "balance is 'off'"),
+        (dirichlet, (0.1, "off"), "balance is 'off'; allowed: on \\(True\\), off \\(False\\), fair"),
         (dirichlet, (0.1, True, 0), "min_size is 0"),
     ],
 )

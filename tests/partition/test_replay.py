@@ -49,6 +49,9 @@ def test_our_own_export(tmp_path):
         ("0\n1\n0\nx\n0", "'x' is not a client's number"),
         ("0\n9\n0\n0\n0", "numbered from 0"),
         ("3", "1 lines for 5 samples"),
+        ("0\n1\n0\n0\n" + "9" * 30, "'99999999999999999999' is not a client's number"),
+        ("[" * 100_000, "it is nested too deeply"),
+        ('{"' + "9" * 5000 + '": [0], "1": 3}', "is no partition"),
         ('{"format": 9}', "its format is 9"),
         ("[[0, 1, 2, 3, 4]]", "1 clients, 2 are asked for"),
     ],
@@ -69,5 +72,5 @@ def test_a_run_replays_a_partition_and_its_hash_covers_the_content(tmp_path):
     export(file, "dirichlet:0.3", build_federation(Run(partition="iid", clients=5)).indices)
     assert run.hash != before
     file.unlink()
-    with pytest.raises(ValueError, match="could not be read"):
+    with pytest.raises(ValueError, match="there is no file"):
         build_federation(run)

@@ -1,5 +1,6 @@
 """The command line: parse, call, print. Nothing heavy is imported before a command needs it."""
 
+import io
 import os
 import signal
 import sys
@@ -47,15 +48,14 @@ from fedskew.ranks import expected, rank
 from fedskew.terminal import (
     byte_progress,
     console,
+    echo,
     note,
     percent_of,
-    plain_cell,
     print_card,
     print_comparison,
     print_data,
     print_json,
     print_result,
-    printable,
     round_progress,
 )
 from fedskew.terminal_table import Grid
@@ -90,7 +90,7 @@ _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(f"fedskew {__version__}")
+        echo(f"fedskew {__version__}")
         raise typer.Exit
 
 
@@ -142,7 +142,7 @@ def run_command(
     first, records = next(coming), []  # a wrong request shows before anything is printed
     title = f"{run.short_algorithm} on {run.title}, run {hash}"
     if show:
-        typer.echo(title)
+        echo(title)
     progress = watching(title, run.rounds, enabled=show) if watch else round_progress(run.rounds, enabled=show)
     with progress as step, tracking(track or (), run) as log:
         for record in chain([first], coming):
@@ -155,12 +155,12 @@ def run_command(
     if json_:
         print_json(result)
     elif quiet:
-        typer.echo(f"{'diverged' if result['diverged'] else percent_of(result['accuracy'])} {hash}")
+        echo(f"{'diverged' if result['diverged'] else percent_of(result['accuracy'])} {hash}")
     else:
         print_result(result, folder)
         if not result["diverged"]:
             where = f" --runs {runs}" if runs else ""
-            typer.echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")
+            echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")
 
 
 @app.command("compare", short_help="Several methods side by side, over several seeds.")
@@ -206,7 +206,7 @@ def compare_command(
         return
     print_comparison(rows, f"{some.title}, {some.rounds} rounds", target, some.eval_every)
     if show:
-        typer.echo("written: " + ", ".join(str(path) for path in made))
+        echo("written: " + ", ".join(str(path) for path in made))
 
 
 @app.command("inspect", short_help="Who holds what: label counts and skew of a partition.")
@@ -237,11 +237,11 @@ def inspect_command(
     if json_:
         print_json({**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]})
     elif quiet:
-        typer.echo(card["hash"])
+        echo(card["hash"])
     else:
         print_card(run, card)
         if made:
-            typer.echo("written: " + ", ".join(str(path) for path in made))
+            echo("written: " + ", ".join(str(path) for path in made))
 
 
 @runs_app.callback(invoke_without_command=True)
@@ -267,14 +267,13 @@ def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> N
         print_json(rows)
     elif quiet:
         for row in rows:
-            typer.echo(printable(row["hash"]))
+            echo(row["hash"])
     else:
         grid = Grid("run", "method", "federation", "seed", "rounds", "accuracy %")
         for row in rows:
             names = [str(row.get(name, "")) for name in ("algorithm", "title", "seed")]
             said = row["state"] if row["state"] in ("diverged", "unreadable") else ""
-            cells = [plain_cell(cell) for cell in (row["hash"][:8], *names)]
-            grid.add_row(*cells, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
+            grid.add_row(row["hash"][:8], *names, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
         console().print(grid if rows else "no runs yet; `fedskew run` makes one")
         for row in rows:
             if "problem" in row:
@@ -292,10 +291,10 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
     if json_:
         print_json(shown)
     elif quiet:
-        typer.echo(f"{percent_of(shown['accuracy'])} {folder.path.name}")
+        echo(f"{percent_of(shown['accuracy'])} {folder.path.name}")
     else:
         for name, value in {**shown.pop("run"), **shown}.items():
-            typer.echo(f"{name:20} {value}")
+            echo(f"{name:20} {value}")
 
 
 @runs_app.command("remove")
@@ -316,7 +315,7 @@ def runs_remove(
     if json_:
         print_json({"removed": [folder.path.name for folder in found]})
     elif not quiet:
-        typer.echo("removed: " + ", ".join(folder.path.name for folder in found))
+        echo("removed: " + ", ".join(folder.path.name for folder in found))
 
 
 @runs_app.command("condense", short_help="All finished runs as one line of text each.")
@@ -340,7 +339,7 @@ def runs_condense(
     if json_:
         print_json({"file": str(path), "added": len(found), "lines": lines, "left_out": problems})
     elif not quiet:
-        typer.echo(f"written: {path}, {lines} runs")
+        echo(f"written: {path}, {lines} runs")
 
 
 @app.command("export")
@@ -362,7 +361,7 @@ def export_command(
     if json_:
         print_json({"run_hash": folder.path.name, "round": round, "file": str(path)})
     elif not quiet:
-        typer.echo(f"written: {path}, the model of {folder.path.name} after round {round}")
+        echo(f"written: {path}, the model of {folder.path.name} after round {round}")
 
 
 @data_app.command("list", short_help="What is there of each data set.")
@@ -409,7 +408,7 @@ def data_fetch(
     if json_:
         print_json({"dataset": name, "files": [str(path) for path in paths]})
     elif not quiet:
-        typer.echo("there: " + ", ".join(str(path) for path in paths))
+        echo("there: " + ", ".join(str(path) for path in paths))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -428,6 +427,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _guarded(arguments: list[str]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that has no ± still gets its table
     warnings.showwarning = lambda message, *_, **__: note(str(message))
     try:
         if expected() > 1 and arguments[:1] != ["run"]:
@@ -444,7 +446,7 @@ def _guarded(arguments: list[str]) -> int:
         return _complain("interrupted; what was done is kept, the same command goes on from there", _INTERRUPTED)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
-            typer.echo(error.format_message())
+            echo(error.format_message())
             return 0
         return _complain(_click_message(error), 2)
     except BrokenPipeError:
@@ -462,10 +464,19 @@ def _explained(error: Exception) -> tuple[str, int]:
         from fedskew.experiments.run import explain
 
         return explain(error), 2  # type: ignore[arg-type]
+    if _lacks_memory(error):
+        return "memory does not suffice; fewer clients per round, a smaller batch size or model would need less", 1
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
     wrong = isinstance(error, ValueError | FileNotFoundError)
     return str(error) or type(error).__name__, 2 if wrong else 1
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is an array that could not be had; PyTorch says so in words alone."""
+    while error is not None and not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+        error = error.__cause__
+    return error is not None
 
 
 def _click_message(error: click.ClickException) -> str:
@@ -490,13 +501,19 @@ def _follow(records: "Iterator[RoundRecord]") -> None:
 def _complain(message: str, code: int) -> int:
     """Of several ranks only the first speaks of what all of them see: a wrong request, an interruption."""
     if not rank() or code == 1:
-        typer.echo(printable(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{message}"), err=True)
+        echo(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{_shortened(message)}", err=True)
     elif code == 2:
         with suppress(KeyboardInterrupt):
             time.sleep(_FIRST_SPEAKS)
     return code
 
 
+def _shortened(message: str) -> str:
+    """A message that repeats a very long request, without the middle of it."""
+    return message if len(message) <= 2 * _LONGEST else f"{message[:_LONGEST]} ... {message[-_LONGEST:]}"
+
+
+_LONGEST = 500
 _FIRST_SPEAKS = 20.0
 """Seconds: torchrun ends all ranks with the first that ends, which must not be before the first rank has spoken."""
 

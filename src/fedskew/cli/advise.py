@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, open_store
-from fedskew.terminal import print_json
+from fedskew.terminal import echo, print_json
 
 Counts = Annotated[
     str,
@@ -39,7 +39,7 @@ def advise_command(
     path = _file(counts, runs)
     table, card = read_counts(path)
     if "note" in card and not card.get("counts"):
-        typer.echo(card["note"], err=True)
+        echo(card["note"], err=True)
     advice = advise(table, load(), local_epochs=local_epochs, momentum=momentum)
     advice["untried"], advice["try"] = untried(advice), methods(advice)[1:]
     words = try_command(advice, source(path, card), dataset)
@@ -49,11 +49,11 @@ def advise_command(
         print_json(advice)
         return
     if not quiet:
-        typer.echo("\n".join([*lines(advice), "", *advice["notes"]]).rstrip())
+        echo("\n".join([*lines(advice), "", *advice["notes"]]).rstrip())
     if words is not None:
-        typer.echo(advice["command"] if quiet else f"\nTry it:\n  {advice['command']}")
+        echo(advice["command"] if quiet else f"\nTry it:\n  {advice['command']}")
     for line in places(words or ()) if not quiet else ():
-        typer.echo(f"  where {line}")
+        echo(f"  where {line}")
 
 
 def _file(counts: str, runs: str | None) -> Path:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
-from fedskew.terminal import console, percent_of, print_json
+from fedskew.terminal import console, echo, percent_of, print_json
 from fedskew.terminal_table import Grid
 
 
@@ -41,29 +41,27 @@ def diagnose_command(
     if json_:
         print_json({**document, "files": [str(path) for path in made]})
     elif quiet:
-        typer.echo(str(file))
+        echo(str(file))
     else:
         _print(document)
-        typer.echo("written: " + ", ".join(str(path) for path in made))
+        echo("written: " + ", ".join(str(path) for path in made))
 
 
 def _print(document: dict[str, Any]) -> None:
-    typer.echo(
+    echo(
         f"{document['title']}, {document['algorithm']}: global model of round {document['round']}, "
         f"run {document['run_hash']}"
     )
     first = next(iter(document["methods"].values()))
     shown, cohort = len(first["class_accuracy"]["clients"]), len(first["drift"]["clients"])
     if shown < cohort:
-        typer.echo(
-            f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all"
-        )
+        echo(f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all")
     console().print(_kinds(document["methods"]))
     console().print(_drift(document["methods"]))
     console().print(_bounds(document["methods"]))
-    typer.echo("sign held, both signs: dw_r.h_r < 0, and dw_j.h_r > 0, where n_j/n_r > D_jr; sign below: elsewhere\n")
+    echo("sign held, both signs: dw_r.h_r < 0, and dw_j.h_r > 0, where n_j/n_r > D_jr; sign below: elsewhere\n")
     calibration = document["calibration"]
-    typer.echo(
+    echo(
         f"expected calibration error {percent_of(calibration['ece'])} %, "
         f"mean confidence less accuracy {percent_of(calibration['overconfidence'])} %"
     )

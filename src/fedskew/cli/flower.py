@@ -17,7 +17,7 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.terminal import print_json
+from fedskew.terminal import echo, print_json
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
@@ -73,5 +73,5 @@ def _tell(written: list[Path], more: str, *, json_: bool, quiet: bool) -> None:
     if json_:
         print_json({"files": [str(path) for path in written]})
     elif not quiet:
-        typer.echo("written: " + ", ".join(str(path) for path in written))
-        typer.echo(more)
+        echo("written: " + ", ".join(str(path) for path in written))
+        echo(more)

@@ -2,12 +2,13 @@
 
 import inspect
 import os
-import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from fedskew.files import read_toml
 
 if TYPE_CHECKING:
     from fedskew.experiments.run import Run
@@ -151,14 +152,7 @@ def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -
 
 
 def _from_toml(file: Path | None) -> dict[str, Any]:
-    if file is None:
-        return {}
-    if not file.is_file():
-        raise ValueError(f"there is no run file {file}")
-    try:
-        return tomllib.loads(file.read_text())
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{file} is not TOML: {error}") from error
+    return {} if file is None else read_toml(file)
 
 
 def open_store(root: str | None) -> "Store":

@@ -9,7 +9,7 @@ import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
-from fedskew.terminal import console, note, print_json, round_progress
+from fedskew.terminal import console, echo, note, print_json, round_progress
 from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
@@ -68,10 +68,10 @@ def paper_list(
         shown = [row["name"], row["title"], row["runs"], done, row["shortened"], left]
         grid.add_row(*map(str, shown))
         if quiet:
-            typer.echo(row["name"])
+            echo(row["name"])
     if not quiet:
         console().print(grid)
-        typer.echo(
+        echo(
             f"profile {profile}, five seeds; done in this store or published (`paper run` does published ones again); "
             f"time left on {device_name(device)}, from runs of the same kind there"
         )
@@ -107,7 +107,7 @@ def paper_run(
         failed = [{"runs": [run.hash for run in p.runs], "reason": p.reason, "busy": p.busy} for p in problems]
         print_json({"done": [run.hash for run in done], "problems": failed})
     elif not (quiet or done or problems or waits):
-        typer.echo(f"nothing left to do; `fedskew paper show {item}` shows it")
+        echo(f"nothing left to do; `fedskew paper show {item}` shows it")
     report_problems(problems, waits)
 
 
@@ -137,18 +137,19 @@ def paper_show(
     Example: fedskew paper show table4 --format markdown
     """
     from fedskew.experiments.paper.behind import behind
+    from fedskew.experiments.store import write_whole
 
     shown = _item(item)
     choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
     choice = replace(choice, target=checked_target(target))
     results = _results(open_store(runs), published)
     if not published.is_dir() and not any(True for _ in results):
-        typer.echo(f"fedskew: note: no published results, there is no folder {published} here", err=True)
+        echo(f"fedskew: note: no published results, there is no folder {published} here", err=True)
     rows = shown.rows(results, choice)
     title = f"{shown.title}, profile {profile}" + (", STAND-IN DATA" if stand_in else "")
     figure = hasattr(shown, "draw")
     if figure and out is not None:
-        typer.echo("written: " + ", ".join(str(path) for path in shown.draw(rows, out, title)))
+        echo("written: " + ", ".join(str(path) for path in shown.draw(rows, out, title)))
         return
     if figure and format not in ("terminal", "json"):
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")
@@ -158,11 +159,11 @@ def paper_show(
     else:
         text = formatted("json" if json_ else format, rows, title, target, quiet=quiet)
     if out is None:
-        typer.echo(text, nl=False)
+        echo(text, nl=False)
         return
     out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(text)
-    typer.echo(f"written: {out}")
+    write_whole(out, text.encode())
+    echo(f"written: {out}")
 
 
 @paper_app.command("map", short_help="What FedLC's gain over FedAvg depends on.")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedskew.terminal import console, percent_of, print_json
+from fedskew.terminal import console, echo, percent_of, print_json
 from fedskew.terminal_table import Grid
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
     if enabled:
         state = f"diverged in round {record.round}" if record.diverged else f"{percent_of(record.accuracy)} %"
-        typer.echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {run.rounds} rounds, {run.hash}")
+        echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {run.rounds} rounds, {run.hash}")
 
 
 def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
@@ -30,11 +30,11 @@ def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
     failed = [problem for problem in problems if not problem.busy]
     for reason in dict.fromkeys(problem.reason for problem in failed):
         runs = [run for problem in failed if problem.reason == reason for run in problem.runs]
-        typer.echo(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
+        echo(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
     if busy := sum(len(problem.runs) for problem in problems if problem.busy):
-        typer.echo(f"fedskew: note: another process is doing {busy} of the runs", err=True)
+        echo(f"fedskew: note: another process is doing {busy} of the runs", err=True)
     if waits:
-        typer.echo(f"fedskew: {waits}", err=True)
+        echo(f"fedskew: {waits}", err=True)
     if failed or waits:
         raise typer.Exit(1)
 
@@ -57,10 +57,10 @@ def print_map(
     if not quiet:
         console().print(grid if rows else "nothing of this map has been run yet")
     if rows and choice.stand_in:
-        typer.echo(f"STAND-IN DATA: {rows[0]['dataset']}, not the paper's")
-    typer.echo("\n".join(said))
+        echo(f"STAND-IN DATA: {rows[0]['dataset']}, not the paper's")
+    echo("\n".join(said))
     if made:
-        typer.echo("written: " + ", ".join(made))
+        echo("written: " + ", ".join(made))
 
 
 def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
@@ -81,17 +81,17 @@ def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: f
 def _terminal(rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
     from fedskew.report import paper_tables
 
-    screen = console()
+    screen = console(color_system=None)  # its text is printed like any other, or written to a file
     with screen.capture() as capture:
-        screen.print(title, markup=False)
+        screen.print(title)
         screen.print(_grid(*paper_tables.whole(rows)))
         for line in paper_tables.rests_on(rows) if not quiet else ():
-            screen.print(line, markup=False)
+            screen.print(line)
         gained = paper_tables.gains(rows, target)
         if gained is not None:
             screen.print(_grid(gained.methods, gained.cells, gained.texts))
             for line in gained.said if not quiet else ():
-                screen.print(line, markup=False)
+                screen.print(line)
     return str(capture.get())
 
 

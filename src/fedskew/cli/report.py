@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_store
-from fedskew.terminal import note, print_json
+from fedskew.terminal import echo, note, print_json
 
 
 def report_command(
@@ -58,7 +58,7 @@ def report_command(
         for message in entry.notes:
             note(f"run {entry.hash}: {message}")
     if quiet:
-        typer.echo(str(out))
+        echo(str(out))
     else:
         beside = f", and {len(made) - 1} files in {figures}" if figures else ""
-        typer.echo(f"report of {len(entries)} runs, {size / 1e6:.1f} MB: {out}{beside}")
+        echo(f"report of {len(entries)} runs, {size / 1e6:.1f} MB: {out}{beside}")

@@ -114,7 +114,7 @@ def _loaded(
             f"{text}: only the nodes of a federation hold these examples; docs/flower.md says how to run it"
         )
     if not isinstance(made, Dataset):
-        raise ValueError(f"{text} gave a {type(made).__name__}; allowed: a fedskew.data.dataset.Dataset")
+        raise ValueError(f"{text} gave {spec.made_of(made)}; allowed: a fedskew.data.dataset.Dataset")
     if device == "cpu":
         return made
     check_room(text, made.nbytes, free_memory(torch.device(device)), device, "device=cpu may have room for it")
@@ -153,7 +153,7 @@ def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
     wanted = spec.parameters(find)
     try:
         files = find(data_dir=data_dir, **{k: v for k, v in resolved.arguments.items() if k in wanted})
-        stats = [(str(file.resolve()), file.stat()) for file in sorted(files)]
+        stats = [(os.path.realpath(file), file.stat()) for file in sorted(files)]
     except (OSError, ValueError):
         return None
     facts = [(name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns) for name, stat in stats]

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from fedskew.data.dataset import Dataset
 from fedskew.data.places import find
 from fedskew.data.plain_pickle import ByteArray, as_text, unpickle_plain
+from fedskew.files import reason, regular
 
 BATCH = 10_000
 _PIXELS, _CHUNK = 3072, 1000
@@ -107,9 +108,8 @@ def _load(name: str, layout: _Layout, data_dir: str | None) -> Dataset:
     try:
         x, y, class_names = _read(place, layout)
     except _DAMAGE as error:
-        reason = str(error).partition("\n")[0]
         raise ValueError(
-            f"{place} is truncated or damaged ({reason}); remove it, then `fedskew data fetch {layout.name}`"
+            f"{place} is truncated or damaged ({reason(error)}); remove it, then `fedskew data fetch {layout.name}`"
         ) from error
     images, labels = torch.from_numpy(x.reshape(-1, 3, 32, 32)), torch.from_numpy(y)
     train = 5 * BATCH
@@ -159,11 +159,11 @@ def _stored(place: Path, folder: str, wanted: set[str]) -> Iterator[tuple[str, i
     """Name, length and content of the wanted files of a folder, or of an archive in the order it has them."""
     if place.is_dir():
         for file in sorted(wanted):
-            if (place / file).is_file():
-                with (place / file).open("rb") as stream:
+            if (place / file).exists():
+                with regular(place / file).open("rb") as stream:
                     yield file, os.fstat(stream.fileno()).st_size, stream
         return
-    with tarfile.open(place) as archive:
+    with tarfile.open(regular(place)) as archive:
         for member in archive:
             parent, file = posixpath.split(posixpath.normpath(member.name))
             wished = member.isfile() and parent == folder and file in wanted

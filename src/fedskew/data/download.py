@@ -21,7 +21,7 @@ def download(url: str, source: Source, path: Path, report: Callable[[int], None]
 
     need, free = source.bytes - size_of(part_of(path)) + source.unpacked, shutil.disk_usage(path.parent).free
     if need > free:
-        raise FetchError(f"{path.parent.resolve()} has {free / 1e6:,.0f} MB free; {need / 1e6:,.0f} MB are needed")
+        raise FetchError(f"{path.parent.absolute()} has {free / 1e6:,.0f} MB free; {need / 1e6:,.0f} MB are needed")
     pooch.get_logger().setLevel("WARNING")
     downloader = partial(_resume, part=part_of(path), size=source.bytes, report=report)
     try:

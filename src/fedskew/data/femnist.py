@@ -79,7 +79,7 @@ def _found(data_dir: str | None) -> tuple[Path, Callable[[Path, Choose], tuple[W
         if any(root.glob("*.parquet")):
             return root, partial(_whole, parquet_sizes, parquet_examples)
     raise FileNotFoundError(
-        f"femnist is not in {base.resolve()}: looked for train/*.json with test/*.json, all_data/*.json and *.parquet "
+        f"femnist is not in {base.absolute()}: looked for train/*.json with test/*.json, all_data/*.json and *.parquet "
         f"in {', '.join(_PLACES)}; LEAF's preprocess.sh writes the first two, the last is flwrlabs/femnist of Hugging "
         "Face; --data-dir or FEDSKEW_DATA say where else to look"
     )

@@ -9,7 +9,7 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
+
+from fedskew.files import read_text, reason, regular
 
 CHARACTERS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
@@ -40,7 +42,9 @@ def leaf_examples(folder: Path, chosen: Collection[str]) -> Writers:
     found: dict[str, list[Examples]] = {writer: [] for writer in chosen}
     for file in sorted(folder.glob("*.json")):
         with _opened(file) as text:
-            begin = at = text.index('"user_data"')
+            begin = at = text.find('"user_data"')
+            if begin < 0:
+                raise ValueError("it has no 'user_data'")
             for writer, size in _sizes(text).items():
                 if writer in found and size:
                     data, at = _value(text, writer, begin, at)
@@ -67,14 +71,23 @@ def parquet_examples(folder: Path, chosen: Collection[str]) -> Writers:
 @contextmanager
 def _opened(file: Path) -> Iterator[str]:
     """The text of one of LEAF's files; what is found wrong in it names the file."""
+    text = read_text(file)
     try:
-        yield file.read_text(encoding="utf-8")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file} is not a whole FEMNIST file of LEAF: {type(error).__name__} {error}") from error
+        yield text
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"{file} is not a whole FEMNIST file of LEAF: {reason(error)}") from error
 
 
 def _sizes(text: str) -> dict[str, int]:
-    return dict(zip(_value(text, "users")[0], _value(text, "num_samples")[0], strict=True))
+    """Writers and how many examples each has."""
+    (users, _), (sizes, _) = _value(text, "users"), _value(text, "num_samples")
+    if not isinstance(users, list) or not all(isinstance(user, str) for user in users):
+        raise ValueError("users is not a list of texts")
+    if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
+        raise ValueError("num_samples is not a list of whole numbers")
+    if len(users) != len(sizes):
+        raise ValueError(f"it has {len(users)} users with {len(sizes)} num_samples")
+    return dict(zip(users, sizes, strict=True))
 
 
 def _value(text: str, key: str, begin: int = 0, near: int = 0) -> tuple[Any, int]:
@@ -82,12 +95,17 @@ def _value(text: str, key: str, begin: int = 0, near: int = 0) -> tuple[Any, int
     pattern = re.compile(re.escape(json.dumps(key)) + r"\s*:\s*")
     found = pattern.search(text, near) or pattern.search(text, begin)
     if found is None:
-        raise KeyError(key)
+        raise ValueError(f"it has no {key!r}")
     return json.JSONDecoder().raw_decode(text, found.end())
 
 
-def _examples(data: Mapping[str, Any], size: int) -> Examples:
-    x, y = np.asarray(data["x"], np.float32), np.asarray(data["y"])
+def _examples(data: Any, size: int) -> Examples:
+    if not isinstance(data, dict) or not {"x", "y"} <= data.keys():
+        raise ValueError("a writer's user_data has no x and y")
+    try:
+        x, y = np.asarray(data["x"], np.float32), np.asarray(data["y"])
+    except (ValueError, TypeError, OverflowError):
+        raise ValueError("x and y are not numbers of one length") from None
     if x.shape != (size, _SIDE**2) or y.shape != (size,):
         raise ValueError(f"x has the shape {list(x.shape)} and y {list(y.shape)} for {size} images of 784 pixels")
     if not (x.min() >= 0 and x.max() <= 1):
@@ -105,13 +123,14 @@ def _rows(folder: Path, columns: Collection[str]) -> Iterator[tuple[Path, Any]]:
         raise ValueError("femnist: reading parquet files needs pyarrow; pip install pyarrow") from None
     for file in sorted(folder.glob("*.parquet")):
         absent: set[str] = set()
+        regular(file)
         try:
             with parquet.ParquetFile(file) as opened:
                 absent = set(_COLUMNS) - set(opened.schema_arrow.names)
                 for batch in [] if absent else opened.iter_batches(columns=list(columns)):
                     yield file, batch
-        except (OSError, ValueError) as error:
-            raise ValueError(f"{file} is not a whole parquet file: {error}") from error
+        except Exception as error:
+            raise ValueError(f"{file} is not a whole parquet file") from error
         if absent:
             raise ValueError(f"{file} has no column {', '.join(sorted(absent))}; needed: {', '.join(_COLUMNS)}")
 
@@ -122,7 +141,7 @@ def _pixels(file: Path, image: Any) -> NDArray[np.uint8]:
         with Image.open(io.BytesIO(image["bytes"] if isinstance(image, dict) else image), formats=["PNG"]) as opened:
             pixels = np.asarray(opened.convert("L"))
     except Exception as error:
-        raise ValueError(f"{file} has an unreadable image: {error}") from error
+        raise ValueError(f"{file} has an unreadable image: {reason(error)}") from error
     if pixels.shape != (_SIDE, _SIDE):
         raise ValueError(f"{file} has an image of {pixels.shape[1]}x{pixels.shape[0]}; allowed: 28x28")
     return pixels[None]

@@ -73,7 +73,7 @@ def fetch(
                 report(source.bytes)
                 before += source.bytes
     except OSError as error:
-        where = error.filename or root.resolve()
+        where = error.filename or root.absolute()
         raise FetchError(
             f"cannot write to {where}: {error.strerror or error}; --data-dir names another place"
         ) from error

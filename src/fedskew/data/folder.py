@@ -10,6 +10,8 @@ from pathlib import Path
 
 from fedskew.data.dataset import Dataset
 from fedskew.data.images import Progress, image_dataset, images_in
+from fedskew.data.places import user_path
+from fedskew.files import regular
 
 _LAYOUT = "images belong in PATH/train/<class>/ and PATH/test/<class>/ (or val)"
 
@@ -30,7 +32,7 @@ def fingerprint(path: str) -> str:
     root, train, test = _listed(path)
     whole = hashlib.sha256()
     for file in sorted(file for part in (train, test) for members in part.values() for file in members):
-        with file.open("rb") as handle:
+        with regular(file).open("rb") as handle:
             digest = hashlib.file_digest(handle, "sha256").hexdigest()
         whole.update(f"{digest} {file.relative_to(root).as_posix()}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
@@ -38,7 +40,7 @@ def fingerprint(path: str) -> str:
 
 def _listed(path: str) -> tuple[Path, dict[str, list[Path]], dict[str, list[Path]]]:
     """The root and the files of each class, for training and for testing."""
-    root = Path(path).expanduser()
+    root = user_path(path)
     train, test = _classes(root, "train"), _classes(root, "test", "val")
     if len(train) < 2:
         raise ValueError(f"folder: {root / 'train'} has {len(train)} class folder(s); allowed: 2 or more, {_LAYOUT}")
@@ -56,6 +58,6 @@ def _classes(root: Path, *names: str) -> dict[str, list[Path]]:
     """Class folders of the first of several parts that is there, by name."""
     part = next((root / name for name in names if (root / name).is_dir()), None)
     if part is None:
-        raise FileNotFoundError(f"folder: {root.resolve()} has no folder {' or '.join(names)}; {_LAYOUT}")
+        raise FileNotFoundError(f"folder: {root.absolute()} has no folder {' or '.join(names)}; {_LAYOUT}")
     found = sorted(child for child in part.iterdir() if child.is_dir() and not child.name.startswith("."))
     return {child.name: images_in(child) for child in found}

@@ -18,6 +18,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from fedskew.data.places import user_path
+
 Pixels = NDArray[np.uint8]
 Notes = dict[str, Any]
 
@@ -88,7 +90,7 @@ def _whole(path: Path) -> Iterator[BinaryIO]:
 
 def _folder(root: Path) -> Path:
     chosen = os.environ.get("FEDSKEW_CACHE")
-    return Path(chosen).expanduser() / _sha256(str(root.resolve()))[:16] if chosen else root / ".fedskew-cache"
+    return user_path(chosen) / _sha256(str(root.resolve()))[:16] if chosen else root / ".fedskew-cache"
 
 
 def _sha256(content: object) -> str:

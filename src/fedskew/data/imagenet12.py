@@ -12,7 +12,8 @@ from pathlib import Path
 
 from fedskew.data.dataset import Dataset
 from fedskew.data.images import Progress, image_dataset, images_in
-from fedskew.data.places import data_root
+from fedskew.data.places import data_root, user_path
+from fedskew.files import read_text
 
 # The paper does not name its twelve classes: these are ours, chosen among those of Tiny-ImageNet.
 CLASSES = {
@@ -63,11 +64,11 @@ def _images(root: Path, wnids: list[str]) -> tuple[list[list[Path]], list[list[P
 
 def read_classes(path: str) -> dict[str, str]:
     """Class folders and names from a text file, one wnid a line, optionally followed by a name; # begins a comment."""
-    file = Path(path).expanduser()
-    if not file.is_file():
+    file = user_path(path)
+    if not file.exists():
         raise FileNotFoundError(f"imagenet12: there is no list of classes {path}; it is a text file, one wnid a line")
     found: dict[str, str] = {}
-    for line in file.read_text(encoding="utf-8").splitlines():
+    for line in read_text(file).splitlines():
         wnid, _, name = line.partition("#")[0].strip().replace("\t", " ").partition(" ")
         if wnid in found:
             raise ValueError(f"imagenet12: {path} has {wnid} twice")
@@ -84,14 +85,14 @@ def _root(data_dir: str | None) -> Path:
         if (base / place / "train").is_dir():
             return base / place
     raise FileNotFoundError(
-        f"imagenet12 is not in {base.resolve()}: looked for the folder train in {', '.join(_PLACES)}; put ImageNet's "
+        f"imagenet12 is not in {base.absolute()}: looked for the folder train in {', '.join(_PLACES)}; put ImageNet's "
         "train/<wnid> and val/<wnid> there, or Tiny-ImageNet (http://cs231n.stanford.edu/tiny-imagenet-200.zip); "
         "--data-dir or FEDSKEW_DATA say where else to look"
     )
 
 
 def _tested(root: Path, wnids: list[str]) -> list[list[Path]]:
-    if (root / "val" / _ANNOTATIONS).is_file():
+    if (root / "val" / _ANNOTATIONS).exists():
         return _annotated(root / "val", wnids)
     part = next((root / name for name in ("val", "test") if (root / name).is_dir()), None)
     if part is None:
@@ -111,7 +112,7 @@ def _members(part: Path, wnid: str) -> list[Path]:
 def _annotated(part: Path, wnids: list[str]) -> list[list[Path]]:
     """Tiny-ImageNet's own layout: lines of file name, wnid and a box, separated by tabs."""
     members = defaultdict(list)
-    for line in (part / _ANNOTATIONS).read_text().splitlines():
+    for line in read_text(part / _ANNOTATIONS).splitlines():
         name, wnid, *_ = [*line.split("\t"), ""]
         members[wnid].append(part / "images" / name)
     for wnid in wnids:

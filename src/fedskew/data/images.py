@@ -16,15 +16,17 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image
+from PIL import Image, UnidentifiedImageError
 
 from fedskew.data.dataset import Dataset
 from fedskew.data.image_cache import ImageCache, Notes, Pixels
+from fedskew.files import reason, regular
 
 Progress = Callable[[int, int], None]  # images done, images in all
 
 _DECODING = 1  # raised when the same file gives other pixels, so that old caches are not used
 _BLOCK = 64
+_LARGEST_SIDE = 10_000
 _REFUSED = {"EPS"}  # Pillow hands these to Ghostscript, which runs programs
 
 
@@ -48,8 +50,8 @@ def image_dataset(
     progress: Progress | None = None,
 ) -> Dataset:
     """A data set from the files of each class; without a size all images must have the same."""
-    if size is not None and size < 1:
-        raise ValueError(f"{name}: size is {size}; allowed: 1 or more")
+    if size is not None and not 1 <= size <= _LARGEST_SIDE:
+        raise ValueError(f"{name}: size is {size}; allowed: 1 to {_LARGEST_SIDE:,}")
     files = [path for part in (train, test) for members in part for path in members]
     cut = sum(len(members) for members in train)
     pixels, notes = _load(root, files, cut, size, progress)
@@ -137,10 +139,14 @@ def _checked(path: Path, first: Path, shape: tuple[int, int], size: int | None) 
 def _pixels(path: Path, size: int | None) -> Pixels:
     """One file as [3, H, W]."""
     try:
-        with Image.open(path, formats=_formats()) as image:
+        with Image.open(regular(path), formats=_formats()) as image:
             rgb = _rgb(image)
+    except UnidentifiedImageError:
+        raise ValueError(f"{path} is not a readable image: no known format, or cut short") from None
+    except Image.DecompressionBombError as error:
+        raise ValueError(f"{path} is refused: {error}") from error
     except Exception as error:
-        raise ValueError(f"{path} is not a readable image: {error}") from error
+        raise ValueError(f"{path} is not a readable image: {reason(error)}") from error
     if size is not None and rgb.size != (size, size):
         side = min(rgb.size)
         left, top = (rgb.width - side) / 2, (rgb.height - side) / 2

@@ -10,8 +10,8 @@ training example, `client_test` that of each test example: integers or texts, nu
 """
 
 import hashlib
+import math
 import zipfile
-import zlib
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +21,11 @@ from numpy.typing import NDArray
 
 from fedskew.data.dataset import Dataset
 from fedskew.data.images import channel_statistics
+from fedskew.data.places import user_path
+from fedskew.files import regular
 
 _NEEDED = ("x_train", "y_train", "x_test", "y_test")
+_LARGEST = float(np.finfo(np.float32).max)
 _CLIENTS = ("client", "client_train", "client_test")
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -72,10 +75,10 @@ def fingerprint(path: str) -> str:
 
 
 def _existing(path: str) -> Path:
-    file = Path(path).expanduser()
-    if not file.is_file():
-        raise FileNotFoundError(f"there is no file {file.resolve()}; npz:PATH takes what numpy.savez wrote")
-    return file
+    file = user_path(path)
+    if not file.exists():
+        raise FileNotFoundError(f"there is no file {file.absolute()}; npz:PATH takes what numpy.savez wrote")
+    return regular(file)
 
 
 def _read(path: str) -> dict[str, Array]:
@@ -102,25 +105,49 @@ def _loaded(path: str) -> dict[str, Array]:
     try:
         with np.load(file, allow_pickle=False) as archive:
             for name in [known for known in (*_NEEDED, *_CLIENTS) if known in archive.files]:
-                loaded[name] = archive[name]
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"{path}: {name} cannot be read: {error}; object arrays are refused") from error
+                loaded[name] = _array(archive, name)
+    except MemoryError as error:
+        raise ValueError(f"{path}: {name} says that it is larger than the memory here") from error
+    except Exception as error:  # a damaged header can fail in any way that Python's parser does
+        why = "it holds objects, which are refused" if "allow_pickle" in str(error) else "it is damaged or cut short"
+        raise ValueError(f"{path}: {name} cannot be read: {why}; write it with numpy.savez") from error
     return loaded
+
+
+def _array(archive: Any, name: str) -> Array:
+    """A member of an archive; numpy gives the bytes of one that is no array."""
+    array = archive[name]
+    if not isinstance(array, np.ndarray):
+        raise TypeError(name)
+    return array
 
 
 def _examples(path: str, name: str, x: Array) -> Array:
     """Stored values with channels first: uint8, or float32."""
     if x.dtype != np.uint8 and x.dtype.kind != "f":
         raise ValueError(f"{path}: {name} holds {x.dtype}; allowed: uint8 images or floating-point features")
-    if x.dtype.kind == "f" and not np.isfinite(x).all():
-        raise ValueError(f"{path}: {name} has values that are not finite numbers")
+    if not math.prod(x.shape):
+        raise ValueError(f"{path}: {name} has the shape {list(x.shape)}, which holds no value")
+    if x.dtype.kind == "f":
+        x = _finite(path, name, x)
     if x.ndim == 4:
         if x.shape[1] == x.shape[3]:
             raise ValueError(f"{path}: {name} {list(x.shape)} may be [n, H, W, C] or [n, C, H, W]; they must differ")
         x = x if x.shape[1] < x.shape[3] else x.transpose(0, 3, 1, 2)
     elif x.ndim == 3 and x.dtype == np.uint8:
         x = x[:, None]
-    return np.ascontiguousarray(x, dtype=np.uint8 if x.dtype == np.uint8 else np.float32)
+    return np.ascontiguousarray(x)
+
+
+def _finite(path: str, name: str, x: Array) -> Array:
+    """The values as float32, or where the first one stands that is no finite number there."""
+    with np.errstate(over="ignore"):
+        kept = x.astype(np.float32, copy=False)
+    wrong = np.argwhere(~np.isfinite(kept))
+    if len(wrong):
+        at = tuple(wrong[0].tolist())
+        raise ValueError(f"{path}: {name}{list(at)} is {x[at]}; allowed: finite numbers up to {_LARGEST:.2e}")
+    return kept
 
 
 def _labels(path: str, arrays: dict[str, Array]) -> tuple[Ints, Ints, int]:

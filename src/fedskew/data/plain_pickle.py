@@ -6,6 +6,8 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedskew.files import reason
+
 
 class ByteArray:
     """Stands for a numpy array while it is unpickled: bytes with a shape, and nothing else."""
@@ -32,8 +34,11 @@ class _Kind:
         """Byte order and alignment say nothing about bytes."""
 
 
-class _Plain(pickle.Unpickler):
-    """Containers, strings, numbers and arrays of bytes; a pickle that asks for anything else is refused."""
+class _Plain(pickle._Unpickler):
+    """Containers, strings, numbers and arrays of bytes; a pickle that asks for anything else is refused.
+
+    It is the one written in Python: that in C fills gigabytes when a damaged pickle gives an object a huge number.
+    """
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _KNOWN:
@@ -54,7 +59,7 @@ def unpickle_plain(where: str, stream: IO[bytes]) -> dict[str, Any]:
     try:
         return {as_text(key): value for key, value in _Plain(stream, encoding="bytes").load().items()}
     except Exception as error:
-        raise ValueError(f"{where} is not a plain CIFAR pickle: {error or type(error).__name__}") from error
+        raise ValueError(f"{where} is not a plain CIFAR pickle: {reason(error)}") from error
 
 
 def as_text(value: Any) -> str:

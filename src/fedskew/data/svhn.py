@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from fedskew.data.dataset import Dataset
 from fedskew.data.places import data_root, find
 from fedskew.data.sources import SOURCES
+from fedskew.files import reason, regular
 
 
 def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:
@@ -44,7 +45,7 @@ def svhn_files(extra: bool = False, data_dir: str | None = None) -> list[Path]:
 def _notice(paths: list[Path]) -> None:
     """Say that a file is not the official one, which its length alone shows; it is used all the same."""
     official = {source.file: source.bytes for name in ("svhn", "svhn-extra") for source in SOURCES[name]}
-    other = [path.name for path in paths if path.stat().st_size != official[path.name]]
+    other = [path.name for path in paths if regular(path).stat().st_size != official[path.name]]
     if other:
         warnings.warn(f"svhn: {', '.join(other)} are not the official files; they are used as they are", stacklevel=3)
 
@@ -54,7 +55,7 @@ def _extra(data_dir: str | None) -> Path:
         return find("svhn", ["extra_32x32.mat"], data_dir)
     except FileNotFoundError:
         raise FileNotFoundError(
-            f"svhn:extra=on needs extra_32x32.mat, which is neither in {data_root(data_dir).resolve()} nor in svhn/ "
+            f"svhn:extra=on needs extra_32x32.mat, which is neither in {data_root(data_dir).absolute()} nor in svhn/ "
             "there; `fedskew data fetch svhn-extra` gets it (1.3 GB)"
         ) from None
 
@@ -79,7 +80,7 @@ def _size(path: Path) -> int:
     except PermissionError:
         raise
     except Exception as error:
-        raise ValueError(_damaged(path, error)) from error
+        raise ValueError(_damaged(path, reason(error))) from error
     images, labels = shapes.get("X"), shapes.get("y")
     if images is None or labels is None:
         raise ValueError(_damaged(path, f"it has {', '.join(shapes) or 'no variable'}, not X and y"))
@@ -95,7 +96,7 @@ def _fill(path: Path, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
     try:
         content = loadmat(path, variable_names=["X", "y"])
     except Exception as error:
-        raise ValueError(_damaged(path, error)) from error
+        raise ValueError(_damaged(path, reason(error))) from error
     images, labels = content["X"], content["y"].reshape(-1)
     if images.dtype != np.uint8:
         raise ValueError(f"{path}: X is of {images.dtype}; allowed: uint8")
@@ -105,5 +106,5 @@ def _fill(path: Path, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
     x[:], y[:] = images.transpose(3, 2, 0, 1), labels % 10
 
 
-def _damaged(path: Path, reason: object) -> str:
-    return f"{path} is truncated, damaged or not a MATLAB 5 file ({reason}); remove it, then `fedskew data fetch svhn`"
+def _damaged(path: Path, why: str) -> str:
+    return f"{path} is truncated, damaged or not a MATLAB 5 file ({why}); remove it, then `fedskew data fetch svhn`"

@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 
 from fedskew import rng
 from fedskew.data.dataset import Dataset
+from fedskew.memory import check_room, free_memory
 
-_FEATURES, _CLASSES = 60, 10
+_FEATURES, _CLASSES, _LEAST = 60, 10, 50
 _SCALE = np.arange(1, _FEATURES + 1) ** -0.6
 
 
@@ -26,6 +27,9 @@ def synthetic(lam: float, mu: float, seed: int, clients: int, max_size: int | No
             raise ValueError(f"synthetic: {name} is {value}; allowed: 0 or more")
     if max_size is not None and max_size < 2:
         raise ValueError(f"synthetic: max_size is {max_size}; allowed: 2 or more")
+    usual = _LEAST + math.exp(6)  # the mean; drawn and joined, examples are there twice, so half of them suffices
+    needed = int(clients * 4 * _FEATURES * (usual if max_size is None else min(_LEAST, max_size)))
+    check_room(f"synthetic:{lam:g},{mu:g}", needed, free_memory(torch.device("cpu")), "cpu", "use fewer clients")
     drawn = [_client(lam, mu, rng.stream(seed, "data", k), max_size) for k in range(clients)]
     cuts = [max(1, len(y) * 9 // 10) for _, y in drawn]
     owner = torch.arange(clients)
@@ -46,7 +50,7 @@ def synthetic(lam: float, mu: float, seed: int, clients: int, max_size: int | No
 def _client(
     lam: float, mu: float, generator: np.random.Generator, max_size: int | None
 ) -> tuple[NDArray[np.float32], NDArray[np.int64]]:
-    size = int(generator.lognormal(4, 2)) + 50
+    size = int(generator.lognormal(4, 2)) + _LEAST
     size = size if max_size is None else min(size, max_size)
     u, center = generator.normal(0, lam), generator.normal(0, mu)
     v = generator.normal(center, 1, _FEATURES)

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from fedskew.experiments.run import Run
+from fedskew.experiments.run import Run, check_seeds
 from fedskew.experiments.store import Store
 from fedskew.report.measures import IID
 from fedskew.simulation import RoundRecord, simulate_many
@@ -17,8 +17,7 @@ class Comparison:
 
     @classmethod
     def of(cls, base: Run, algorithms: Sequence[str], seeds: int) -> "Comparison":
-        if seeds < 1:
-            raise ValueError(f"seeds is {seeds}; allowed: 1 or more")
+        check_seeds(seeds)
         fields = base.model_dump()
         methods: dict[str, list[Run]] = {}
         for algorithm in algorithms:

@@ -16,6 +16,7 @@ from fedskew.experiments.forms import ResultForm
 from fedskew.experiments.sealed import Damaged, seal, unseal
 from fedskew.experiments.store import Folder, Store, StoreError, write_whole
 from fedskew.experiments.versions import RESULT_VERSION, result_version
+from fedskew.files import regular
 from fedskew.report.summary import is_finished, summarise
 
 _NOT_THE_QUESTION = {"seed", "rounds", "precision", "engine", "device", "data_dir", "eval_every"}
@@ -158,7 +159,7 @@ def merged(results: Iterable[Result]) -> list[Result]:
 def read_lines(path: Path, problems: list[str] | None = None) -> list[Result]:
     """The results of a file. A damaged line is an error, or, where they are collected, one of the `problems`."""
     found = []
-    for number, line in enumerate(path.read_bytes().splitlines(), 1):
+    for number, line in enumerate(regular(path).read_bytes().splitlines(), 1):
         try:
             found.append(_result(line))
         except Damaged as error:

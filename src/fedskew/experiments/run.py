@@ -15,16 +15,18 @@ from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_a
 from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
 from fedskew.engine import ENGINES
 from fedskew.experiments.schedules import SCHEDULES, Schedule
-from fedskew.experiments.sealed import has_control
 from fedskew.experiments.store import Folder, StoreError
 from fedskew.experiments.versions import result_version
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
 from fedskew.partition import PARTITIONS
 
+MOST_SEEDS = 1000
+"""Of one setting: each is a run of its own."""
 _NOT_HASHED = {"engine", "device", "data_dir", "eval_every", "rounds"}
 
-Positive = Annotated[int, Field(ge=1)]
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
+"""So that the product of two of them fits 64 bits."""
 Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
@@ -66,6 +68,11 @@ class Run(BaseModel):
         if not isinstance(values, dict):
             return values
         values = {key: value for key, value in values.items() if value is not None}
+        for name, value in values.items():
+            if isinstance(value, bool):
+                raise ValueError(f"{name} is {spec.show(value)}; allowed: a number or a text, as the field has it")
+            if isinstance(value, str):
+                spec.check_plain(name, value)
         dataset = str(values.get("dataset", "digits"))
         usual = USUAL.get(dataset.partition(":")[0])
         for name in ("partition", "model"):
@@ -76,9 +83,6 @@ class Run(BaseModel):
             values["precision"] = "tf32" if str(values.get("device", "cpu")).startswith("cuda") else "fp32"
         if not values.get("clients_per_round"):
             values["clients_per_round"] = values.get("clients", 20)
-        for name, value in values.items():
-            if isinstance(value, str) and has_control(value):
-                raise ValueError(f"{name} is {value!r}; allowed: text without control characters")
         for name, resolve in _SPECS.items():
             if isinstance(values.get(name), str) and values[name]:
                 values[name] = resolve(values[name])
@@ -181,10 +185,13 @@ class Run(BaseModel):
         return OPTIMIZERS[self.optimizer](lr)
 
 
+def check_seeds(seeds: int) -> None:
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"seeds is {seeds}; allowed: 1 to {MOST_SEEDS:,}")
+
+
 def _partition(text: str) -> str:
-    if text == "natural":
-        return text
-    resolved = spec.resolve(text, "partition", {**PARTITIONS, "natural": list})
+    resolved = spec.resolve(text, "partition", {**PARTITIONS, "natural": lambda: None})
     resolved.build()
     return resolved.text
 
@@ -225,5 +232,8 @@ def explain(error: ValidationError) -> str:
     if first["type"] == "extra_forbidden":
         return spec.unknown("field", name, Run.model_fields)
     value = first["input"]
-    shown = f"{value:g}" if isinstance(value, float) and math.isfinite(value) else str(value)
+    if isinstance(value, float) and math.isfinite(value):
+        shown = f"{value:g}"
+    else:
+        shown = hex(value) if isinstance(value, int) and value.bit_length() > 10_000 else str(value)
     return f"{name} is {shown!r}: {message[0].lower()}{message[1:]}"

@@ -19,6 +19,7 @@ from safetensors import SafetensorError, safe_open
 
 from fedskew.experiments.forms import AboutForm, Anything, CardForm, Measured, RecordForm, SessionForm
 from fedskew.experiments.sealed import Damaged, seal, unseal
+from fedskew.files import check_target, naming
 
 FORMAT = 1
 _RUN, _RECORDS, _CARD, _SESSIONS = "run.json", "records.jsonl", "partition.json", "sessions.jsonl"
@@ -131,7 +132,7 @@ class Folder:
 
     def write_checkpoint(self, content: bytes) -> None:
         """Replace the checkpoint, after the records that it covers are on the disk."""
-        with _naming(self.path / _RECORDS), (self.path / _RECORDS).open("ab") as handle:
+        with naming(self.path / _RECORDS), (self.path / _RECORDS).open("ab") as handle:
             os.fsync(handle.fileno())
         write_whole(self.checkpoint, content)
 
@@ -289,8 +290,9 @@ def checkpoint_facts(path: Path) -> tuple[int, str | None]:
 
 def write_whole(path: Path, content: bytes) -> None:
     """All of the content or none of it."""
+    check_target(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
-    with _naming(path):
+    with naming(path):
         try:
             with part.open("wb") as handle:
                 handle.write(content)
@@ -314,7 +316,7 @@ def _sync_folder(folder: Path) -> None:
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
     """A whole line at the end; half a line that an interruption left there is cut off first."""
-    with _naming(path), path.open("a+b") as handle:
+    with naming(path), path.open("a+b") as handle:
         if handle.seek(0, os.SEEK_END):
             handle.seek(-1, os.SEEK_END)
             if handle.read(1) != b"\n":
@@ -339,15 +341,6 @@ def _regular(path: Path) -> Path:
     if path.exists() and not path.is_file():
         raise OSError(errno.EINVAL, "it is not a file", str(path))
     return path
-
-
-@contextmanager
-def _naming(path: Path) -> Iterator[None]:
-    """An error of the operating system says which file it is about."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 def _line_of(path: Path, number: int) -> str:

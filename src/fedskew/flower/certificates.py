@@ -1,5 +1,6 @@
 """Certificates and keys for a federation of one's own: an authority, a server's certificate, a key per node."""
 
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
@@ -12,6 +13,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LOOPBACK = ("127.0.0.1", "localhost")
+_MOST_NODES, _MOST_DAYS = 10_000, 36_500
+_HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,60}[A-Za-z0-9_.])?")
 
 
 def make_certificates(folder: Path, hosts: Sequence[str] = (), nodes: int = 3, days: int = 365) -> list[Path]:
@@ -19,20 +22,20 @@ def make_certificates(folder: Path, hosts: Sequence[str] = (), nodes: int = 3, d
 
     The authority's own key is not kept: whoever had it could pose as the server.
     """
-    if nodes < 1:
-        raise ValueError(f"nodes is {nodes}; allowed: 1 or more")
-    if days < 1:
-        raise ValueError(f"days is {days}; allowed: 1 or more")
+    if not 1 <= nodes <= _MOST_NODES:
+        raise ValueError(f"nodes is {nodes}; allowed: 1 to {_MOST_NODES:,}")
+    if not 1 <= days <= _MOST_DAYS:
+        raise ValueError(f"days is {days}; allowed: 1 to {_MOST_DAYS:,}")
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; name a folder")
     if folder.exists() and any(folder.iterdir()):
         raise ValueError(f"{folder} is not empty; keys are never written over, name another folder")
+    names = x509.SubjectAlternativeName([_host(host) for host in (*LOOPBACK, *hosts)])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedskew federation")])
     own = _certificate(issuer, issuer, authority, days).add_extension(x509.BasicConstraints(True, 0), critical=True)
     own = own.add_extension(_usage(sign_certificates=True), critical=True)
-    names = x509.SubjectAlternativeName([_host(host) for host in (*LOOPBACK, *hosts)])
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, [*hosts, "localhost"][0])])
     served = _certificate(subject, issuer, server, days).add_extension(names, critical=False)
     served = served.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
@@ -82,6 +85,10 @@ def _host(name: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ip_address(name))
     except ValueError:
+        if not _HOST.fullmatch(name):
+            raise ValueError(
+                f"host is {name!r}; allowed: an address, or a name of letters, digits, dots and hyphens"
+            ) from None
         return x509.DNSName(name)
 
 

@@ -2,9 +2,11 @@
 
 from collections.abc import Callable
 
+import torch
 from torch import nn
 
 from fedskew import rng, spec
+from fedskew.memory import check_room, free_memory
 from fedskew.models.cnn import cnn
 from fedskew.models.leaf import leaf_cnn
 from fedskew.models.logistic import logistic
@@ -33,11 +35,24 @@ def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed:
     A factory of the user's own may take `input_shape` and `num_classes`, which are the data set's.
     """
     resolved = spec.resolve(text, "model", MODELS, GIVEN)
+    if resolved.file_sha256 is None:
+        _check_size(resolved, input_shape, num_classes)
     with rng.torch_seed(seed, "init"):
         module = resolved.build(input_shape=input_shape, num_classes=num_classes)
     if not isinstance(module, nn.Module):
-        raise ValueError(f"{text} gave a {type(module).__name__}; allowed: a torch.nn.Module")
+        raise ValueError(f"{text} gave {spec.made_of(module)}; allowed: a torch.nn.Module")
     return Model(module)
+
+
+def _check_size(resolved: spec.Resolved, input_shape: tuple[int, ...], num_classes: int) -> None:
+    """Refuse a model of ours whose parameters cannot be held, before any of them is made."""
+    try:
+        with torch.device("meta"):
+            module = resolved.build(input_shape=input_shape, num_classes=num_classes)
+    except RuntimeError as error:  # sizes that PyTorch cannot even multiply
+        raise ValueError(f"{resolved.text} is too large for inputs of shape {list(input_shape)}") from error
+    needed = sum(parameter.nbytes for parameter in module.parameters())
+    check_room(resolved.text, needed, free_memory(torch.device("cpu")), "cpu", "a smaller model would need less")
 
 
 __all__ = [

@@ -9,6 +9,8 @@ from fedskew.models import heads
 from fedskew.models.layers import Linear
 from fedskew.models.network import Network
 
+_DEEPEST = 1000
+
 
 class Perceptron(Network):
     """`depth` hidden layers of `hidden` units, then one linear layer."""
@@ -30,6 +32,6 @@ class Perceptron(Network):
 def mlp(
     input_shape: tuple[int, ...], num_classes: int, hidden: int = 64, depth: int = 1, *, head: str = "linear"
 ) -> nn.Module:
-    if hidden < 1 or depth < 1:
-        raise ValueError(f"mlp with hidden={hidden}, depth={depth}; allowed: 1 or more of each")
+    if hidden < 1 or not 1 <= depth <= _DEEPEST:
+        raise ValueError(f"mlp with hidden={hidden}, depth={depth}; allowed: hidden 1 or more, depth 1 to {_DEEPEST:,}")
     return Perceptron(input_shape, num_classes, hidden, depth, head)

@@ -1,7 +1,6 @@
 """Label counts from a file: CSV of clients x classes, or a partition card in JSON."""
 
 import csv
-import json
 from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from fedskew.files import parse_json, read_text
 from fedskew.partition.owners import Ints
 
 LARGEST = 2**53
@@ -23,31 +23,20 @@ def read_counts(path: Path) -> tuple[Ints, dict[str, Any]]:
     of the class numbers 0, 1, 2, ..., is a header if another line follows; a first column of words, or one that a
     header leaves empty or calls client, name, id or index, names the clients.
     """
-    text = _text(path)
+    text = read_text(path)
+    if not text.strip():
+        raise ValueError(f"{path} is empty; a line per client and a column per class are needed")
     if text.lstrip()[:1] in ("{", "["):
         card = _json(path, text)
         return _checked(path, card["counts"]), card
     lines = _lines(path, text)
+    if not lines:
+        raise ValueError(f"{path} has no counts; a line per client and a column per class are needed")
     return _checked(path, _rows(lines)), _note(lines)
 
 
-def _text(path: Path) -> str:
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    try:
-        text = path.read_bytes().decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not UTF-8 text (byte {error.start})") from error
-    if not text.strip():
-        raise ValueError(f"{path} is empty; a line per client and a column per class are needed")
-    return text
-
-
 def _json(path: Path, text: str) -> dict[str, Any]:
-    try:
-        content = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ValueError(f"{path} is not JSON: {error}") from error
+    content = parse_json(path, text)
     card = {"counts": content} if isinstance(content, list) else content
     rows = card.get("counts")
     if not isinstance(rows, list) or not all(isinstance(row, list) for row in rows):

@@ -10,6 +10,7 @@ from torch import Tensor
 from fedskew.partition.owners import Ints, classes, collect, deal, whole
 
 _TRIES = 1000
+FAIR = "fair"
 
 
 @dataclass(frozen=True)
@@ -17,19 +18,20 @@ class Dirichlet:
     """Per class c, shares p ~ Dir_m(b); the shuffled class is cut at floor(cumsum(p) * n_c).
 
     With `balance`, a client that already holds n/m samples gets share 0 of the next class and the other
-    shares are renormalised; where all would be 0, the class is cut by p as drawn. Shares are drawn anew until
-    every client has `min_size` samples.
+    shares are renormalised; where all would be 0, the class is cut by p as drawn. Classes come in ascending order
+    (`on`, as NIID-Bench has it: the first are held by more clients than the last), or in an order of their own in
+    every draw (`fair`). Shares are drawn anew until every client has `min_size` samples.
     """
 
     b: float
-    balance: bool = True
+    balance: bool | str = True
     min_size: int = 10
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.b) and self.b > 0):
             raise ValueError(f"dirichlet: b is {self.b}; it must be a finite number above 0")
-        if not isinstance(self.balance, bool):
-            raise ValueError(f"dirichlet: balance is {self.balance!r}; it must be True or False")
+        if not isinstance(self.balance, bool) and self.balance != FAIR:
+            raise ValueError(f"dirichlet: balance is {self.balance!r}; allowed: on (True), off (False), {FAIR}")
         whole("dirichlet: min_size", self.min_size)
 
     def __call__(self, labels: Tensor, num_clients: int, generator: np.random.Generator) -> list[Tensor]:
@@ -51,10 +53,11 @@ class Dirichlet:
     def _draw(self, num_clients: int, sizes: Ints, generator: np.random.Generator) -> Ints:
         """How many samples of each class each client gets, [clients, classes]."""
         shares = self._shares((len(sizes), num_clients), generator)
+        order = generator.permutation(len(sizes)) if self.balance == FAIR else np.arange(len(sizes))
         pieces = np.zeros((num_clients, len(sizes)), dtype=np.int64)
         held = np.zeros(num_clients, dtype=np.int64)
         full = sizes.sum() / num_clients
-        for label, size in enumerate(sizes):
+        for label, size in zip(order, sizes[order], strict=True):
             total = np.cumsum(np.where(held < full, shares[label], 0.0) if self.balance else shares[label])
             if not total[-1] > 0:
                 total = np.cumsum(shares[label])

@@ -16,9 +16,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedskew.files import check_target, naming, parse_json, read_text, regular
 from fedskew.partition.card import partition_hash
+from fedskew.partition.owners import collect
 
 FORMAT = 1
+_DIGITS = 18
+"""Of a client's number, so that it fits 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +39,7 @@ class Replay:
 
     def fingerprint(self) -> str:
         """sha256 of the file: the path alone does not say what is in it."""
-        try:
-            return hashlib.sha256(Path(self.path).read_bytes()).hexdigest()
-        except OSError as error:
-            raise ValueError(f"{self.path} could not be read as a partition: {error.strerror}") from error
+        return hashlib.sha256(regular(self.path).read_bytes()).hexdigest()
 
 
 replay = Replay
@@ -53,15 +54,15 @@ def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:
         "hash": partition_hash(indices),
         "clients": [part.tolist() for part in indices],
     }
+    check_target(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        partial.write_text(json.dumps(document), encoding="utf-8")
-        os.replace(partial, path)
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        partial.unlink(missing_ok=True)
+    with naming(path):
+        try:
+            partial.write_text(json.dumps(document), encoding="utf-8")
+            os.replace(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
 
 
 def read_split(path: str | Path, num_samples: int) -> tuple[str, list[Tensor]]:
@@ -79,24 +80,23 @@ def read_split(path: str | Path, num_samples: int) -> tuple[str, list[Tensor]]:
 
 def _content(path: Path, num_samples: int) -> tuple[str, list[Any], str | None]:
     """Name, lists per client, and the hash that the file says it has."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise ValueError(f"{path} could not be read as a partition: {error}") from error
-    try:
-        document = json.loads(text)
-    except ValueError:
+    text = read_text(path)
+    if not text.lstrip().startswith(("[", "{")):
         return path.name, _owners(path, text, num_samples), None
+    document = parse_json(path, text)
     if isinstance(document, dict) and "format" in document:
         return _exported(path, document)
     if isinstance(document, dict) and document and all(isinstance(part, list) for part in document.values()):
-        names = sorted(document, key=lambda name: (not name.isdecimal(), int(name) if name.isdecimal() else 0, name))
-        return path.name, [document[name] for name in names], None
+        return path.name, [document[name] for name in sorted(document, key=_in_order)], None
     if isinstance(document, list) and document and all(isinstance(part, list) for part in document):
         return path.name, document, None
-    if isinstance(document, int):
-        return path.name, _owners(path, text, num_samples), None
     raise ValueError(f"{path} is no partition: neither an exported one, nor a list of indices per client")
+
+
+def _in_order(name: str) -> tuple[bool, int, str]:
+    """Numbers first, by their value; then names."""
+    number = name.isdecimal() and len(name) <= _DIGITS
+    return not number, int(name) if number else 0, name
 
 
 def _exported(path: Path, document: dict[str, Any]) -> tuple[str, list[Any], str | None]:
@@ -111,15 +111,15 @@ def _exported(path: Path, document: dict[str, Any]) -> tuple[str, list[Any], str
 def _owners(path: Path, text: str, num_samples: int) -> list[list[int]]:
     """Index lists from a client's number per line."""
     lines = text.split()
-    wrong = next((line for line in lines if not line.isdecimal()), None)
+    wrong = next((line for line in lines if not line.isdecimal() or len(line) > _DIGITS), None)
     if wrong is not None:
         raise ValueError(f"{path} could not be read as a partition: {wrong[:20]!r} is not a client's number")
     if len(lines) != num_samples:
         raise ValueError(f"{path} has {len(lines)} lines for {num_samples} samples; one client per sample is needed")
-    owner = np.array(lines, dtype=np.int64)
+    owner = np.array([int(line) for line in lines])
     if owner.max() >= num_samples:
         raise ValueError(f"{path} has a client {owner.max()}; clients are numbered from 0")
-    return [np.flatnonzero(owner == client).tolist() for client in range(int(owner.max()) + 1)]
+    return [part.tolist() for part in collect(owner, int(owner.max()) + 1)]
 
 
 def _check(where: str, part: Any, num_samples: int) -> None:

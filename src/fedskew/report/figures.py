@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedskew.files import check_target, naming
 from fedskew.report.style import RC, look
 
 _MOST_BANDS = 4
@@ -13,10 +14,14 @@ _MOST_BANDS = 4
 
 def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
     """The figure as PNG and beside it as SVG or PDF, without a date, so that the same data give the same file."""
+    if path.is_dir():
+        raise ValueError(f"{path} is a folder; allowed: a file, for example {path / 'figure.png'}")
     path.parent.mkdir(parents=True, exist_ok=True)
     made = [path.with_suffix(".png"), path.with_suffix(f".{vector}")]
-    figure.savefig(made[0], metadata={"Software": None})
-    figure.savefig(made[1], metadata={"Date" if vector == "svg" else "CreationDate": None})
+    for file, unwanted in zip(made, ("Software", "Date" if vector == "svg" else "CreationDate"), strict=True):
+        check_target(file)
+        with naming(file):
+            figure.savefig(file, metadata={unwanted: None})
     return made
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from fedskew import spec
 from fedskew.experiments.paper.profiles import PROFILES, Profile
+from fedskew.experiments.run import check_seeds
 
 STAND_IN = "digits"
 """The data set that comes with the package and stands for any other."""
@@ -29,8 +30,7 @@ class Choice:
     target: float | None = None
 
     def __post_init__(self) -> None:
-        if self.seeds < 1:
-            raise ValueError(f"seeds is {self.seeds}; allowed: 1 or more")
+        check_seeds(self.seeds)
         if self.rounds is not None and self.rounds < 1:
             raise ValueError(f"rounds is {self.rounds}; allowed: 1 or more")
 

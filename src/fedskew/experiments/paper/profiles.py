@@ -1,6 +1,5 @@
 """What the paper leaves open, filled in explicitly: a profile is a set of fields of the run and a spec per method."""
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from fedskew import spec
 from fedskew.data import USUAL
+from fedskew.files import read_toml
 
 
 @dataclass(frozen=True)
@@ -84,12 +84,7 @@ def find_profile(name: str) -> Profile:
         if name not in PROFILES:
             raise ValueError(spec.unknown("profile", name, {**PROFILES, "FILE.toml": None}))
         return PROFILES[name]
-    try:
-        content = tomllib.loads(Path(name).read_text())
-    except FileNotFoundError:
-        raise ValueError(f"there is no profile {name}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ValueError(f"{name} is not TOML: {error}") from error
+    content = read_toml(name)
     for key, value in content.items():
         if key not in ("run", "methods") or not isinstance(value, dict):
             raise ValueError(f"{name} has {key!r}; allowed: tables [run] and [methods]")
