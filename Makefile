@@ -6,7 +6,8 @@ BIN := $(VENV)/bin
 READY := $(VENV)/ready
 READY_DEV := $(VENV)/ready-dev
 PEERS := .benchmarks
-METHODS := fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla,fedlc+fedprox,fedlc+scaffold
+RIVALS := fedavg,fedprox,scaffold,fednova,fedopt,fedavgm,fedrs,fedlc,fedlc:travel=1,fedla
+USUAL := --momentum 0.9 --augment crop_flip
 DIGITS := --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --lr 0.1 --batch-size 16 --runs demo/runs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
@@ -30,10 +31,12 @@ $(READY_DEV): pyproject.toml constraints.txt
 	$(call install,.[dev])
 	touch $(READY) $(READY_DEV)
 
+# Two federations: one in which clients drift far in a round, one in which they hardly do.
 demo: $(READY)
+	$(BIN)/fedskew compare --dataset shapes --partition shards:2 --clients 10 --rounds 12 --lr 0.02 --batch-size 32 $(USUAL) \
+	    --eval-every 2 --seeds 2 --algorithm fedavg,fedrs,fedlc --runs demo/runs --out demo/shapes
 	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 100 --seeds 3 --eval-every 2 \
-	    --algorithm $(METHODS) --runs demo/runs --out demo/synthetic
-	$(BIN)/fedskew compare $(DIGITS) --seeds 5 --algorithm $(METHODS) --out demo/digits
+	    --algorithm $(RIVALS) --runs demo/runs --out demo/synthetic
 	for method in fedavg fedlc; do \
 	    hash=$$($(BIN)/fedskew run $(DIGITS) --algorithm $$method --quiet | cut -d ' ' -f 2) && \
 	    $(BIN)/fedskew diagnose $$hash --runs demo/runs --out demo/diagnosis/$$method --quiet || exit 1; \
