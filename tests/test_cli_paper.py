@@ -206,7 +206,7 @@ def test_runs_condense_keeps_finished_runs(capsys: pytest.CaptureFixture[str]) -
     call(capsys, "run", "--dataset", "digits", "--rounds", "2", "--clients", "4", "--quiet")
     code, out, _ = call(capsys, "runs", "condense", "kept.jsonl", "--json")
     assert code == 0
-    assert json.loads(out) == {"file": "kept.jsonl", "added": 1, "lines": 1}
+    assert json.loads(out) == {"file": "kept.jsonl", "added": 1, "lines": 1, "left_out": []}
 
 
 def test_show_far_from_published_results_says_that_there_are_none(

@@ -2,6 +2,7 @@
 
 import pytest
 
+from fedskew import Store
 from fedskew.cli import main
 
 OWN = """
@@ -33,7 +34,6 @@ class Recurrent(nn.Module):
 def recurrent(num_classes):
     return Recurrent(num_classes)
 """
-SERIAL = "; engine=serial takes one client at a time"
 
 
 @pytest.fixture
@@ -46,7 +46,7 @@ def run(tmp_path, monkeypatch, capsys):
     def called(*options):
         with pytest.raises(SystemExit) as done:
             main(["run", "--clients", "3", "--rounds", "1", "--quiet", *options])
-        left = [path.name for path in (tmp_path / "runs").iterdir()]
+        left = [path.name for path in (tmp_path / "runs").iterdir()] if (tmp_path / "runs").exists() else []
         return done.value.code, capsys.readouterr().err, left
 
     return called
@@ -55,27 +55,30 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "part", "problem"),
     [
-        (["--algorithm", "own.py:each"], "loss", "the loss of two clients at once is not the two clients' own"),
-        (["--algorithm", "own.py:each", "--batch-size", "10"], "loss", "the loss of two clients at once is not"),
+        (["--algorithm", "own.py:each"], "loss", "gives other numbers to clients together"),
+        (["--algorithm", "own.py:each", "--batch-size", "10"], "loss", "gives other numbers to clients together"),
         (
-            ["--algorithm", "own.py:each", "--batch-size", "16", "--model", "own.py:recurrent"],
+            ["--algorithm", "own.py:each", "--model", "own.py:recurrent"],
             "loss and model",
-            "the loss",
+            "cannot take several clients",
         ),
         (["--model", "own.py:recurrent"], "model", "Batching rule not implemented for aten::lstm.input"),
     ],
 )
-def test_a_part_for_one_client_is_told_of_the_serial_engine(run, options, part, problem):
-    code, said, left = run(*options)
-    assert code == 1
+def test_a_part_for_one_client_is_left_to_the_serial_engine(run, options, part, problem):
+    """`auto` takes it; an engine that was asked for and cannot run it is refused, and nothing is left behind."""
+    code, said, left = run(*options, "--engine", "stacked")
+    assert code == 2
     (line,) = said.splitlines()
+    assert line.startswith(f"fedskew: engine is 'stacked', and the {part} of this run ")
     assert problem in line
-    assert f"; this run has its own {part}: " in line
-    assert "logits [..., B, C]" in line
-    assert line.endswith(SERIAL)
+    assert line.endswith("; engine=serial runs it")
     assert left == []
-    code, said, left = run(*options, "--engine", "serial")
-    assert (code, said, len(left)) == (0, "", 1)
+    code, said, (kept,) = run(*options)
+    assert (code, said) == (0, "")
+    (session,) = Store("runs").folder(kept).sessions()
+    assert session["engine"] == "serial"
+    assert problem in session["engine_reason"]
 
 
 @pytest.mark.parametrize("engine", ["stacked", "serial"])

@@ -185,5 +185,5 @@ def test_another_number_of_epochs_is_weighed_as_such():
     simulation = Simulation(Run(**SMALL, algorithm="fednova", momentum=0.9, precision="fp64"))
     seen = observe(simulation, local_epochs=3)
     weights = seen.cohort.weights("samples")
-    expected = server_update(simulation.algorithm, seen.before, seen.update, weights, 1.0)
+    expected = server_update(simulation.algorithm, seen.before, seen.update, weights)
     assert_trees_close(seen.after.params, expected.params)

@@ -1,9 +1,7 @@
 """`fedskew methods`: every method there is, and what it changes of FedAvg."""
 
-import typer
-
 from fedskew.cli.options import Json, Quiet
-from fedskew.terminal import console, print_json
+from fedskew.terminal import console, echo, print_json
 from fedskew.terminal_table import Grid
 
 
@@ -22,7 +20,7 @@ def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
         return
     if quiet:
         for method in found:
-            typer.echo(method.name)
+            echo(method.name)
         return
     grid = Grid("method", "sets", "what it does")
     for method in found:

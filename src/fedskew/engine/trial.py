@@ -52,7 +52,8 @@ def why_not_padded(recipe: Recipe, server: Server, data: Dataset, *, together: b
         return f"{what} cannot take several clients at once ({reason[0]})"
     if all(_close(one[0] | {"": one[1]}, other[0] | {"": other[1]}) for one, other in zip(alone, padded, strict=True)):
         return None
-    return f"{what} gives other numbers in batches with padding; a term over the whole batch must take a view's mask"
+    way = "to clients together, in batches with padding, than to each alone" if together else "in batches with padding"
+    return f"{what} gives other numbers {way}; it must keep clients apart and leave out what a view's mask leaves out"
 
 
 def _examples(data: Dataset, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
