@@ -123,9 +123,14 @@ def numbers(fields: dict[str, Any]) -> dict[str, list[float]]:
     return found
 
 
+def closeness() -> float:
+    """PyTorch draws first weights in float32, and without fused multiply-add their last bit is another."""
+    return 1e-5 if torch.backends.cpu.get_cpu_capability() == "DEFAULT" else 1e-9
+
+
 @pytest.mark.parametrize("name", RUNS)
 def test_pinned(name: str) -> None:
     found = numbers(RUNS[name])
     assert list(found) == list(PINNED[name])
     for key, values in PINNED[name].items():
-        assert found[key] == pytest.approx(values, rel=1e-9, abs=1e-12), key
+        assert found[key] == pytest.approx(values, rel=closeness(), abs=1e-3 * closeness()), key
