@@ -35,6 +35,8 @@ $(READY_DEV): pyproject.toml constraints.txt
 	touch $(READY) $(READY_DEV)
 
 # Two federations: one in which clients drift far in a round, one in which they hardly do.
+# One thread: two wait for one another at every small operation where another program is at work.
+demo: export OMP_NUM_THREADS := 1
 demo: $(READY)
 	$(BIN)/fedskew compare --dataset shapes --partition shards:2 --clients 10 --rounds 12 --lr 0.02 --batch-size 32 $(USUAL) \
 	    --eval-every 2 --seeds 2 --algorithm fedavg,fedrs,fedlc --runs demo/runs --out demo/shapes
