@@ -40,7 +40,7 @@ demo: export OMP_NUM_THREADS := 1
 demo: $(READY)
 	$(BIN)/fedskew compare --dataset shapes --partition shards:2 --clients 10 --rounds 12 --lr 0.02 --batch-size 32 $(USUAL) \
 	    --eval-every 2 --seeds 2 --algorithm fedavg,fedrs,fedlc --runs demo/runs --out demo/shapes
-	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 100 --seeds 3 --eval-every 2 \
+	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 80 --seeds 3 --eval-every 2 \
 	    --algorithm $(RIVALS) --runs demo/runs --out demo/synthetic
 	for method in fedavg fedlc; do \
 	    hash=$$($(BIN)/fedskew run $(DIGITS) --algorithm $$method --quiet | cut -d ' ' -f 2) && \
