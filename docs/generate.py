@@ -13,28 +13,23 @@ from fedskew.experiments.paper.document import between, reproduction
 from fedskew.experiments.paper.sensitivity import Map
 from fedskew.experiments.paper.trained import CELL
 from fedskew.experiments.results import Results, read_lines
-from fedskew.experiments.versions import RESULT_VERSION
 
 ROOT = Path(__file__).parent.parent
 
 
-METHODS_BEGIN, METHODS_END = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
+METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
 
 
 def with_methods(page: str) -> str:
     """A page with its table of registered methods made anew."""
-    head, begin, rest = page.partition(METHODS_BEGIN)
-    _, end, tail = rest.partition(METHODS_END)
-    if not (begin and end):
-        raise ValueError(f"the page has no part between {METHODS_BEGIN} and {METHODS_END}")
     rows = [f"| `{m.spec}` | {', '.join(m.sets) or 'nothing'} | {m.about} |" for m in describe()]
     table = "\n".join(["| method | sets | what it does |", "| --- | --- | --- |", *rows])
-    return f"{head}{begin}\n{table}\n{end}{tail}"
+    return between(page, table, METHODS)
 
 
 def pages(root: Path) -> dict[Path, str]:
     """The text of each page that is generated."""
-    results = Results(RESULT_VERSION, None, root / "results" / "paper")
+    results = Results(None, root / "results" / "paper")
     if results.problems:
         raise SystemExit("\n".join(results.problems))
     repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
@@ -47,7 +42,7 @@ def pages(root: Path) -> dict[Path, str]:
 
 def draw(root: Path, data_dir: str | None) -> list[Path]:
     """Every figure whose measurements are there; figure 4 needs CIFAR-10's labels."""
-    results, folder = Results(RESULT_VERSION, None, root / "results" / "paper"), root / "docs" / "figures"
+    results, folder = Results(None, root / "results" / "paper"), root / "docs" / "figures"
     made = []
     for figure in FIGURES.values():
         try:

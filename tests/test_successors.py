@@ -32,17 +32,23 @@ def shares(simulation: Simulation, clients: np.ndarray) -> np.ndarray:
     return sizes / sizes.sum()
 
 
+def trained(simulation: Simulation, start: np.ndarray, clients: np.ndarray, round: int) -> list[np.ndarray]:
+    """Where plain local steps from `start` take each client."""
+    ends = []
+    for i in clients:
+        y = start.copy()
+        for batch in batches(simulation, i, round):
+            y -= LR * softmax_gradient(y, *batch)
+        ends.append(y)
+    return ends
+
+
 def test_fedavgm() -> None:
     """m = beta m + D, w += m."""
     simulation = simulation_of("fedavgm:beta=0.7")
     x, m = matrix(simulation.server.params), 0.0
     for round, clients in rounds(simulation):
-        ends = []
-        for i in clients:
-            y = x.copy()
-            for batch in batches(simulation, i, round):
-                y -= LR * softmax_gradient(y, *batch)
-            ends.append(y)
+        ends = trained(simulation, x, clients, round)
         m = 0.7 * m + np.average(ends, axis=0, weights=shares(simulation, clients)) - x
         x = x + m
     close(simulation, x)
@@ -159,15 +165,9 @@ def test_fedgc_on_logistic_regression() -> None:
     simulation = simulation_of("fedgc")
     x = matrix(simulation.server.params)
     for round, clients in rounds(simulation):
-        ends = []
-        for i in clients:
-            y = x.copy()
-            for batch in batches(simulation, i, round):
-                y -= LR * softmax_gradient(y, *batch)
-            delta = y - x
-            delta[:, :-1] -= delta[:, :-1].mean(1, keepdims=True)
-            ends.append(x + delta)
-        x = np.average(ends, axis=0, weights=shares(simulation, clients))
+        delta = np.average(trained(simulation, x, clients, round), axis=0, weights=shares(simulation, clients)) - x
+        delta[:, :-1] -= delta[:, :-1].mean(1, keepdims=True)  # centring is linear: of the mean as of each
+        x = x + delta
     close(simulation, x)
 
 

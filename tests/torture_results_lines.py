@@ -8,7 +8,6 @@ from typing import Any
 
 from fedskew.experiments import evidence
 from fedskew.experiments.results import Results, read_lines
-from fedskew.experiments.run import RESULT_VERSION
 from tests.helpers.attempts import Tally
 
 PUBLISHED = Path(__file__).parent.parent / "results" / "paper"
@@ -59,12 +58,12 @@ def _sealed(path: Path, lines: list[bytes]) -> list[Any]:
 
 
 def _read(folder: Path) -> dict[str, Any]:
-    results = Results(RESULT_VERSION, None, folder)
+    results = Results(None, folder)
     return {"results": [vars(result) for result in results], "problems": len(results.problems)}
 
 
 def _evidence(folder: Path) -> int:
-    return len(evidence.build(Results(RESULT_VERSION, None, folder), evidence.load()["partitions"])["settings"])
+    return len(evidence.build(Results(None, folder), evidence.load()["partitions"])["settings"])
 
 
 def _paths(content: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -19,7 +19,6 @@ from fedskew.experiments.paper.table import EVERYTHING
 from fedskew.experiments.results import Result, Results, read_lines, write_lines
 from fedskew.experiments.sealed import Damaged, seal, unseal
 from fedskew.experiments.store import StoreError
-from fedskew.experiments.versions import RESULT_VERSION
 from tests.experiments.test_store import FIELDS, final, same
 
 
@@ -159,7 +158,7 @@ def test_a_field_that_is_wrong_is_named_with_its_place(stored, capsys, file, lin
     assert out.count("8/8") == 1
     if file != "partition.json" and file != "sessions.jsonl":
         assert str(stored.path / file) in err.replace("\n", "")
-    results = Results(RESULT_VERSION, Store(stored.path.parent))
+    results = Results(Store(stored.path.parent))
     assert [result.seed for result in results] == [4]
     assert file in results.problems[0]
     code, out, err = called(capsys, "runs", "condense", str(stored.path / "all.jsonl"), *runs)
@@ -230,7 +229,7 @@ def test_a_line_of_results_that_is_wrong_is_named_with_its_field(stored, tmp_pat
     replaced(path, 1, change)
     with pytest.raises(StoreError, match=f"x.jsonl, line 1 is damaged: .*{said}"):
         read_lines(path)
-    results = Results(RESULT_VERSION, None, tmp_path / "published")
+    results = Results(None, tmp_path / "published")
     assert [result.hash for result in results] == [left]
     assert "x.jsonl, line 1" in results.problems[0]
     before = path.read_bytes()

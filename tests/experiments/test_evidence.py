@@ -8,7 +8,6 @@ import pytest
 from fedskew.experiments import evidence
 from fedskew.experiments.results import Results, read_lines
 from fedskew.experiments.run import Run
-from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.simulation import build_federation, describe_partition
 from tests.experiments.paper.test_tables import result
 
@@ -19,17 +18,17 @@ def test_the_table_is_regenerated_to_the_byte():
     known = evidence.load()["partitions"]
     lines = [line for path in sorted(PUBLISHED.glob("*.jsonl")) for line in read_lines(path)]
     assert set(known) <= {evidence.partition_name(line) for line in lines}
-    new = {evidence.partition_name(line) for line in Results(RESULT_VERSION, None, PUBLISHED)} - set(known)
+    new = {evidence.partition_name(line) for line in Results(None, PUBLISHED)} - set(known)
     stale = "evidence.json is not what `make evidence` writes"
     try:
-        table = evidence.build(Results(RESULT_VERSION, None, PUBLISHED), known)
+        table = evidence.build(Results(None, PUBLISHED), known)
     except (FileNotFoundError, ValueError) as error:
         pytest.fail(f"{stale}: nothing is known of partitions {new} ({error})")
     assert evidence.FILE.read_text() == evidence.text(table), stale
 
 
 def test_every_figure_is_that_of_a_published_run():
-    lines = {(line.hash, line.rounds): line for line in Results(RESULT_VERSION, None, PUBLISHED)}
+    lines = {(line.hash, line.rounds): line for line in Results(None, PUBLISHED)}
     for setting in evidence.load()["settings"]:
         for name, method in setting["methods"].items():
             for hash, accuracy, seed in zip(method["runs"], method["accuracy"], method["seeds"], strict=True):
@@ -47,7 +46,7 @@ def test_settings_without_fedavg_or_a_rival_are_not_evidence():
 
 def test_data_sets_that_share_a_partition_hash_have_skews_of_their_own():
     known = evidence.load()["partitions"]
-    lines = [line for line in Results(RESULT_VERSION, None, PUBLISHED) if line.run["dataset"].startswith("synthetic")]
+    lines = [line for line in Results(None, PUBLISHED) if line.run["dataset"].startswith("synthetic")]
     first = {evidence.partition_name(line): line for line in lines if line.run["seed"] == 0}
     assert len(first) == 3
     assert len({line.summary["partition_hash"] for line in first.values()}) == 1

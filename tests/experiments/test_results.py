@@ -36,7 +36,7 @@ def test_an_unfinished_run_is_no_result(tmp_path: Path) -> None:
     next(records)
     records.close()  # type: ignore[attr-defined]
     assert Result.of(store.folder(run.hash)) == []
-    assert list(Results(RESULT_VERSION, store)) == []
+    assert list(Results(store)) == []
 
 
 def test_a_diverged_run_is_a_result(tmp_path: Path) -> None:
@@ -49,8 +49,8 @@ def test_every_length_asked_for_is_a_result_of_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path / "runs")
     short, long = finished(store), finished(store, rounds=5)
     assert short.hash == long.hash
-    assert [result.rounds for result in Results(RESULT_VERSION, store)] == [3, 5]
-    assert short.summary == Results(RESULT_VERSION, store).exactly(short.run)[0].summary
+    assert [result.rounds for result in Results(store)] == [3, 5]
+    assert short.summary == Results(store).exactly(short.run)[0].summary
     write_lines(tmp_path / "kept.jsonl", [short])
     assert write_lines(tmp_path / "kept.jsonl", [long]) == 2
 
@@ -59,7 +59,7 @@ def test_a_shorter_length_asked_for_later_is_noted_without_work(tmp_path: Path) 
     store = Store(tmp_path)
     finished(store, rounds=15)
     finished(store, rounds=4)
-    assert [result.rounds for result in Results(RESULT_VERSION, store)] == [4, 15]
+    assert [result.rounds for result in Results(store)] == [4, 15]
 
 
 def test_an_extension_that_is_interrupted_loses_nothing(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_one_arithmetic_at_a_time(tmp_path: Path) -> None:
     store = Store(tmp_path)
     finished(store)
     exact = finished(store, precision="fp64")
-    results = Results(RESULT_VERSION, store)
+    results = Results(store)
     assert results.precisions == ["fp32", "fp64"]
     assert list(results.only("fp64")) == [exact]
     assert len(list(results.only(None))) == 2
@@ -108,7 +108,7 @@ def test_store_and_published_lines_together_and_other_versions_apart(tmp_path: P
     second = finished(Store(tmp_path / "elsewhere"), seed=1)
     old = replace(second, hash="0" * 16, result_version=RESULT_VERSION - 1)
     write_lines(tmp_path / "published" / "x.jsonl", [second, old])
-    results = Results(RESULT_VERSION, store, tmp_path / "published")
+    results = Results(store, tmp_path / "published")
     assert {r.hash for r in results.answering(first.run)} == {first.hash, second.hash}
     assert results.of_other_versions(first.run) == 1
     assert old.hash not in {result.hash for result in results}
@@ -126,6 +126,6 @@ def test_a_damaged_run_in_the_store_is_left_out_and_named(tmp_path: Path) -> Non
     store = Store(tmp_path)
     kept, broken = finished(store), finished(store, seed=1)
     (tmp_path / broken.hash / "run.json").write_text("{")
-    results = Results(RESULT_VERSION, store)
+    results = Results(store)
     assert [result.hash for result in results] == [kept.hash]
     assert broken.hash in results.problems[0]

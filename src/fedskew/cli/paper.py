@@ -275,11 +275,10 @@ def _choice(
 
 def _results(store: "Store", published: Path | None) -> "Results":
     from fedskew.experiments.results import Results
-    from fedskew.experiments.versions import RESULT_VERSION
 
     if published is not None and published != RESULTS and not published.is_dir():
         raise ValueError(f"there is no folder of results {published}")
-    results = Results(RESULT_VERSION, store, published)
+    results = Results(store, published)
     for problem in results.problems:
         note(f"left out: {problem}")
     return results

@@ -130,11 +130,10 @@ def _measure(result: Result) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    from fedskew.experiments.versions import RESULT_VERSION
 
     known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
     try:
-        results = Results(RESULT_VERSION, None, folder)
+        results = Results(None, folder)
         for problem in results.problems:
             print(f"left out: {problem}", file=sys.stderr)
         table = build(results, known)

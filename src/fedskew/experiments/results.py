@@ -15,7 +15,7 @@ from typing import Any
 from fedskew.experiments.forms import ResultForm
 from fedskew.experiments.sealed import Damaged, seal, unseal
 from fedskew.experiments.store import Folder, Store, StoreError, write_whole
-from fedskew.experiments.versions import RESULT_VERSION, result_version
+from fedskew.experiments.versions import result_version
 from fedskew.files import regular
 from fedskew.report.summary import is_finished, summarise
 
@@ -93,8 +93,8 @@ def question(run: dict[str, Any]) -> str:
 class Results:
     """Everything that is known: lines of published files, and the runs of a store."""
 
-    def __init__(self, version: int, store: Store | None = None, published: Path | None = None) -> None:
-        self.version, self.problems = version, list[str]()
+    def __init__(self, store: Store | None = None, published: Path | None = None) -> None:
+        self.problems = list[str]()
         self._by_question: dict[str, list[Result]] = {}
         for result in merged([*self._published(published), *stored(store, self.problems)]):
             self._by_question.setdefault(question(result.run), []).append(result)
@@ -130,7 +130,7 @@ class Results:
         return sum(not self._current(result) for result in self._by_question.get(question(run), []))
 
     def _current(self, result: Result) -> bool:
-        return result.result_version == self.version + result_version(result.run["algorithm"]) - RESULT_VERSION
+        return result.result_version == result_version(result.run["algorithm"])
 
     def _published(self, folder: Path | None) -> Iterator[Result]:
         for path in sorted(folder.glob("*.jsonl")) if folder is not None else ():

@@ -39,9 +39,12 @@ class Calibrated:
         """The loss with another tau, which may be one for each client, [..., 1]."""
         check_length(logits, counts)
         logits = at_least_float32(logits)
-        offset = filled(counts, self.missing, logits.dtype).pow(-0.25) * -tau
-        z = logits + hidden(offset, counts, self.missing).unsqueeze(-2)
+        z = logits + self.offset(tau, counts, logits.dtype).unsqueeze(-2)
         return softmax_loss(z, labels) if self.denominator == "all" else _over_others(z, labels)
+
+    def offset(self, tau: float | Tensor, counts: Tensor, dtype: torch.dtype) -> Tensor:
+        """What is added to the logits [..., C]: -tau n^(-1/4), and -inf for a class that is masked."""
+        return hidden(filled(counts, self.missing, dtype).pow(-0.25) * -tau, counts, self.missing)
 
 
 calibrated = Calibrated

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fedskew.losses.calibrated import calibrated
-from fedskew.losses.counts import check_choice, check_labels, check_not_shares, check_number, filled, hidden
+from fedskew.losses.counts import check_choice, check_labels, check_not_shares, check_number
 from fedskew.losses.cross_entropy import at_least_float32
 
 
@@ -115,8 +115,7 @@ class CalibratedCrossEntropyLoss(nn.Module):
 
     def _log_shares(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The log softmax of the calibrated logits, 0 for classes that take no part; and which [C] do."""
-        offset = filled(self.counts, self.loss.missing, logits.dtype).pow(-0.25) * -self.loss.tau
-        offset = hidden(offset, self.counts, self.loss.missing)
+        offset = self.loss.offset(self.loss.tau, self.counts, logits.dtype)
         taking_part = offset > -torch.inf
         log_shares = (logits + self._shaped(offset, logits)).log_softmax(1)
         return log_shares.masked_fill(~self._shaped(taking_part, logits), 0.0), taking_part

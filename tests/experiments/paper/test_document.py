@@ -13,7 +13,7 @@ from fedskew.experiments.paper.claims import claims, in_short
 from fedskew.experiments.paper.document import BEGIN, END, between, reproduction
 from fedskew.experiments.results import Results, read_lines
 from fedskew.experiments.run import Run
-from fedskew.experiments.versions import RESULT_VERSION, result_version
+from fedskew.experiments.versions import result_version
 from fedskew.report.paper_tables import cell_text, rests_on
 from tests.experiments.paper.test_tables import Known, result
 
@@ -70,7 +70,7 @@ def test_what_was_run_is_counted_in_short() -> None:
         "+12.50, the paper's +16.23. Our FedLC is +0.32 points from the paper's FedLC, our FedAvg +4.05 from its "
         "FedAvg."
     )
-    assert in_short(Results(RESULT_VERSION), TABLES.values()) == []
+    assert in_short(Results(), TABLES.values()) == []
 
 
 def test_verdicts_over_seeds_are_counted_with_their_intervals() -> None:
@@ -112,7 +112,7 @@ def test_accuracy_over_classes_and_clients_is_told_where_it_differs() -> None:
 
 
 def test_what_was_not_run_still_shows_the_printed_figure_and_other_versions() -> None:
-    row = next(row for row in TABLES["table1"].rows(Results(RESULT_VERSION)) if row["method"] == "fedlc")
+    row = next(row for row in TABLES["table1"].rows(Results()) if row["method"] == "fedlc")
     assert cell_text(row) == f"- ({row['printed']['mean']:.2f})"
     assert rests_on([{**row, "other_versions": 3}]) == [
         "Nothing of this has been run yet.",
@@ -165,5 +165,5 @@ def test_only_the_marked_part_is_replaced() -> None:
 
 
 def test_nothing_published_is_an_empty_page() -> None:
-    page = reproduction(Results(RESULT_VERSION), Path("nowhere"))
+    page = reproduction(Results(), Path("nowhere"))
     assert len(re.findall("Nothing of this has been run yet", page)) == len(TABLES)

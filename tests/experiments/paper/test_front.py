@@ -6,7 +6,6 @@ from fedskew.experiments.paper import TABLES, depends, front
 from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.paper.profiles import PROFILES
 from fedskew.experiments.results import Result, Results
-from fedskew.experiments.versions import RESULT_VERSION
 from tests.experiments.paper.test_tables import Known, result, with_curve
 
 USUAL = Choice(profile=PROFILES["usual"], rounds=200)
@@ -35,7 +34,7 @@ def test_the_answer_is_what_the_results_say() -> None:
     assert "| D(0.1) | 51.0 | 61.0 | above, +10.00 [+10.00, +10.00] over 2 seeds | +17.8 | 20 | 25 % |" in text
     assert "| Q(8) | 80.0 | 79.0 | not decided: one seed, -1.00 | +3.6 | never | -10 % |" in text
     assert "Without momentum" not in text  # nothing of `stated` was run
-    assert front.part(Results(RESULT_VERSION), "figures") == ""
+    assert front.part(Results(), "figures") == ""
 
 
 def test_the_chart_is_drawn_of_what_was_run(tmp_path: Path) -> None:
@@ -62,4 +61,4 @@ def test_what_the_gain_depends_on_names_both_settings() -> None:
     )
     assert "| cifar10/shards:2 | momentum 0.9 | 120 | 30.00 | 60.00 | not decided: one seed, +30.00 | 120 |" in text
     assert "Crops" not in text
-    assert list(depends.section(Results(RESULT_VERSION))) == []
+    assert list(depends.section(Results())) == []

@@ -35,7 +35,7 @@ class Known(Results):
     """Results that a test made up."""
 
     def __init__(self, found: list[Result]) -> None:
-        super().__init__(RESULT_VERSION)
+        super().__init__()
         for one in found:
             self._by_question.setdefault(question(one.run), []).append(one)
 

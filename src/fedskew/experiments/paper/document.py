@@ -230,10 +230,10 @@ def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:
     return paper_tables.ours_text(row).partition(" [")[0]
 
 
-def between(text: str, table: str) -> str:
-    """A page with the part between the two marks replaced."""
-    head, begin, rest = text.partition(BEGIN)
-    _, end, tail = rest.partition(END)
+def between(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
+    """A page with the part between two marks replaced."""
+    head, begin, rest = text.partition(marks[0])
+    _, end, tail = rest.partition(marks[1])
     if not (begin and end):
-        raise ValueError(f"the page has no part between {BEGIN} and {END}")
-    return f"{head}{BEGIN}\n{table}\n{END}{tail}"
+        raise ValueError(f"the page has no part between {marks[0]} and {marks[1]}")
+    return f"{head}{begin}\n{table}\n{end}{tail}"

@@ -11,7 +11,6 @@ from fedskew.experiments.paper.choice import Choice
 from fedskew.experiments.results import Results
 from fedskew.experiments.run import Run
 from fedskew.experiments.store import Store, StoreBusy, StoreError
-from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.simulation import RoundRecord, finished_records, simulate_many
 
 
@@ -52,7 +51,7 @@ def missing(
 
     Published results settle what others hang on; they are not taken for done, so that they can be done again.
     """
-    wanted = share(together(item.runs(choice, Results(RESULT_VERSION, store, published))), shard)
+    wanted = share(together(item.runs(choice, Results(store, published))), shard)
     left = [[run for run in group if run not in failed and not _finished(run, store)] for group in wanted]
     return [group for group in left if group]
 

@@ -14,7 +14,6 @@ from fedskew.experiments.paper.choice import STAND_IN, Choice, chosen, standing_
 from fedskew.experiments.paper.profiles import VALIDATION
 from fedskew.experiments.results import Result, Results
 from fedskew.experiments.run import Run
-from fedskew.experiments.versions import RESULT_VERSION
 from fedskew.report.measures import IID, gap_closed, rounds_to_reach
 from fedskew.report.verdict import BASELINE, Difference, paired
 
@@ -36,7 +35,7 @@ CNN_ASSUMED = (
 )
 Fields = Mapping[str, Any]
 _SHOWN = ("dataset", "model", "local_epochs", "momentum", "lr", "batch_size", "clients")
-EVERYTHING, NOTHING = Choice(), Results(RESULT_VERSION)
+EVERYTHING, NOTHING = Choice(), Results()
 
 
 @lru_cache
