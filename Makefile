@@ -10,8 +10,7 @@ RIVALS := fedavg,fedprox,scaffold,fednova,fedopt,fedavgm,fedrs,fedlc,fedlc:trave
 USUAL := --momentum 0.9 --augment crop_flip
 DIGITS := --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --lr 0.1 --batch-size 16 --runs demo/runs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-ROUNDING := aggregators contracts corrections diagnostics losses models optimizers $(addprefix test_,$(addsuffix .py,\
-    algorithms client_states drift evaluate federation memory pinned round simulation tree validation))
+ROUNDING := aggregators contracts core corrections diagnostics losses models optimizers simulation test_algorithms.py
 
 .NOTPARALLEL:
 .PHONY: setup setup-dev demo test test-portable test-slow test-federation torture lint bench bench-peers reproduction evidence figures clean
@@ -90,7 +89,7 @@ reproduction: evidence
 	$(BIN)/python docs/generate.py
 
 evidence: $(READY)
-	$(BIN)/python -m fedskew.experiments.evidence results/paper
+	$(BIN)/python -m fedskew.advice.evidence results/paper
 
 figures: $(READY)
 	$(BIN)/python docs/generate.py --figures

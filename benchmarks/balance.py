@@ -9,7 +9,7 @@ import argparse
 import numpy as np
 import torch
 
-from fedskew import rng
+from fedskew.core import rng
 from fedskew.partition import counts, dirichlet, skew_indices
 
 LABELS = torch.arange(50_000) % 10

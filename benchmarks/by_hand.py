@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from benchmarks.sizes import BATCH, CLASSES, COHORT, FEATURES, LR
-from fedskew.federation import Federation
+from fedskew.core.federation import Federation
 
 
 @dataclass(frozen=True)

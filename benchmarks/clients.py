@@ -6,9 +6,10 @@ import numpy as np
 import torch
 
 from benchmarks.sizes import BATCH, CLASSES, COHORT, FEATURES, LR
-from fedskew import Run, rng
-from fedskew.data.dataset import Dataset
-from fedskew.simulation import Simulation
+from fedskew import Run
+from fedskew.core import rng
+from fedskew.core.dataset import Dataset
+from fedskew.simulation.simulation import Simulation
 
 
 def small_clients(seed: int, clients: int) -> Dataset:

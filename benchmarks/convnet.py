@@ -16,10 +16,11 @@ from torch.nn import functional
 from benchmarks.report import report
 from benchmarks.timing import Figure, interleaved, milliseconds, ratio
 from benchmarks.worker import serve, working
-from fedskew import Run, rng
-from fedskew.data.dataset import Dataset
+from fedskew import Run
+from fedskew.core import rng
+from fedskew.core.dataset import Dataset
 from fedskew.engine import threaded
-from fedskew.simulation import Simulation, advance
+from fedskew.simulation.simulation import Simulation, advance
 
 CLIENTS, IMAGES, BATCH, LR = 4, 512, 128, 0.01
 ROUND = f"{CLIENTS} clients x {IMAGES} images"

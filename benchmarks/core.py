@@ -24,7 +24,8 @@ from benchmarks.report import report
 from benchmarks.sizes import COHORT
 from benchmarks.timing import Figure, Spread, exact, interleaved, milliseconds, ratio
 from fedskew import Run
-from fedskew.simulation import Simulation, advance, simulate_many
+from fedskew.simulation.session import simulate_many
+from fedskew.simulation.simulation import Simulation, advance
 
 ROUND = "a round of logistic regression"
 POPULATION = "a hundred times as many clients"

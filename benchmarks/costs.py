@@ -14,7 +14,7 @@ from pathlib import Path
 
 from benchmarks.convnet import BATCH, CLIENTS, LR
 from fedskew import Run
-from fedskew.simulation import Simulation, advance
+from fedskew.simulation.simulation import Simulation, advance
 
 BASE = "fedavg"
 USUAL = ("fedntd", "fedntd:classes=vacant", "fedvls", "feddecorr", "fedlc", "fedlc:travel=1")

@@ -18,10 +18,11 @@ from benchmarks import convnet
 from benchmarks.report import report
 from benchmarks.timing import Figure, Seconds, Spread, interleaved, milliseconds
 from benchmarks.worker import Worker, working
-from fedskew import Run, ranks
-from fedskew.engine.distributed import meet
-from fedskew.round import Sums
-from fedskew.simulation import Simulation, advance
+from fedskew import Run
+from fedskew.core import ranks
+from fedskew.core.round import Sums
+from fedskew.engine.distributed import join_ranks
+from fedskew.simulation.simulation import Simulation, advance
 
 CORES = sorted(os.sched_getaffinity(0))
 ONE, ALL, RANKS = "one process, one core", "one process, all cores", f"{len(CORES)} ranks, one core each"
@@ -48,7 +49,7 @@ def task(part: str) -> Callable[[], object]:
     """What a contestant does at its turn."""
     if part in PARTS:
         return partial(advance, [start(part)])
-    together = meet(torch.device("cpu"))
+    together = join_ranks(torch.device("cpu"))
     sums = Sums({"w": torch.zeros(int(part))}, {}, {}, torch.zeros(()))
     return partial(together.add, sums)
 
@@ -58,8 +59,8 @@ def work(part: str, name: str) -> None:
     if name != ALL:
         os.sched_setaffinity(0, {CORES[ranks.on_machine() % len(CORES)]})
         torch.set_num_threads(1)
-    turn, together = task(part), meet(torch.device("cpu"))
-    while together.told(int(bool(sys.stdin.readline())) if not together.rank else 0):
+    turn, together = task(part), join_ranks(torch.device("cpu"))
+    while together.broadcast(int(bool(sys.stdin.readline())) if not together.rank else 0):
         turn()
         if not together.rank:
             print(0.0, 0.0, flush=True)

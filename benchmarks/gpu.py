@@ -22,9 +22,9 @@ from torch import nn
 
 from benchmarks.methods import METHODS
 from fedskew import Run, data
-from fedskew.data.dataset import Dataset
-from fedskew.settings import arithmetic
-from fedskew.simulation import Simulation, advance
+from fedskew.core.dataset import Dataset
+from fedskew.core.settings import arithmetic
+from fedskew.simulation.simulation import Simulation, advance
 
 Row = dict[str, Any]
 

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from benchmarks.clients import start
-from fedskew import tree
-from fedskew.simulation import Simulation, advance
+from fedskew.core import tree
+from fedskew.simulation.simulation import Simulation, advance
 
 
 def peak() -> int:

@@ -16,9 +16,17 @@ from flwr.app import RecordDict
 from benchmarks.report import report
 from benchmarks.timing import Figure, exact, interleaved, milliseconds
 from fedskew.algorithms import build_algorithm
-from fedskew.flower.messages import Answer, Call, decode_answer, decode_call, encode_answer, encode_call, server_records
-from fedskew.round import Server, Update, join, server_update
-from fedskew.tree import Params
+from fedskew.core.round import Server, Update, join, server_update
+from fedskew.core.tree import Params
+from fedskew.flower.messages import (
+    Answer,
+    Call,
+    decode_answer,
+    decode_call,
+    encode_answer,
+    encode_call,
+    server_records,
+)
 
 SIZES = {"1 million parameters": 10**6, "10 million parameters": 10**7}
 CLIENTS = 8

@@ -16,7 +16,7 @@ from benchmarks.report import report
 from benchmarks.sizes import CLASSES, FEATURES
 from benchmarks.timing import Figure, interleaved, milliseconds, ratio
 from benchmarks.worker import serve, working
-from fedskew.simulation import advance
+from fedskew.simulation.simulation import advance
 
 HIDDEN = (8, 84, 845, 8_450)
 ENGINES = ("stacked", "serial", "threaded")

@@ -16,10 +16,11 @@ from rich.table import Table
 
 from benchmarks.methods import METHODS
 from benchmarks.report import machine
-from fedskew import Run, rng
-from fedskew.data.dataset import Dataset
-from fedskew.simulation import Simulation, advance
-from fedskew.tree import Params
+from fedskew import Run
+from fedskew.core import rng
+from fedskew.core.dataset import Dataset
+from fedskew.core.tree import Params
+from fedskew.simulation.simulation import Simulation, advance
 
 EXAMPLES, CLIENTS, ROUNDS = 300, 4, 5
 

@@ -7,10 +7,11 @@ Simulated runs with extreme skew of labels and sizes. The limit refuses a client
 from collections.abc import Callable
 from typing import Any
 
-from fedskew import Run, simulate, tree
+from fedskew import Run, simulate
+from fedskew.core import tree
+from fedskew.core.settings import Settings
 from fedskew.flower.limits import Move, Norms, expected_norm, learnt
-from fedskew.settings import Settings
-from fedskew.simulation import Observation
+from fedskew.simulation.records import Observation
 
 TINY = "dirichlet:{},balance=off,min_size=1"
 RUNS: tuple[dict[str, Any], ...] = (

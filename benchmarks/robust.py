@@ -8,8 +8,9 @@ times as long and backwards: farther would be refused by a federation's default 
 
 from dataclasses import replace
 
-from fedskew import Run, tree
-from fedskew.simulation import Simulation
+from fedskew import Run
+from fedskew.core import tree
+from fedskew.simulation.simulation import Simulation
 
 PARTITIONS = ("iid", "dirichlet:0.3", "dirichlet:0.1", "shards:1")
 ALGORITHMS = ("fedavg", "trimmed:share=0.1", "trimmed:share=0.2", "median", "fedlc", "fedlc+trimmed:share=0.1")

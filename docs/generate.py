@@ -7,12 +7,12 @@ import sys
 from pathlib import Path
 
 from fedskew.algorithms import describe
-from fedskew.experiments.paper import FIGURES, front, mapped
-from fedskew.experiments.paper.choice import Choice
-from fedskew.experiments.paper.document import between, reproduction
-from fedskew.experiments.paper.sensitivity import Map
-from fedskew.experiments.paper.trained import CELL
-from fedskew.experiments.results import Results, read_lines
+from fedskew.paper import FIGURES, front, mapped
+from fedskew.paper.choice import Choice
+from fedskew.paper.document import between, reproduction
+from fedskew.paper.map import Map
+from fedskew.paper.trained import CELL
+from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 

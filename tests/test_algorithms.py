@@ -31,6 +31,7 @@ from fedskew.algorithms import (
     scaffold,
     trimmed,
 )
+from fedskew.core.view import Outputs, View
 from fedskew.corrections import (
     Correction,
     centralized,
@@ -42,7 +43,6 @@ from fedskew.corrections import (
 )
 from fedskew.losses import adjusted, calibrated, cross_entropy, on_logits, plain, restricted
 from fedskew.optimizers import adagrad, adam, look_ahead, sgd, yogi
-from fedskew.view import Outputs, View
 
 FEDAVG = {
     "loss": on_logits(cross_entropy),

@@ -10,7 +10,7 @@ import pytest
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
 from fedskew.data import USUAL
-from fedskew.experiments.exporting import export_model
+from fedskew.runs.export import export_model
 
 ROOT = Path(__file__).parents[1]
 

@@ -4,7 +4,9 @@ import ast
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -13,7 +15,21 @@ import fedskew
 ROOT = Path(fedskew.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
-GROUND = ("fedskew.tree", "fedskew.rng", "fedskew.files", "fedskew.view")
+GROUND = ("fedskew.core.tree", "fedskew.core.rng", "fedskew.core.files", "fedskew.core.view")
+LEVELS = (
+    ("core",),
+    PARTS,
+    ("algorithms", "data", "models"),
+    ("engine",),
+    ("runs",),
+    ("simulation", "tracking"),
+    ("diagnostics", "report", "flower"),
+    ("paper",),
+    ("advice",),
+    ("cli",),
+    ("__main__",),
+)
+"""Every room stands on lower ones and knows nothing of those beside or above it."""
 GRADIENTS = {"grad", "backward", "vjp", "jacrev", "jacfwd", "grad_and_value", "jvp", "hessian"}
 
 
@@ -39,7 +55,7 @@ def nodes(tree: ast.AST) -> Iterator[ast.AST]:
 
 
 def imports(path: Path, source: str | None = None) -> set[str]:
-    """The modules a file imports; `from fedskew import tree` is fedskew.tree, `from a.b import c` is a.b."""
+    """The modules a file imports; `from fedskew import tree` is fedskew.core.tree, `from a.b import c` is a.b."""
     found: set[str] = set()
     package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
     for node in nodes(ast.parse(source if source is not None else path.read_text())):
@@ -76,22 +92,38 @@ def below(folder: str) -> list[Path]:
 
 def test_the_reading_itself() -> None:
     source = (
-        "from typing import TYPE_CHECKING\nimport torch.nn as nn\nfrom fedskew import tree, rng\n"
-        "from fedskew.losses import calibrated\nfrom fedskew.losses.counts import MISSING\nfrom . import proximal\n"
+        "from typing import TYPE_CHECKING\nimport torch.nn as nn\nfrom fedskew.core import tree, rng\n"
+        "from fedskew.losses import calibration\nfrom fedskew.losses.counts import MISSING\nfrom . import proximity\n"
         "if TYPE_CHECKING:\n    from fedskew.data import Dataset\n"
         "def late():\n    from fedskew.engine import Serial\n"
     )
     assert imports(ROOT / "corrections" / "none.py", source) == {
         "typing",
         "torch.nn",
-        "fedskew.tree",
-        "fedskew.rng",
-        "fedskew.losses.calibrated",
+        "fedskew.core.tree",
+        "fedskew.core.rng",
+        "fedskew.losses.calibration",
         "fedskew.losses.counts",
-        "fedskew.corrections.proximal",
+        "fedskew.corrections.proximity",
         "fedskew.engine",
     }
     assert len(FILES) > 40
+
+
+def room(name: str) -> str:
+    """`losses` of `fedskew.losses.counts`; nothing for the package itself and its version."""
+    return name.split(".")[1] if name.count(".") and name != "fedskew.__version__" else ""
+
+
+def test_rooms_import_lower_rooms_only() -> None:
+    """So there is no circle among them."""
+    height = {name: level for level, rooms in enumerate(LEVELS) for name in rooms}
+    assert {room(module_of(path)) for path in FILES} == {"", *height}
+    for path in FILES:
+        here = room(module_of(path))
+        strangers = {name for name in own(path) if room(name) and room(name) != here}
+        wrong = {name for name in strangers if not here or height[room(name)] >= height[here]}
+        assert not wrong, f"{path}: {wrong}"
 
 
 @pytest.mark.parametrize("folder", PARTS)
@@ -101,20 +133,24 @@ def test_parts_know_trees_randomness_files_and_their_own_folder(folder: str) -> 
         assert not strangers, f"{path}: {strangers}"
 
 
-@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view"])
+@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view", "ranks"])
 def test_the_ground_floor_knows_nothing(name: str) -> None:
-    assert not own(ROOT / f"{name}.py")
+    assert not own(ROOT / "core" / f"{name}.py")
 
 
 def test_the_round_knows_no_concrete_part_and_no_data() -> None:
-    assert own(ROOT / "round.py") <= {"fedskew.tree", "fedskew.view"}
+    assert own(ROOT / "core" / "round.py") <= {"fedskew.core.tree", "fedskew.core.view"}
 
 
-def test_data_and_models_know_nothing_of_training() -> None:
-    above = ("algorithms", "round", "engine", "simulation", "experiments", "flower", "report", "cli", *PARTS)
-    for path in [*below("data"), *below("models")]:
-        strangers = {name for name in own(path) if within(name, *(f"fedskew.{part}" for part in above))}
-        assert not strangers, f"{path}: {strangers}"
+def test_a_module_is_found_by_its_name() -> None:
+    """`import fedskew.losses.calibration` gives a module, whatever else a package puts into its namespace."""
+    names = [
+        module_of(path) for path in FILES if path.stem not in ("__main__", "wandb") and "kernels" not in path.parts
+    ]
+    for name in names:
+        module = import_module(name)
+        for leaf, value in vars(module).items():
+            assert isinstance(value, ModuleType) or f"{name}.{leaf}" not in names, f"{name}.{leaf}"
 
 
 def test_engines_know_no_method() -> None:
@@ -142,7 +178,13 @@ def test_only_flower_needs_flower() -> None:
 
 
 def test_report_reads_only_the_store() -> None:
-    allowed = ("fedskew.report", "fedskew.experiments.store", "fedskew.files", "fedskew.spec", "fedskew.__version__")
+    allowed = (
+        "fedskew.report",
+        *(f"fedskew.runs.{name}" for name in ("store", "summary", "measures", "verdict")),
+        "fedskew.core.files",
+        "fedskew.core.spec",
+        "fedskew.__version__",
+    )
     for path in below("report"):
         strangers = {name for name in own(path) if not within(name, *allowed)}
         assert not strangers, f"{path}: {strangers}"
@@ -151,7 +193,7 @@ def test_report_reads_only_the_store() -> None:
 
 def test_reading_a_store_does_not_wait_for_torch() -> None:
     wanted = [module_of(path) for path in below("report") if path.name != "figures.py"]
-    code = f"import sys, {', '.join(['fedskew.experiments.store', *wanted])}; sys.exit('torch' in sys.modules)"
+    code = f"import sys, {', '.join(['fedskew.runs.store', *wanted])}; sys.exit('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=False, cwd=ROOT.parent)
     assert done.returncode == 0
 
@@ -167,7 +209,7 @@ def test_text_is_printed_in_one_place() -> None:
     """Where control characters are written out."""
     for path in FILES:
         called = {ast.unparse(node.func) for node in nodes(ast.parse(path.read_text())) if isinstance(node, ast.Call)}
-        allowed = module_of(path) in ("fedskew.terminal", "fedskew.experiments.evidence")
+        allowed = module_of(path) in ("fedskew.cli.terminal.progress", "fedskew.advice.evidence")
         assert allowed or not called & {"print", "typer.echo", "click.echo"}, path
 
 
@@ -218,7 +260,9 @@ def test_a_part_named_grad_is_not_one() -> None:
 def test_there_is_exactly_one_training_gradient() -> None:
     """A hand-written kernel's own `def backward` is not a call and would not count."""
     sites = {module_of(path): gradients(path.read_text()) for path in FILES}
-    assert {module: found for module, found in sites.items() if found} == {"fedskew.round": ["torch.autograd.grad"]}
+    assert {module: found for module, found in sites.items() if found} == {
+        "fedskew.core.round": ["torch.autograd.grad"]
+    }
 
 
 def test_diagnostics_have_no_gradient() -> None:
@@ -229,7 +273,7 @@ def test_diagnostics_have_no_gradient() -> None:
 def test_diagnostics_never_change_training() -> None:
     """What trains does not know the probes; of them, only what makes a round on a copy calls what trains."""
     users = {module_of(path) for path in FILES if any(within(name, "fedskew.diagnostics") for name in own(path))}
-    allowed = ("fedskew.diagnostics", "fedskew.cli", "fedskew.experiments.paper")
+    allowed = ("fedskew.diagnostics", "fedskew.cli", "fedskew.paper")
     assert {name for name in users if not within(name, *allowed)} == set()
     makers = {"fedskew.diagnostics.observing"}
     trainers = ("fedskew.engine", "fedskew.optimizers", "fedskew.corrections", "fedskew.aggregators")
@@ -241,10 +285,10 @@ def test_diagnostics_never_change_training() -> None:
 
 
 def test_probes_know_neither_the_store_nor_who_draws() -> None:
-    stored = {"fedskew.diagnostics.observing", "fedskew.diagnostics.diagnose"}
+    stored = {"fedskew.diagnostics.observing", "fedskew.diagnostics.diagnosis"}
     for path in below("diagnostics"):
-        above = ("fedskew.report", "fedskew.cli", "fedskew.experiments.paper")
-        more = () if module_of(path) in stored else ("fedskew.experiments",)
+        above = ("fedskew.report", "fedskew.cli", "fedskew.paper")
+        more = () if module_of(path) in stored else ("fedskew.runs.store", "fedskew.runs.results")
         assert not {name for name in own(path) if within(name, *above, *more)}, path
 
 

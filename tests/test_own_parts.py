@@ -98,7 +98,7 @@ def test_parts_of_this_package_are_not_blamed(run, monkeypatch):
     def broken(*_):
         raise RuntimeError("a broken part")
 
-    monkeypatch.setattr("fedskew.round.Recipe.move", broken)
+    monkeypatch.setattr("fedskew.core.round.Recipe.move", broken)
     code, said, left = run()
     assert code == 1
     assert said.rstrip().endswith("a broken part")

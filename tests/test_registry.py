@@ -13,8 +13,8 @@ import fedskew
 from fedskew import Algorithm, Run, simulate
 from fedskew.algorithms import ALGORITHMS, describe
 from fedskew.cli import main
+from fedskew.core.view import View
 from fedskew.losses import cross_entropy
-from fedskew.view import View
 from tests.helpers import assert_trees_close
 
 ROOT = Path(__file__).parents[1]

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 import torch
 
-from fedskew import Run, tree
-from fedskew.simulation import Simulation, advance
+from fedskew import Run
+from fedskew.core import tree
+from fedskew.simulation.simulation import Simulation, advance
+from tests.core.test_round import DIGITS, SYNTHETIC, examples, final, matrix, rounds, softmax_gradient
 from tests.helpers import assert_trees_close
-from tests.test_round import DIGITS, SYNTHETIC, examples, final, matrix, rounds, softmax_gradient
 
 LR = 0.05
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fedskew.report.verdict import paired
+from fedskew.runs.verdict import paired
 
 ROOT = Path(__file__).parents[1]
 DATA = ("synthetic:0,0", "synthetic:0.5,0.5", "synthetic:1,1", "digits")

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from fedskew import Run, Store
-from fedskew.experiments.results import Result
+from fedskew.runs.results import Result
 from tests.helpers.attacked_run import FIELDS, ROUNDS, do, redone
 from tests.helpers.attempts import Tally
 

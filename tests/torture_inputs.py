@@ -21,9 +21,9 @@ from tests.helpers.odd_inputs import made
 
 COUNT = 1000
 _LATE = (
-    "fedskew.cli", "fedskew.simulation", "fedskew.diagnostics", "fedskew.tracking", "fedskew.terminal_watch",
-    "fedskew.experiments.paper", "fedskew.experiments.advice", "fedskew.experiments.try_command", "fedskew.data.fetch",
-    "fedskew.partition.count_file", "fedskew.report.advice", "fedskew.report.comparison", "fedskew.report.paper_tables",
+    "fedskew.cli", "fedskew.simulation", "fedskew.diagnostics", "fedskew.tracking", "fedskew.cli.terminal.watch",
+    "fedskew.paper", "fedskew.advice.findings", "fedskew.advice.command", "fedskew.data.fetch",
+    "fedskew.partition.count_file", "fedskew.advice.text", "fedskew.report.comparison", "fedskew.paper.formats",
     "fedskew.report.page.page", "fedskew.report.page.files", "fedskew.report.diagnostic_figures", "rich.progress",
     "matplotlib.backends.backend_agg", "matplotlib.backends.backend_svg", "pyarrow.parquet", "scipy.io",
     "cryptography.x509",
@@ -54,9 +54,12 @@ def tried(tally: Tally, folder: Path, seed: int, number: int) -> Outcome:
     kind, arguments = made(Random(f"{seed}/{number}"), place)
     case = f"seed {seed}, input {number} ({kind}): {' '.join(map(ascii, arguments))[:300]}"
     outcome = tally.command(case, *arguments, before=partial(_enter, place))
+    own = place / "mine.py"
+    interrupts = own.is_file() and "KeyboardInterrupt" in own.read_text(errors="replace")  # the user's own Ctrl-C
     shutil.rmtree(place, ignore_errors=True)
-    tally.count({0: "done", 1: "failed", 2: "refused"}.get(outcome.code, "ended otherwise"))
-    if outcome.code > 2:
+    ends = {0: "done", 1: "failed", 2: "refused", **({130: "interrupted"} if interrupts else {})}
+    tally.count(ends.get(outcome.code, "ended otherwise"))
+    if outcome.code not in ends:
         tally.tracebacks.append(f"{case}: exit code {outcome.code}")
     for text in (outcome.out, outcome.err):
         odd = next((letter for letter in text if not letter.isprintable() and letter not in "\n\t"), None)

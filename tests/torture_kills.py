@@ -18,9 +18,7 @@ import fedskew
 from tests.helpers.attacked_run import command, do, redone, state
 from tests.helpers.attempts import Tally
 
-_STORE = {
-    str(Path(fedskew.__file__).parent / "experiments" / name) for name in ("store.py", "checkpoint.py", "sealed.py")
-}
+_STORE = {str(Path(fedskew.__file__).parent / "runs" / name) for name in ("store.py", "checkpoint.py", "sealed.py")}
 _RANDOM = 60
 """Kills at random moments; half of them are interruptions as by Ctrl-C."""
 

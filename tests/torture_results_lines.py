@@ -6,8 +6,8 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from fedskew.experiments import evidence
-from fedskew.experiments.results import Results, read_lines
+from fedskew.advice import evidence
+from fedskew.runs.results import Results, read_lines
 from tests.helpers.attempts import Tally
 
 PUBLISHED = Path(__file__).parent.parent / "results" / "paper"

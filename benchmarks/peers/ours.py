@@ -7,7 +7,7 @@ from torch import nn
 from benchmarks.clients import start
 from benchmarks.peers.work import asked, tell
 from benchmarks.sizes import CLASSES, FEATURES
-from fedskew.simulation import advance
+from fedskew.simulation.simulation import advance
 
 
 def main() -> None:

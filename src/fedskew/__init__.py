@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedskew.algorithms import Algorithm, combine
-    from fedskew.experiments.run import Run
-    from fedskew.experiments.store import Store
+    from fedskew.runs.run import Run
+    from fedskew.runs.store import Store
     from fedskew.simulation import RoundRecord, simulate
 
 __version__ = "0.1.0"
@@ -18,8 +18,8 @@ __version__ = "0.1.0"
 _HOMES = {
     "Algorithm": "fedskew.algorithms",
     "RoundRecord": "fedskew.simulation",
-    "Run": "fedskew.experiments.run",
-    "Store": "fedskew.experiments.store",
+    "Run": "fedskew.runs.run",
+    "Store": "fedskew.runs.store",
     "combine": "fedskew.algorithms",
     "simulate": "fedskew.simulation",
 }

@@ -10,8 +10,10 @@ from dataclasses import dataclass, fields, replace
 
 from torch import Tensor
 
-from fedskew import spec
 from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weighted_mean
+from fedskew.core import spec
+from fedskew.core.tree import Params
+from fedskew.core.view import View
 from fedskew.corrections import (
     Correction,
     centralized,
@@ -36,8 +38,6 @@ from fedskew.losses import (
     suppression,
 )
 from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
-from fedskew.tree import Params
-from fedskew.view import View
 
 Ascent = Callable[[Params, Params, int], Params]
 """(params, gradient, number of leading axes) -> where to take the gradient that a step follows."""

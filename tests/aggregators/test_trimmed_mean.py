@@ -8,7 +8,7 @@ from scipy import stats
 from fedskew import Run, simulate
 from fedskew.aggregators import trimmed_mean
 from fedskew.algorithms import build_algorithm
-from fedskew.simulation import Simulation
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import assert_close, normal
 
 RUN = {"dataset": "synthetic:1,1,max_size=60", "clients": 5, "rounds": 2, "weighting": "uniform"}
@@ -85,6 +85,6 @@ def test_what_has_no_meaning_is_refused() -> None:
 def test_several_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     from fedskew.engine.distributed import Ranks
 
-    monkeypatch.setattr("fedskew.simulation.meet", lambda device: Ranks(0, 2))
+    monkeypatch.setattr("fedskew.simulation.simulation.join_ranks", lambda device: Ranks(0, 2))
     with pytest.raises(ValueError, match="median needs all clients of a round in one process"):
         Simulation(Run(**RUN, algorithm="median"))

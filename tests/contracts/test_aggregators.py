@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 import torch
 
-from fedskew import tree
 from fedskew.aggregators import Aggregate
+from fedskew.core import tree
 from tests.helpers import assert_close, assert_trees_close, normal
 from tests.helpers.parts import AGGREGATORS
 

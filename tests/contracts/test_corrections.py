@@ -8,10 +8,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from fedskew import corrections, tree
+from fedskew import corrections
+from fedskew.core import tree
+from fedskew.core.round import Context, Sums, take
+from fedskew.core.tree import Params
 from fedskew.corrections import Correction
-from fedskew.round import Context, Sums, take
-from fedskew.tree import Params
 from tests.helpers import assert_trees_close, assert_trees_equal, clones, normal
 from tests.helpers.parts import CORRECTIONS, METHODS
 

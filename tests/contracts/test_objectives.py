@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from fedskew.algorithms import Algorithm
-from fedskew.view import Outputs, View
+from fedskew.core.view import Outputs, View
 from tests.helpers import assert_close, integers, normal
 from tests.helpers.parts import METHODS
 

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 import torch
 
-from fedskew import tree
+from fedskew.core import tree
+from fedskew.core.tree import Params
 from fedskew.optimizers import Optimizer
-from fedskew.tree import Params
 from tests.helpers import assert_trees_close, assert_trees_equal, clones, normal
 from tests.helpers.parts import OPTIMIZERS
 

@@ -3,10 +3,10 @@
 import pytest
 import torch
 
+from fedskew.core.round import Context, Sums
+from fedskew.core.tree import Params
 from fedskew.corrections import control_variates
 from fedskew.optimizers import sgd
-from fedskew.round import Context, Sums
-from fedskew.tree import Params
 from tests.helpers import assert_close, assert_trees_equal, normal
 
 PART = control_variates()

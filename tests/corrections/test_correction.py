@@ -2,8 +2,8 @@
 
 import torch
 
+from fedskew.core.round import Context, Sums
 from fedskew.corrections import Correction
-from fedskew.round import Context, Sums
 from tests.helpers import normal
 
 

@@ -6,9 +6,9 @@ import re
 import pytest
 import torch
 
+from fedskew.core.round import Context
+from fedskew.core.tree import Params
 from fedskew.corrections import proximal
-from fedskew.round import Context
-from fedskew.tree import Params
 from tests.helpers import assert_trees_close, assert_trees_equal, normal
 
 

@@ -2,9 +2,9 @@ import numpy as np
 import torch
 
 from fedskew import Run, simulate
+from fedskew.core.federation import Federation
 from fedskew.data.augment import crop_flip
-from fedskew.federation import Federation
-from fedskew.simulation import build_federation
+from fedskew.simulation.plan import build_federation
 
 
 def by_hand(image, draw):

@@ -13,8 +13,8 @@ import pytest
 import torch
 from PIL import Image
 
-from fedskew import rng
-from fedskew.data.dataset import Dataset
+from fedskew.core import rng
+from fedskew.core.dataset import Dataset
 from fedskew.data.femnist import CHARACTERS, LEAST, femnist
 
 SIZES = {"f0003_12": 25, "f0000_14": 30, "f0001_41": 10, "f0002_07": 9, "f0010_00": 20}

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from fedskew import rng
+from fedskew.core import rng
+from fedskew.core.dataset import Dataset
 from fedskew.data import load_dataset
-from fedskew.data.dataset import Dataset
 from fedskew.data.synthetic import synthetic
 
 

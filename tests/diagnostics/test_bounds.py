@@ -12,7 +12,7 @@ from fedskew.diagnostics.bounds import (
     slopes,
     step_scores,
 )
-from fedskew.diagnostics.margins import offsets, pairwise_margins
+from fedskew.diagnostics.pairwise_margins import offsets, pairwise_margins
 from fedskew.losses import adjusted, calibrated, cross_entropy, restricted
 from tests.helpers import FLOAT64, assert_close, normal
 

@@ -2,9 +2,9 @@ import pytest
 import torch
 
 from fedskew import Run
-from fedskew.diagnostics.calibration import calibration, confusion, expected_error, reliability
+from fedskew.diagnostics.calibration_error import calibration, confusion, expected_error, reliability
 from fedskew.diagnostics.observing import observe
-from fedskew.simulation import Simulation
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import apply
 
 SHARES = torch.tensor([[0.95, 0.05], [0.85, 0.15], [0.35, 0.65], [0.75, 0.25]], dtype=torch.float64)

@@ -4,12 +4,13 @@ import json
 import numpy as np
 import pytest
 
-from fedskew import Run, Store, simulate, tree
+from fedskew import Run, Store, simulate
+from fedskew.core import tree
 from fedskew.diagnostics.kinds import kinds
 from fedskew.diagnostics.observing import from_folder, observe
-from fedskew.experiments.paper.local_effect import before_after
-from fedskew.experiments.store import StoreError
-from fedskew.simulation import Simulation, advance
+from fedskew.paper.local_effect import before_after
+from fedskew.runs.store import StoreError
+from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import assert_trees_close, assert_trees_equal, clones
 
 RUN = {

@@ -6,7 +6,8 @@ import torch
 
 from fedskew import Run
 from fedskew.algorithms import build_algorithm
-from fedskew.diagnostics.deviation import deviation, measure, pairs
+from fedskew.core.round import Batch, Context, Recipe, local_update
+from fedskew.diagnostics.deviation_bound import deviation, measure, pairs
 from fedskew.diagnostics.kinds import kinds
 from fedskew.diagnostics.observing import observe
 from fedskew.diagnostics.outputs import Outputs
@@ -15,8 +16,7 @@ from fedskew.losses import plain
 from fedskew.models.logistic import logistic
 from fedskew.models.model import Model
 from fedskew.optimizers import sgd
-from fedskew.round import Batch, Context, Recipe, local_update
-from fedskew.simulation import Simulation, advance
+from fedskew.simulation.simulation import Simulation, advance
 
 MEANS = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
 
@@ -124,7 +124,7 @@ def test_a_loss_without_a_softmax(simulation):
 
 def test_many_pairs_are_thinned_out(simulation, monkeypatch):
     whole = deviation(observe(simulation))["deviation"]
-    monkeypatch.setattr(sys.modules["fedskew.diagnostics.deviation"], "MOST", 10)
+    monkeypatch.setattr(sys.modules["fedskew.diagnostics.deviation_bound"], "MOST", 10)
     found = deviation(observe(simulation))["deviation"]
     assert whole["left_out"] == 0
     assert 5 <= len(found["pairs"]) <= 10

@@ -4,10 +4,10 @@ import pytest
 import torch
 
 from fedskew import Run
-from fedskew.diagnostics.drift import cosines, drift, forgetting, gram, spread
+from fedskew.diagnostics.client_drift import cosines, drift, forgetting, gram, spread
 from fedskew.diagnostics.observing import observe
-from fedskew.drift import mean_cosine
-from fedskew.simulation import Simulation
+from fedskew.diagnostics.quick_drift import mean_cosine
+from fedskew.simulation.simulation import Simulation
 
 DELTAS = {"a": torch.tensor([[3.0, 0.0], [0.0, 0.0]]), "b": torch.tensor([0.0, 4.0])}
 """Two clients: (3, 0, 0) and (0, 0, 4)."""

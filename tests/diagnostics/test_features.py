@@ -3,9 +3,9 @@ import pytest
 import torch
 
 from fedskew import Run
-from fedskew.diagnostics.features import choose, embedded, features, own_neighbours
+from fedskew.diagnostics.feature_spread import choose, embedded, features, own_neighbours
 from fedskew.diagnostics.observing import observe
-from fedskew.simulation import Simulation
+from fedskew.simulation.simulation import Simulation
 
 
 def test_the_choice():

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from fedskew import Run
-from fedskew.diagnostics.margins import (
+from fedskew.diagnostics.observing import observe
+from fedskew.diagnostics.pairwise_margins import (
     bound_terms,
     class_margins,
     example_margins,
@@ -14,8 +15,7 @@ from fedskew.diagnostics.margins import (
     pairwise_bound,
     pairwise_margins,
 )
-from fedskew.diagnostics.observing import observe
-from fedskew.simulation import Simulation
+from fedskew.simulation.simulation import Simulation
 
 LOGITS = torch.tensor([[3.0, 1.0, 0.0], [2.0, 0.0, 1.5], [0.0, 4.0, 1.0], [1.0, 0.5, 0.0]], dtype=torch.float64)
 LABELS = torch.tensor([0, 0, 1, 1])

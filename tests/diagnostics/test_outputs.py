@@ -5,7 +5,7 @@ from torch import nn
 from fedskew import Run
 from fedskew.diagnostics.outputs import classifier, outputs
 from fedskew.models.model import Model
-from fedskew.simulation import Simulation
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN
 
 

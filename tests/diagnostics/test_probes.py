@@ -7,8 +7,8 @@ import torch
 
 from fedskew import Run, simulate
 from fedskew.diagnostics import PROBES, features
-from fedskew.diagnostics.features import embedded
-from fedskew.simulation import simulate_many
+from fedskew.diagnostics.feature_spread import embedded
+from fedskew.simulation.session import simulate_many
 from tests.helpers import assert_trees_equal
 
 NAMES = {"class_accuracy", "deviation", "margins", "drift", "calibration", "features"}

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from fedskew import Run
+from fedskew.core.federation import Cohort
+from fedskew.core.settings import Settings
 from fedskew.engine import Stacked
 from fedskew.engine.captured import Lanes, worth_capturing
 from fedskew.engine.fixed import leaves
-from fedskew.engine.schedule import client_table
 from fedskew.engine.sheet import Sheet
-from fedskew.federation import Cohort
-from fedskew.settings import Settings
-from fedskew.simulation import Simulation, advance
+from fedskew.engine.timetable import client_table
+from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import OWN, assert_trees_close
 
 FIELDS: dict[str, Any] = {

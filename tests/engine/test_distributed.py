@@ -17,13 +17,16 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from fedskew import RoundRecord, Run, Store, ranks, simulation, tree
+from fedskew import RoundRecord, Run, Store
 from fedskew.cli import main
-from fedskew.engine.distributed import Ranks, meet, place
-from fedskew.experiments.checkpoint import load_checkpoint
-from fedskew.experiments.store import StoreBusy
-from fedskew.round import add_up, conclude, scales, server_update, take, zero_sums
-from fedskew.simulation import Simulation, simulate, simulate_many
+from fedskew.core import ranks, tree
+from fedskew.core.round import add_up, conclude, scales, server_update, take, zero_sums
+from fedskew.engine.distributed import Ranks, join_ranks, place
+from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.store import StoreBusy
+from fedskew.simulation import simulation
+from fedskew.simulation.session import simulate, simulate_many
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN
 from tests.helpers.waiting import PATIENCE, wait_until
 
@@ -48,7 +51,7 @@ RUNS = {
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 def test_every_client_is_one_ranks_and_steps_are_balanced(size: int) -> None:
     steps = np.random.default_rng(0).integers(1, 200, 40)
-    parts = [Ranks(rank, size).mine(steps) for rank in range(size)]
+    parts = [Ranks(rank, size).my_part(steps) for rank in range(size)]
     assert sorted(np.concatenate(parts).tolist()) == list(range(40))
     loads = [int(steps[part].sum()) for part in parts]
     assert max(loads) - min(loads) <= steps.min() + steps.max() // 2
@@ -56,7 +59,7 @@ def test_every_client_is_one_ranks_and_steps_are_balanced(size: int) -> None:
 
 def test_the_balance_is_of_steps_and_not_of_clients() -> None:
     steps = np.array([1, 1, 100, 1, 1])
-    assert [Ranks(rank, 2).mine(steps).tolist() for rank in (0, 1)] == [[2], [0, 1, 3, 4]]
+    assert [Ranks(rank, 2).my_part(steps).tolist() for rank in (0, 1)] == [[2], [0, 1, 3, 4]]
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedlc+scaffold", "fednova", "fedopt"])
@@ -93,10 +96,10 @@ def pretend(monkeypatch: pytest.MonkeyPatch, **variables: int) -> None:
 def test_by_itself_nothing_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RANK", "3")  # a cluster's own variables, without torchrun
     monkeypatch.setenv("WORLD_SIZE", "8")
-    alone = meet(torch.device("cpu"))
+    alone = join_ranks(torch.device("cpu"))
     assert (alone.rank, alone.size, ranks.expected(), ranks.machine_share()) == (0, 1, 1, 1)
     assert not torch.distributed.is_initialized()
-    assert alone.told(3) == 3
+    assert alone.broadcast(3) == 3
 
 
 def test_a_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from fedskew import Run, simulate
+from fedskew.core.settings import PRECISIONS, arithmetic, dtype_of
 from fedskew.engine import fastest_engine, threaded
 from fedskew.engine.graphed import compiler_options, worth_compiling
 from fedskew.models import Model, build_model
-from fedskew.settings import PRECISIONS, arithmetic, dtype_of
-from fedskew.simulation import Simulation
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN
 from tests.helpers.own import dropping, normed, plain
 from tests.helpers.waiting import PATIENCE

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedskew import Run, simulate
-from fedskew.simulation import Simulation
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_close
 
 FIELDS: dict[str, Any] = {

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from fedskew import Run, simulate
-from fedskew.simulation import Simulation
+from fedskew.simulation.simulation import Simulation
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 

@@ -8,7 +8,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
-from fedskew.tree import Params
+from fedskew.core.tree import Params
 
 Change = Callable[[Message], Message | None]
 

@@ -9,7 +9,7 @@ from PIL import Image
 from fedskew import Run, simulate
 from fedskew.cli import main
 from fedskew.data.nodes import nodes
-from fedskew.simulation import build_federation
+from fedskew.simulation.plan import build_federation
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
@@ -70,8 +70,8 @@ def test_a_server_without_data(own_files, tmp_path, capsys):
 
 def test_an_evaluation_of_ones_own(own_files, tmp_path):
     from fedskew import Store
-    from fedskew.evaluate import Evaluation
-    from fedskew.experiments.exporting import export_model, load_model
+    from fedskew.core.evaluation import Evaluation
+    from fedskew.runs.export import export_model, load_model
 
     run, seen = without_data(), []
 

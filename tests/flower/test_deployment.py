@@ -14,8 +14,8 @@ import pytest
 
 from fedskew import Run, Store, simulate
 from fedskew.data import load_dataset
-from fedskew.experiments.checkpoint import load_checkpoint
-from fedskew.simulation import build_federation
+from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.simulation.plan import build_federation
 from tests.helpers import assert_trees_close
 from tests.test_docs import blocks
 

@@ -6,7 +6,7 @@ pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower
 
 import torch
 
-from fedskew import rng
+from fedskew.core import rng
 from tests.test_docs import blocks as blocks_of
 
 

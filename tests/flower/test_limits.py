@@ -12,8 +12,8 @@ pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower
 
 from fedskew.flower import Rules, client_app
 from fedskew.flower.limits import CROWD, MULTIPLE, Move, check_reach, learnt, most_examples
-from fedskew.flower.plan import Plan
 from fedskew.flower.server import federate
+from fedskew.simulation.plan import Plan
 from tests.flower.in_process import Nodes
 from tests.flower.test_strategy import RUN, SCAFFOLD, THREE, answers_of, scaled, with_array, with_number
 

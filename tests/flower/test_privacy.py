@@ -20,11 +20,11 @@ from flwr.serverapp.strategy import (
     DifferentialPrivacyServerSideFixedClipping,
 )
 
-from fedskew import tree
+from fedskew.core import tree
 from fedskew.flower import Rules, client_app
 from fedskew.flower.data import facts
-from fedskew.flower.plan import Plan
 from fedskew.flower.server import federate
+from fedskew.simulation.plan import Plan
 from tests.flower.in_process import Nodes
 
 FIELDS = {"dataset": "digits", "partition": "dirichlet:0.3", "clients": 3, "rounds": 2, "lr": 0.1, "batch_size": 32}
@@ -79,7 +79,7 @@ def test_central_clipping(make, mods):
 
 def test_central_noise_reaches_the_model_and_the_checkpoint(tmp_path):
     from fedskew import Store
-    from fedskew.experiments.checkpoint import load_checkpoint
+    from fedskew.runs.checkpoint import load_checkpoint
 
     def wrap(strategy):
         return DifferentialPrivacyServerSideFixedClipping(strategy, 3.0, 0.1, 3)

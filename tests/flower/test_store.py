@@ -3,8 +3,8 @@
 import pytest
 
 from fedskew import Run, Store
-from fedskew.experiments.sealed import seal
-from fedskew.experiments.store import StoreError
+from fedskew.runs.sealed import seal
+from fedskew.runs.store import StoreError
 from tests.helpers import assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from fedskew import Run, Store, simulate
-from fedskew.experiments.store import StoreError
+from fedskew.runs.store import StoreError
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from fedskew.core.tree import Params
 from fedskew.models import Model
-from fedskew.tree import Params
 
 OWN = Path(__file__).parent / "own.py"
 """A user's file: data sets and models for specs such as `{OWN}:ragged_digits`."""

@@ -3,10 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from fedskew import Run, Store, simulate, simulation, tree
-from fedskew.experiments.checkpoint import load_checkpoint
-from fedskew.experiments.exporting import export_model
-from fedskew.experiments.results import Result
+from fedskew import Run, Store, simulate
+from fedskew.core import tree
+from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.export import export_model
+from fedskew.runs.results import Result
+from fedskew.simulation import simulation
 
 FIELDS: dict[str, Any] = {
     "dataset": "synthetic:1,1,max_size=60",

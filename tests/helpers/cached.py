@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
 from fedskew.data.digits import digits
 
 

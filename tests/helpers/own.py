@@ -4,7 +4,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
 from tests.helpers.cached import whole_digits
 
 SIZES = (37, 20, 9, 33)

@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from fedskew.view import Outputs, View
+from fedskew.core.view import Outputs, View
 
 
 def view(

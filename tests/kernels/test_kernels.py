@@ -58,7 +58,7 @@ def test_norm_relu_pool_forward_backward_and_statistics(shape, kept):
 
 
 def test_relu_pool():
-    from fedskew.kernels.norm_relu_pool import relu_pool
+    from fedskew.models.kernels.norm_relu_pool import relu_pool
 
     x, shift = images(3, 8, 7, 6).requires_grad_(), torch.randn(8, device=DEVICE, requires_grad=True)
     fused, wanted = relu_pool(x, shift), max_pool2((x + shift[:, None, None]).relu())
@@ -72,7 +72,7 @@ def test_relu_pool():
 
 @pytest.mark.parametrize(("size", "padding"), [(3, 0), (3, 1), (5, 0), (5, 2)])
 def test_windows(size, padding):
-    from fedskew.kernels.windows import windows
+    from fedskew.models.kernels.windows import windows
 
     x = images(2, 3, 9, 8).contiguous()
     rows = windows(x, size, size, padding, padding)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedskew.losses import cross_entropy
-from fedskew.losses.cross_entropy import at_least_float32, softmax_loss
+from fedskew.losses.softmax import at_least_float32, softmax_loss
 from tests.helpers import assert_close, integers, normal
 
 

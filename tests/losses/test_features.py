@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from fedskew.core.view import View
 from fedskew.losses import decorrelation
-from fedskew.view import View
 from tests.helpers import assert_close, normal
 from tests.helpers.views import view
 

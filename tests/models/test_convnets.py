@@ -7,9 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedskew import tree
+from fedskew.core import tree
+from fedskew.core.tree import Params
 from fedskew.models import MODELS, Model, build_model, leaf_cnn, mcmahan, mlp, resnet18
-from fedskew.tree import Params
 from tests.helpers import apply
 
 SPECS = ["cnn", "cnn:norm=group", "mcmahan", "mcmahan:padding=2", "leaf_cnn", "resnet18", "resnet18:norm=group"]

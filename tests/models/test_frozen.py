@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from fedskew import Run, simulate
-from fedskew.experiments.exporting import export_model, load_model
-from fedskew.experiments.store import Store
-from fedskew.simulation import Simulation
+from fedskew.runs.export import export_model, load_model
+from fedskew.runs.store import Store
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_close
 
 FIELDS: dict[str, Any] = {

@@ -7,13 +7,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedskew import Run, simulate, tree
+from fedskew import Run, simulate
+from fedskew.core import tree
+from fedskew.core.round import Server
+from fedskew.core.tree import Params
 from fedskew.models import MODELS, build_model
 from fedskew.models.heads import simplex
 from fedskew.models.layers import StandardConv2d
-from fedskew.round import Server
-from fedskew.simulation import Simulation
-from fedskew.tree import Params
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import assert_close
 from tests.parity.test_engines import DIGITS, assert_same
 

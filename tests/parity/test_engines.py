@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedskew import RoundRecord, Run, simulate, tree
+from fedskew import RoundRecord, Run, simulate
 from fedskew.algorithms import ALGORITHMS
+from fedskew.core import tree
+from fedskew.core.federation import Cohort
+from fedskew.core.round import Server, server_update
 from fedskew.engine import ENGINES, Serial, Stacked, Threaded
-from fedskew.federation import Cohort
-from fedskew.round import Server, server_update
-from fedskew.simulation import Simulation, simulate_many
+from fedskew.simulation.session import simulate_many
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_close
 from tests.helpers.parts import COMBINATIONS, METHODS, fields_for
 

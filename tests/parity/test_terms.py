@@ -7,12 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from fedskew import Run, Store, simulate, tree
+from fedskew import Run, Store, simulate
 from fedskew.algorithms import build_algorithm
+from fedskew.core import tree
+from fedskew.core.federation import Cohort
+from fedskew.core.round import Batch, Context, gradient
 from fedskew.engine.graphed import Compiled
-from fedskew.federation import Cohort
-from fedskew.round import Batch, Context, gradient
-from fedskew.simulation import Simulation, simulate_many
+from fedskew.simulation.session import simulate_many
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_close, assert_trees_equal
 from tests.parity.test_engines import DIGITS, EXACT, SYNTHETIC, assert_same, assert_servers_close, played
 

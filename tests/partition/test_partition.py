@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fedskew.core.rng import stream
+from fedskew.core.spec import resolve
 from fedskew.partition import PARTITIONS, Partition, dirichlet, iid, labels, partition_hash, shards
-from fedskew.rng import stream
-from fedskew.spec import resolve
 
 CIFAR = torch.arange(50_000) % 10
 

@@ -8,7 +8,7 @@ import torch
 
 from fedskew import Run
 from fedskew.partition import export, replay
-from fedskew.simulation import build_federation
+from fedskew.simulation.plan import build_federation
 
 LABELS = torch.tensor([0, 1, 0, 1, 2])
 WANTED = [[0, 3], [1, 2, 4]]

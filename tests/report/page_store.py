@@ -5,7 +5,7 @@ import math
 import numpy as np
 from safetensors.numpy import save
 
-from fedskew.experiments.store import Store
+from fedskew.runs.store import Store
 
 RUN = {
     "dataset": "digits", "partition": "dirichlet:b=0.1,balance=on,min_size=10", "clients": 4,

@@ -7,11 +7,11 @@ from html.parser import HTMLParser
 
 from fedskew import Run
 from fedskew.cli.options import RUN_OPTIONS
-from fedskew.experiments.store import Store
 from fedskew.report.page.entries import LeftOut, read_entries
 from fedskew.report.page.federations import federations
 from fedskew.report.page.page import page
 from fedskew.report.page.provenance import command
+from fedskew.runs.store import Store
 from tests.report.page_store import RUN, effect, example_store, write_run
 
 EVIL = '</script><img src=x onerror="alert(1)">&'

@@ -7,11 +7,11 @@ import shutil
 
 import pytest
 
-from fedskew.experiments.store import Store
 from fedskew.report.page.entries import read_entries
 from fedskew.report.page.federations import federations
 from fedskew.report.page.page import write_page
 from fedskew.report.style import ORDER, look
+from fedskew.runs.store import Store
 from tests.report.page_store import effect, example_store, write_run
 
 REQUIRED = os.environ.get("FEDSKEW_BROWSER") == "1"

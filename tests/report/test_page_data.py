@@ -4,12 +4,12 @@ import statistics
 
 import pytest
 
-from fedskew.experiments.store import Store
 from fedskew.report.page.entries import MOST_COLUMNS, MOST_POINTS, read_entries
 from fedskew.report.page.federations import federations
 from fedskew.report.page.files import latex, results_csv, runs_csv
 from fedskew.report.page.measured import deviations, effects
 from fedskew.report.page.series import curve, drawn, heat
+from fedskew.runs.store import Store
 from tests.report.page_store import RUN, accuracy_of, effect, example_store, write_run
 
 

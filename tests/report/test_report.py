@@ -5,7 +5,7 @@ import pytest
 from fedskew.report import figures
 from fedskew.report.comparison import as_csv, markdown
 from fedskew.report.style import look
-from fedskew.report.summary import over_seeds, percent, summarise
+from fedskew.runs.summary import over_seeds, percent, summarise
 
 
 def records(accuracies, diverged=False):

@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from fedskew.tracking.metrics import metrics
-from tests.test_terminal_watch import record
+from fedskew.tracking.measurements import metrics
+from tests.cli.test_watch import record
 
 
 def test_what_was_measured_by_name():

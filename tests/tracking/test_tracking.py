@@ -8,9 +8,9 @@ import pytest
 
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
-from fedskew.drift import drift
+from fedskew.diagnostics.quick_drift import drift_measures
 from fedskew.tracking import TRACKERS, check, tracking
-from fedskew.tracking.metrics import metrics
+from fedskew.tracking.measurements import metrics
 
 RUN = Run(dataset="synthetic:1,1,max_size=60", clients=4, rounds=3, algorithm="fedlc", batch_size=16)
 
@@ -19,7 +19,7 @@ def tracked(text, tmp_path, rounds=3):
     run = RUN.model_copy(update={"rounds": rounds})
     records = []
     with tracking([text], run) as log:
-        for record in simulate(run, [drift], store=Store(tmp_path / "runs")):
+        for record in simulate(run, [drift_measures], store=Store(tmp_path / "runs")):
             log(record)
             records.append(record)
     return records

@@ -9,10 +9,10 @@ from typing import Protocol
 
 from torch import Tensor
 
-from fedskew.aggregators.normalized_mean import normalized_mean
-from fedskew.aggregators.trimmed_mean import trimmed_mean
-from fedskew.aggregators.weighted_mean import weighted_mean
-from fedskew.tree import Params
+from fedskew.aggregators.normalized import normalized_mean
+from fedskew.aggregators.trimmed import trimmed_mean
+from fedskew.aggregators.weighted import weighted_mean
+from fedskew.core.tree import Params
 
 
 class Aggregate(Protocol):

@@ -44,8 +44,8 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.paper import paper_app
 from fedskew.cli.report import report_command
-from fedskew.ranks import expected, rank
-from fedskew.terminal import (
+from fedskew.cli.terminal.grid import Grid
+from fedskew.cli.terminal.progress import (
     byte_progress,
     console,
     echo,
@@ -58,12 +58,12 @@ from fedskew.terminal import (
     print_result,
     round_progress,
 )
-from fedskew.terminal_table import Grid
+from fedskew.core.ranks import expected, rank
 
 if TYPE_CHECKING:
-    from fedskew.experiments.run import Run
-    from fedskew.experiments.store import Folder
-    from fedskew.simulation import RoundRecord
+    from fedskew.runs.run import Run
+    from fedskew.runs.store import Folder
+    from fedskew.simulation.records import RoundRecord
 
 app = typer.Typer(
     cls=Commands,
@@ -122,9 +122,9 @@ def run_command(
 
     Example: fedskew run --dataset digits --algorithm fedlc --rounds 60 --lr 0.1 --batch-size 16
     """
-    from fedskew.drift import drift
-    from fedskew.simulation import simulate
-    from fedskew.terminal_watch import watching
+    from fedskew.cli.terminal.watch import watching
+    from fedskew.diagnostics.quick_drift import drift_measures
+    from fedskew.simulation.session import simulate
     from fedskew.tracking import check, tracking
 
     names = algorithm_names(algorithm)
@@ -138,7 +138,7 @@ def run_command(
     if rank():
         _follow(simulate(run))
         return
-    coming = simulate(run, [drift] if (watch or track) and expected() == 1 else [], store=store)
+    coming = simulate(run, [drift_measures] if (watch or track) and expected() == 1 else [], store=store)
     first, records = next(coming), []  # a wrong request shows before anything is printed
     title = f"{run.short_algorithm} on {run.title}, run {hash}"
     if show:
@@ -181,8 +181,8 @@ def compare_command(
 
     Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 5
     """
-    from fedskew.experiments.compare import Comparison
     from fedskew.report.comparison import comparison_rows, write_comparison
+    from fedskew.simulation.compare import Comparison
 
     names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
@@ -224,7 +224,7 @@ def inspect_command(
     """
     from fedskew import partition
     from fedskew.report import figures
-    from fedskew.simulation import build_federation, describe_partition
+    from fedskew.simulation.plan import build_federation, describe_partition
 
     run = build_run(fields, None, {})
     _decode(run, enabled=not (json_ or quiet))
@@ -329,7 +329,7 @@ def runs_condense(
 
     Example: fedskew runs condense results/paper/mine.jsonl
     """
-    from fedskew.experiments.results import stored, write_lines
+    from fedskew.runs.results import stored, write_lines
 
     problems: list[str] = []
     found = list(stored(open_store(runs), problems))
@@ -354,7 +354,7 @@ def export_command(
 
     Example: fedskew export 3fa9 model.safetensors
     """
-    from fedskew.experiments.exporting import export_model
+    from fedskew.runs.export import export_model
 
     folder = open_store(runs).find(run)
     round = export_model(folder, path)
@@ -461,7 +461,7 @@ def _guarded(arguments: list[str]) -> int:
 def _explained(error: Exception) -> tuple[str, int]:
     """A line for the user, and whether the request (2) or the work (1) was at fault."""
     if type(error).__name__ == "ValidationError":
-        from fedskew.experiments.run import explain
+        from fedskew.runs.run import explain
 
         return explain(error), 2  # type: ignore[arg-type]
     if _lacks_memory(error):
@@ -529,7 +529,7 @@ def _decode(run: "Run", *, enabled: bool) -> None:
 
 def _result(folder: "Folder", records: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """The documented result of a run: what `run --json` prints."""
-    from fedskew.report.summary import summarise
+    from fedskew.runs.summary import summarise
 
     run = folder.run()
     result = summarise(run, records, folder.card())
@@ -537,7 +537,7 @@ def _result(folder: "Folder", records: Sequence[dict[str, Any]]) -> dict[str, An
 
 
 def _listed(folder: "Folder") -> dict[str, Any]:
-    from fedskew.experiments.store import StoreError
+    from fedskew.runs.store import StoreError
 
     try:
         run, short, records, saved = folder.run(), folder.short(), folder.records(), folder.saved()

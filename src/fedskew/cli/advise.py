@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, open_store
-from fedskew.terminal import echo, print_json
+from fedskew.cli.terminal.progress import echo, print_json
 
 Counts = Annotated[
     str,
@@ -30,11 +30,11 @@ def advise_command(
 
     Example: fedskew advise counts.csv
     """
-    from fedskew.experiments.advice import advise
-    from fedskew.experiments.evidence import load
-    from fedskew.experiments.try_command import methods, notes, places, shown, source, try_command, untried
+    from fedskew.advice.command import methods, notes, places, shown, source, try_command, untried
+    from fedskew.advice.evidence import load
+    from fedskew.advice.findings import advise
+    from fedskew.advice.text import lines
     from fedskew.partition.count_file import read_counts
-    from fedskew.report.advice import lines
 
     path = _file(counts, runs)
     table, card = read_counts(path)

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
-from fedskew.terminal import console, echo, percent_of, print_json
-from fedskew.terminal_table import Grid
+from fedskew.cli.terminal.grid import Grid
+from fedskew.cli.terminal.progress import console, echo, percent_of, print_json
 
 
 def diagnose_command(
@@ -27,8 +27,8 @@ def diagnose_command(
     Example: fedskew diagnose 3fa9 --out diagnosis
     """
     from fedskew.diagnostics import diagnose
-    from fedskew.experiments.store import write_whole
     from fedskew.report.diagnostic_figures import diagnostic_figures
+    from fedskew.runs.store import write_whole
 
     folder = open_store(runs).find(run)
     document = diagnose(folder, client_limit=clients, data_dir=data_dir)

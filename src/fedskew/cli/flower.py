@@ -17,7 +17,7 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.terminal import echo, print_json
+from fedskew.cli.terminal.progress import echo, print_json
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
@@ -38,7 +38,7 @@ def init_command(
     Example: fedskew flower init app --dataset digits --clients 3 --algorithm fedlc --rounds 5
     """
     from fedskew.flower.app import write_app
-    from fedskew.flower.settings import Rules
+    from fedskew.flower.rules import Rules
 
     names = algorithm_names(algorithm)
     if len(names) > 1:

@@ -1,8 +1,8 @@
 """`fedskew methods`: every method there is, and what it changes of FedAvg."""
 
 from fedskew.cli.options import Json, Quiet
-from fedskew.terminal import console, echo, print_json
-from fedskew.terminal_table import Grid
+from fedskew.cli.terminal.grid import Grid
+from fedskew.cli.terminal.progress import console, echo, print_json
 
 
 def methods_command(json_: Json = False, quiet: Quiet = False) -> None:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedskew.files import read_toml
+from fedskew.core.files import read_toml
 
 if TYPE_CHECKING:
-    from fedskew.experiments.run import Run
-    from fedskew.experiments.store import Store
+    from fedskew.runs.run import Run
+    from fedskew.runs.store import Store
 
 RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "dataset": (
@@ -146,7 +146,7 @@ def checked_target(target: float | None) -> float | None:
 
 
 def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -> "Run":
-    from fedskew.experiments.run import Run
+    from fedskew.runs.run import Run
 
     return Run(**{**_from_toml(file), **fields, **more})
 
@@ -156,7 +156,7 @@ def _from_toml(file: Path | None) -> dict[str, Any]:
 
 
 def open_store(root: str | None) -> "Store":
-    from fedskew.experiments.store import Store
+    from fedskew.runs.store import Store
 
     return Store(root or os.environ.get("FEDSKEW_RUNS") or "runs")
 

@@ -9,15 +9,15 @@ import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
-from fedskew.terminal import console, echo, note, print_json, round_progress
-from fedskew.terminal_table import Grid
+from fedskew.cli.terminal.grid import Grid
+from fedskew.cli.terminal.progress import console, echo, note, print_json, round_progress
 
 if TYPE_CHECKING:
-    from fedskew.experiments.paper.choice import Choice
-    from fedskew.experiments.paper.execute import Problem
-    from fedskew.experiments.results import Results
-    from fedskew.experiments.run import Run
-    from fedskew.experiments.store import Store
+    from fedskew.paper.choice import Choice
+    from fedskew.paper.execute import Problem
+    from fedskew.runs.results import Results
+    from fedskew.runs.run import Run
+    from fedskew.runs.store import Store
 
 paper_app = typer.Typer(
     help="Tables and figures of the paper: list, run, show, map.", rich_markup_mode=None, no_args_is_help=True
@@ -52,8 +52,8 @@ def paper_list(
 
     Example: fedskew paper list --device cuda
     """
-    from fedskew.experiments.paper import ITEMS
-    from fedskew.experiments.paper.estimate import Speeds, device_name
+    from fedskew.paper import ITEMS
+    from fedskew.paper.estimate import Speeds, device_name
 
     results = _results(open_store(runs), published)
     speeds = Speeds(results, device_name(device))
@@ -136,8 +136,8 @@ def paper_show(
 
     Example: fedskew paper show table4 --format markdown
     """
-    from fedskew.experiments.paper.behind import behind
-    from fedskew.experiments.store import write_whole
+    from fedskew.paper.behind import behind
+    from fedskew.runs.store import write_whole
 
     shown = _item(item)
     choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
@@ -188,8 +188,8 @@ def paper_map(
 
     Example: fedskew paper map --cell cifar10/dirichlet:0.1 --device cuda --out map.png
     """
-    from fedskew.experiments.paper import mapped
-    from fedskew.experiments.paper.sensitivity import PARTS, Map
+    from fedskew.paper import mapped
+    from fedskew.paper.map import PARTS, Map
 
     if part not in (*PARTS, "all"):
         raise ValueError(f"part is {part!r}; allowed: {', '.join(PARTS)}, all")
@@ -210,7 +210,7 @@ def _do(
     item: Any, choice: "Choice", shard: str, store: "Store", published: Path, *, show: bool
 ) -> tuple[list["Run"], list["Problem"]]:
     """Run what is missing, ask what is missing then, until nothing is; what was done, and what was not."""
-    from fedskew.experiments.paper.execute import Problem, execute, missing
+    from fedskew.paper.execute import Problem, execute, missing
 
     problems: list[Problem] = []
     done: list[Run] = []
@@ -239,8 +239,8 @@ def _unsettled(item: Any, choice: "Choice", results: "Results") -> str | None:
 
 
 def _item(name: str) -> Any:
-    from fedskew import spec
-    from fedskew.experiments.paper import ITEMS
+    from fedskew.core import spec
+    from fedskew.paper import ITEMS
 
     if name not in ITEMS:
         raise ValueError(spec.unknown("table or figure", name, ITEMS))
@@ -258,8 +258,8 @@ def _choice(
     data_dir: str | None = None,
     stand_in: bool = False,
 ) -> "Choice":
-    from fedskew.experiments.paper.choice import Choice
-    from fedskew.experiments.paper.profiles import find_profile
+    from fedskew.paper.choice import Choice
+    from fedskew.paper.profiles import find_profile
 
     where = {"device": device, "precision": precision, "data_dir": data_dir}
     return Choice(
@@ -274,7 +274,7 @@ def _choice(
 
 
 def _results(store: "Store", published: Path | None) -> "Results":
-    from fedskew.experiments.results import Results
+    from fedskew.runs.results import Results
 
     if published is not None and published != RESULTS and not published.is_dir():
         raise ValueError(f"there is no folder of results {published}")

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fedskew.terminal import console, echo, percent_of, print_json
-from fedskew.terminal_table import Grid
+from fedskew.cli.terminal.grid import Grid
+from fedskew.cli.terminal.progress import console, echo, percent_of, print_json
 
 if TYPE_CHECKING:
-    from fedskew.experiments.paper.choice import Choice
-    from fedskew.experiments.paper.execute import Problem
-    from fedskew.experiments.paper.sensitivity import Map
-    from fedskew.experiments.results import Results
-    from fedskew.experiments.run import Run
-    from fedskew.simulation import RoundRecord
+    from fedskew.paper.choice import Choice
+    from fedskew.paper.execute import Problem
+    from fedskew.paper.map import Map
+    from fedskew.runs.results import Results
+    from fedskew.runs.run import Run
+    from fedskew.simulation.records import RoundRecord
 
 
 def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
@@ -42,7 +42,7 @@ def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
 def print_map(
     asked: "Map", choice: "Choice", results: "Results", out: Path | None, *, json_: bool, quiet: bool
 ) -> None:
-    from fedskew.report.sensitivity import sentences
+    from fedskew.paper.map_text import sentences
 
     rows = asked.rows(results, choice)
     said = sentences(rows)
@@ -64,7 +64,7 @@ def print_map(
 
 
 def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
-    from fedskew.report import paper_tables
+    from fedskew.paper import formats as paper_tables
 
     if format == "json":
         return json.dumps({"title": title, "rows": list(rows)}, indent=1, allow_nan=False) + "\n"
@@ -79,7 +79,7 @@ def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: f
 
 
 def _terminal(rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
-    from fedskew.report import paper_tables
+    from fedskew.paper import formats as paper_tables
 
     screen = console(color_system=None)  # its text is printed like any other, or written to a file
     with screen.capture() as capture:

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_store
-from fedskew.terminal import echo, note, print_json
+from fedskew.cli.terminal.progress import echo, note, print_json
 
 
 def report_command(

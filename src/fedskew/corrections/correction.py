@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
-from fedskew.tree import Params
+from fedskew.core.tree import Params
 
 if TYPE_CHECKING:
-    from fedskew.round import Context, Sums
+    from fedskew.core.round import Context, Sums
 
 
 @dataclass(frozen=True)

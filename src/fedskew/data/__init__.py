@@ -10,41 +10,31 @@ from typing import Any
 
 import torch
 
-from fedskew import spec
-from fedskew.data.cifar import cifar10, cifar100, cifar_files
-from fedskew.data.dataset import Dataset
-from fedskew.data.digits import digits
-from fedskew.data.femnist import femnist, femnist_files
-from fedskew.data.folder import fingerprint as folder_fingerprint
-from fedskew.data.folder import folder
-from fedskew.data.imagenet12 import imagenet12, imagenet12_files, read_classes
-from fedskew.data.nodes import Nodes, nodes
-from fedskew.data.npz import fingerprint as npz_fingerprint
-from fedskew.data.npz import npz
-from fedskew.data.shapes import shapes
-from fedskew.data.svhn import svhn, svhn_files
-from fedskew.data.synthetic import synthetic
-from fedskew.memory import check_room, free_memory
+from fedskew.core import spec
+from fedskew.core.dataset import Dataset
+from fedskew.core.memory import check_room, free_memory
+from fedskew.data import cifar, digits, femnist, folder, imagenet12, nodes, npz, shapes, svhn, synthetic
+from fedskew.data.nodes import Nodes
 
 DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
-    "digits": digits,
-    "shapes": shapes,
-    "synthetic": synthetic,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
-    "svhn": svhn,
-    "femnist": femnist,
-    "imagenet12": imagenet12,
-    "folder": folder,
-    "npz": npz,
-    "nodes": nodes,
+    "digits": digits.digits,
+    "shapes": shapes.shapes,
+    "synthetic": synthetic.synthetic,
+    "cifar10": cifar.cifar10,
+    "cifar100": cifar.cifar100,
+    "svhn": svhn.svhn,
+    "femnist": femnist.femnist,
+    "imagenet12": imagenet12.imagenet12,
+    "folder": folder.folder,
+    "npz": npz.npz,
+    "nodes": nodes.nodes,
 }
 _FILES: dict[str, Callable[..., list[Path]]] = {
-    "cifar10": partial(cifar_files, "cifar10"),
-    "cifar100": partial(cifar_files, "cifar100"),
-    "svhn": svhn_files,
-    "femnist": femnist_files,
-    "imagenet12": imagenet12_files,
+    "cifar10": partial(cifar.cifar_files, "cifar10"),
+    "cifar100": partial(cifar.cifar_files, "cifar100"),
+    "svhn": svhn.svhn_files,
+    "femnist": femnist.femnist_files,
+    "imagenet12": imagenet12.imagenet12_files,
 }
 """The files that a data set is read from; each takes those arguments of the data set that choose them."""
 GIVEN = ("seed", "clients", "data_dir", "progress")
@@ -114,7 +104,7 @@ def _loaded(
             f"{text}: only the nodes of a federation hold these examples; docs/flower.md says how to run it"
         )
     if not isinstance(made, Dataset):
-        raise ValueError(f"{text} gave {spec.made_of(made)}; allowed: a fedskew.data.dataset.Dataset")
+        raise ValueError(f"{text} gave {spec.made_of(made)}; allowed: a fedskew.core.dataset.Dataset")
     if device == "cpu":
         return made
     check_room(text, made.nbytes, free_memory(torch.device(device)), device, "device=cpu may have room for it")
@@ -124,7 +114,7 @@ def _loaded(
 def facts(text: str, seed: int, clients: int, data_dir: str | None = None, device: str = "cpu") -> Dataset | Nodes:
     """What a model must know of a data set: shape, classes and normalisation; from the spec alone where that has it."""
     resolved = resolve_dataset(text)
-    if resolved.factory is nodes:
+    if resolved.factory is nodes.nodes:
         known: Nodes = resolved.build()
         return known
     return load_dataset(text, seed, clients, data_dir, device)
@@ -133,11 +123,11 @@ def facts(text: str, seed: int, clients: int, data_dir: str | None = None, devic
 def fingerprint(resolved: spec.Resolved) -> str:
     """What a spec only points at, in so far as it decides the data: a digest of the user's own files, or nothing."""
     arguments = resolved.arguments
-    if resolved.factory in (npz, folder):
+    if resolved.factory in (npz.npz, folder.folder):
         path = str(arguments["path"])
-        return _digest(resolved.factory is npz, path, _stamp(Path(path)))
-    if resolved.factory is imagenet12 and arguments["classes"] is not None:
-        return ",".join(read_classes(str(arguments["classes"])))
+        return _digest(resolved.factory is npz.npz, path, _stamp(Path(path)))
+    if resolved.factory is imagenet12.imagenet12 and arguments["classes"] is not None:
+        return ",".join(imagenet12.read_classes(str(arguments["classes"])))
     return ""
 
 
@@ -170,7 +160,7 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 
 @lru_cache(maxsize=8)
 def _digest(arrays: bool, path: str, stamp: tuple[tuple[str, int, int], ...]) -> str:
-    return npz_fingerprint(path) if arrays else folder_fingerprint(path)
+    return npz.fingerprint(path) if arrays else folder.fingerprint(path)
 
 
 __all__ = [

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
+from fedskew.core.files import reason, regular
 from fedskew.data.places import find
 from fedskew.data.plain_pickle import ByteArray, as_text, unpickle_plain
-from fedskew.files import reason, regular
 
 BATCH = 10_000
 _PIXELS, _CHUNK = 3072, 1000

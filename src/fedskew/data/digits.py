@@ -3,7 +3,7 @@
 import numpy as np
 import torch
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
 
 
 def digits() -> Dataset:

@@ -20,16 +20,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from fedskew import rng
-from fedskew.data.dataset import Dataset
-from fedskew.data.femnist_files import (
-    CHARACTERS,
-    Writers,
-    leaf_examples,
-    leaf_sizes,
-    parquet_examples,
-    parquet_sizes,
-)
+from fedskew.core import rng
+from fedskew.core.dataset import Dataset
+from fedskew.data.femnist_files import CHARACTERS, Writers, leaf_examples, leaf_sizes, parquet_examples, parquet_sizes
 from fedskew.data.images import channel_statistics
 from fedskew.data.places import data_root
 

@@ -19,10 +19,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from fedskew.core.spec import unknown
 from fedskew.data.download import FetchError, download, part_of, size_of
 from fedskew.data.places import data_root
 from fedskew.data.sources import MANUAL, SOURCES, Source
-from fedskew.spec import unknown
 
 Progress = Callable[[int, int], None]
 

@@ -8,10 +8,10 @@ looked at.
 import hashlib
 from pathlib import Path
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
+from fedskew.core.files import regular
 from fedskew.data.images import Progress, image_dataset, images_in
 from fedskew.data.places import user_path
-from fedskew.files import regular
 
 _LAYOUT = "images belong in PATH/train/<class>/ and PATH/test/<class>/ (or val)"
 

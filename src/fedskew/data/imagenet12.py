@@ -10,10 +10,10 @@ becomes pixels.
 from collections import defaultdict
 from pathlib import Path
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
+from fedskew.core.files import read_text
 from fedskew.data.images import Progress, image_dataset, images_in
 from fedskew.data.places import data_root, user_path
-from fedskew.files import read_text
 
 # The paper does not name its twelve classes: these are ours, chosen among those of Tiny-ImageNet.
 CLASSES = {

@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from PIL import Image, UnidentifiedImageError
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
+from fedskew.core.files import reason, regular
 from fedskew.data.image_cache import ImageCache, Notes, Pixels
-from fedskew.files import reason, regular
 
 Progress = Callable[[int, int], None]  # images done, images in all
 

@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
+from fedskew.core.files import regular
 from fedskew.data.images import channel_statistics
 from fedskew.data.places import user_path
-from fedskew.files import regular
 
 _NEEDED = ("x_train", "y_train", "x_test", "y_test")
 _LARGEST = float(np.finfo(np.float32).max)

@@ -6,7 +6,7 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedskew.files import reason
+from fedskew.core.files import reason
 
 
 class ByteArray:

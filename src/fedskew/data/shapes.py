@@ -11,8 +11,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedskew import rng
-from fedskew.data.dataset import Dataset
+from fedskew.core import rng
+from fedskew.core.dataset import Dataset
 
 Values = NDArray[np.float64]
 SIDE = 16

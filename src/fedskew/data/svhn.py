@@ -11,10 +11,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
+from fedskew.core.files import reason, regular
 from fedskew.data.places import data_root, find
 from fedskew.data.sources import SOURCES
-from fedskew.files import reason, regular
 
 
 def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedskew import rng
-from fedskew.data.dataset import Dataset
-from fedskew.memory import check_room, free_memory
+from fedskew.core import rng
+from fedskew.core.dataset import Dataset
+from fedskew.core.memory import check_room, free_memory
 
 _FEATURES, _CLASSES, _LEAST = 60, 10, 50
 _SCALE = np.arange(1, _FEATURES + 1) ** -0.6

@@ -5,14 +5,14 @@
 Each returns one entry of a record's `probes`, with numbers as JSON takes them. See docs/diagnostics.md.
 """
 
-from fedskew.diagnostics.calibration import calibration
-from fedskew.diagnostics.class_accuracy import class_accuracy
-from fedskew.diagnostics.deviation import deviation
-from fedskew.diagnostics.diagnose import diagnose
-from fedskew.diagnostics.drift import drift
-from fedskew.diagnostics.features import features
-from fedskew.diagnostics.margins import margins
-from fedskew.simulation import Probe
+from fedskew.diagnostics.accuracy_by_class import class_accuracy
+from fedskew.diagnostics.calibration_error import calibration
+from fedskew.diagnostics.client_drift import drift
+from fedskew.diagnostics.deviation_bound import deviation
+from fedskew.diagnostics.diagnosis import diagnose
+from fedskew.diagnostics.feature_spread import features
+from fedskew.diagnostics.pairwise_margins import margins
+from fedskew.simulation.records import Probe
 
 PROBES: tuple[Probe, ...] = (class_accuracy, deviation, margins, drift, calibration, features)
 

@@ -2,17 +2,18 @@
 
 import copy
 
-from fedskew import tree
-from fedskew.client_states import ClientStates
+from fedskew.core import tree
+from fedskew.core.client_states import ClientStates
+from fedskew.core.federation import Cohort, Ints
+from fedskew.core.round import received, start_server
 from fedskew.engine import ENGINES
-from fedskew.experiments.checkpoint import load_checkpoint
-from fedskew.experiments.origin import check_origin
-from fedskew.experiments.run import Run
-from fedskew.experiments.store import Folder, StoreError
-from fedskew.federation import Cohort, Ints
-from fedskew.round import received, start_server
-from fedskew.settings import Settings
-from fedskew.simulation import FEDERATED, Observation, Simulation
+from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.origin import check_origin
+from fedskew.runs.run import Run
+from fedskew.runs.store import Folder, StoreError
+from fedskew.simulation.records import Observation
+from fedskew.simulation.session import FEDERATED
+from fedskew.simulation.simulation import Simulation
 
 _MOST_ROUNDS = 1000
 
@@ -88,11 +89,10 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
     changes = {name: value for name, value in given.items() if value is not None}
     twin = copy.copy(simulation)
     twin.folder, twin.run = None, Run(**{**simulation.run.model_dump(), **changes})
+    twin.plan = simulation.plan.with_run(twin.run)
     if twin.run.algorithm != simulation.run.algorithm:
-        twin.algorithm = twin.run.build_algorithm()
         twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
         twin.states = ClientStates(twin.algorithm.correction.client_state(twin.server.params))
-    twin.settings = Settings.of(twin.run, twin.federation.dataset.input_shape)
     # An engine may keep a compiled step, which belongs to one algorithm.
     twin.engine = ENGINES[twin.engine_name](twin.settings)
     return twin

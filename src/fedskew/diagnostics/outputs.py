@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
+from fedskew.core.tree import Params
 from fedskew.models import Model
-from fedskew.tree import Params
 
 _BATCH_VALUES = 1 << 22
 

@@ -5,13 +5,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedskew import tree
-from fedskew.data.dataset import Dataset
+from fedskew.core import tree
+from fedskew.core.dataset import Dataset
+from fedskew.core.evaluation import Evaluation, evaluate_model
+from fedskew.core.round import Server, Update
+from fedskew.core.tree import Params
 from fedskew.diagnostics.outputs import dtype_of
-from fedskew.evaluate import Evaluation, evaluate_model
-from fedskew.round import Server, Update
-from fedskew.simulation import Observation
-from fedskew.tree import Params
+from fedskew.simulation.records import Observation
 
 
 def data_of(seen: Observation) -> Dataset:

@@ -5,17 +5,17 @@ from typing import Protocol
 
 import torch
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
+from fedskew.core.federation import Cohort
+from fedskew.core.ranks import machine_share
+from fedskew.core.round import Recipe, Server, Update
+from fedskew.core.settings import Settings
 from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
 from fedskew.engine.stacked import Stacked
 from fedskew.engine.threaded import Threaded, cores
 from fedskew.engine.trial import why_not_padded
-from fedskew.federation import Cohort
 from fedskew.models import Model
-from fedskew.ranks import machine_share
-from fedskew.round import Recipe, Server, Update
-from fedskew.settings import Settings
 
 
 class Engine(Protocol):

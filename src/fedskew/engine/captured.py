@@ -14,15 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedskew import tree
-from fedskew.data.dataset import Dataset
+from fedskew.core import tree
+from fedskew.core.dataset import Dataset
+from fedskew.core.federation import Cohort, Ints
+from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, local_step, take
+from fedskew.core.settings import Settings
+from fedskew.core.tree import Params
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
-from fedskew.engine.schedule import Table, most_rows
 from fedskew.engine.sheet import Sheet
-from fedskew.federation import Cohort, Ints
-from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, local_step, take
-from fedskew.settings import Settings
-from fedskew.tree import Params
+from fedskew.engine.timetable import Table, most_rows
 
 _IDLE_VALUES = 1 << 26
 

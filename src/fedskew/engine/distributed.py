@@ -21,11 +21,11 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from fedskew import tree
-from fedskew.federation import Ints
-from fedskew.ranks import expected, machine_share, on_machine
-from fedskew.round import Sums
-from fedskew.tree import Params
+from fedskew.core import tree
+from fedskew.core.federation import Ints
+from fedskew.core.ranks import expected, machine_share, on_machine
+from fedskew.core.round import Sums
+from fedskew.core.tree import Params
 
 _PATIENCE = timedelta(minutes=30)
 Made = TypeVar("Made")
@@ -42,7 +42,7 @@ class Ranks:
     rank: int = 0
     size: int = 1
 
-    def mine(self, steps: Ints) -> Ints:
+    def my_part(self, steps: Ints) -> Ints:
         """Positions of this rank's part of clients with so many steps, all parts of nearly the same number of steps.
 
         Longest first, each to the rank that has least; all ranks come to the same answer by themselves.
@@ -93,15 +93,15 @@ class Ranks:
         if int(both[0]) != -int(both[1]):
             raise ValueError(f"ranks have different {what}; all of them need the same")
 
-    def told(self, value: Any) -> Any:
+    def broadcast(self, value: Any) -> Any:
         """Something that rank 0 knows, as far as JSON can say it."""
         return json.loads(self._spread(json.dumps(value).encode())) if self.size > 1 else value
 
     @contextmanager
-    def handed_out(self, path: Path | None) -> Iterator[Path | None]:
+    def shared_copy(self, path: Path | None) -> Iterator[Path | None]:
         """A file that rank 0 has, or a copy of it; None if there is none."""
         there = path is not None and path.exists()
-        if not self.told(there):
+        if not self.broadcast(there):
             yield None
             return
         content = self._spread(path.read_bytes() if path is not None else b"") if self.size > 1 else b""
@@ -157,7 +157,7 @@ def place(device: torch.device) -> torch.device:
     return torch.device("cuda", here)
 
 
-def meet(device: torch.device) -> Ranks:
+def join_ranks(device: torch.device) -> Ranks:
     """This process and the others, once all of them are there."""
     if expected() == 1:
         return Ranks()

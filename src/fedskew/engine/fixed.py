@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedskew import tree
+from fedskew.core import tree
 
 _WARM_UP = 3
 

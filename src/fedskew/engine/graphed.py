@@ -19,16 +19,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedskew import kernels, tree
-from fedskew.data.dataset import Dataset
+from fedskew.core import tree
+from fedskew.core.dataset import Dataset
+from fedskew.core.errors import locating_errors
+from fedskew.core.federation import Cohort
+from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
+from fedskew.core.settings import Settings, arithmetic
+from fedskew.core.tree import Params
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
 from fedskew.engine.pool import Pool
-from fedskew.engine.schedule import Table, client_table, most_rows
-from fedskew.federation import Cohort
+from fedskew.engine.timetable import Table, client_table, most_rows
+from fedskew.models import kernels
 from fedskew.models.model import Model
-from fedskew.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
-from fedskew.settings import Settings, arithmetic, naming
-from fedskew.tree import Params
 
 Examples = tuple[Dataset, Tensor, Tensor]
 """A data set to normalise with, and all training examples and labels."""
@@ -53,7 +55,7 @@ class Graphed:
             raise ValueError("graphed needs a Network without dropout; use engine=serial for any other module")
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
         table = self._table(cohorts, offsets, round)
-        with arithmetic(self.settings.precision, x.device), naming(recipe, round, cohorts):
+        with arithmetic(self.settings.precision, x.device), locating_errors(recipe, round, cohorts):
             updates = self._played(recipe, servers, cohorts, (data, x, y), table)
             if all(len(cohort.whole) == cohort.federation.num_clients for cohort in cohorts):
                 self._table(cohorts, offsets, round + 1)  # while the device is busy

@@ -7,7 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedskew.data.dataset import Dataset
+from fedskew.core.dataset import Dataset
 
 
 @dataclass

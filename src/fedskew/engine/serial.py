@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from fedskew.client import client_update
-from fedskew.federation import Cohort
-from fedskew.round import Recipe, Server, Update, join
-from fedskew.settings import Settings
+from fedskew.core.client import client_update
+from fedskew.core.federation import Cohort
+from fedskew.core.round import Recipe, Server, Update, join
+from fedskew.core.settings import Settings
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedskew.federation import Ints
+from fedskew.core.federation import Ints
 
 
 class Sheet:

@@ -11,15 +11,16 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedskew import tree
-from fedskew.data.dataset import Dataset
+from fedskew.core import tree
+from fedskew.core.dataset import Dataset
+from fedskew.core.errors import locating_errors
+from fedskew.core.federation import Cohort
+from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
+from fedskew.core.settings import Settings, arithmetic
+from fedskew.core.tree import Params
 from fedskew.engine.captured import Lanes, worth_capturing
 from fedskew.engine.pool import Pool
-from fedskew.engine.schedule import Schedule, client_table, local_steps, schedule
-from fedskew.federation import Cohort
-from fedskew.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
-from fedskew.settings import Settings, arithmetic, naming
-from fedskew.tree import Params
+from fedskew.engine.timetable import Schedule, client_table, local_steps, schedule
 
 _CHUNK_VALUES = 1 << 20
 
@@ -37,7 +38,7 @@ class Stacked:
         if not recipe.model.stackable:
             raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
         data = cohorts[0].federation.dataset
-        with arithmetic(self.settings.precision, data.x_train.device), naming(recipe, round, cohorts):
+        with arithmetic(self.settings.precision, data.x_train.device), locating_errors(recipe, round, cohorts):
             return self._train(recipe, servers, cohorts, round)
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:

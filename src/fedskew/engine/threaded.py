@@ -15,12 +15,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from fedskew import tree
-from fedskew.client import client_update
-from fedskew.federation import Cohort
-from fedskew.ranks import machine_share
-from fedskew.round import Recipe, Server, Update, join
-from fedskew.settings import Settings, kernels_of
+from fedskew.core import tree
+from fedskew.core.client import client_update
+from fedskew.core.federation import Cohort
+from fedskew.core.ranks import machine_share
+from fedskew.core.round import Recipe, Server, Update, join
+from fedskew.core.settings import Settings, kernels_of
 
 
 @dataclass

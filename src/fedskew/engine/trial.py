@@ -6,11 +6,11 @@ A loss or a module that looks at the whole batch sees copies of its last example
 import torch
 from torch import Tensor
 
-from fedskew import tree
-from fedskew.data.dataset import Dataset
-from fedskew.round import Batch, Context, Recipe, Server, gradient, take
-from fedskew.settings import own_parts
-from fedskew.tree import Params
+from fedskew.core import tree
+from fedskew.core.dataset import Dataset
+from fedskew.core.errors import own_parts
+from fedskew.core.round import Batch, Context, Recipe, Server, gradient, take
+from fedskew.core.tree import Params
 
 _FEW, _MANY = 3, 128
 _CLOSE = 1e-3

@@ -6,8 +6,8 @@ except ImportError as error:
     raise ImportError("fedskew.flower needs Flower; pip install 'fedskew[flower]'") from error
 
 from fedskew.flower.client import client_app
+from fedskew.flower.rules import Rules, read_rules, read_run
 from fedskew.flower.server import server_app
-from fedskew.flower.settings import Rules, read_rules, read_run
 from fedskew.flower.strategy import LabelSkew
 
 __all__ = ["LabelSkew", "Rules", "client_app", "read_rules", "read_run", "server_app"]

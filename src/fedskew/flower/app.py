@@ -6,13 +6,13 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedskew import spec
 from fedskew.algorithms import ALGORITHMS
+from fedskew.core import spec
 from fedskew.data import DATASETS
-from fedskew.experiments.run import Run
-from fedskew.flower.settings import Rules
+from fedskew.flower.rules import Rules
 from fedskew.models import MODELS
 from fedskew.partition import PARTITIONS
+from fedskew.runs.run import Run
 
 _SPECS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "dataset": DATASETS,

@@ -11,17 +11,16 @@ from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_m
 from flwr.clientapp.typing import Mod
 from flwr.supercore import log
 
-from fedskew import spec, tree
-from fedskew.client import client_update
+from fedskew.core import spec, tree
+from fedskew.core.client import client_update
+from fedskew.core.federation import Cohort
 from fedskew.data import facts
-from fedskew.experiments.run import Run
-from fedskew.federation import Cohort
 from fedskew.flower.data import load_node, run_here
-from fedskew.flower.memory import recall, remember
 from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_call, encode_answer
-from fedskew.flower.plan import Plan
-from fedskew.flower.settings import caller_folder, read_run
-from fedskew.simulation import usable_device
+from fedskew.flower.node_states import recall, remember
+from fedskew.flower.rules import caller_folder, read_run
+from fedskew.runs.run import Run
+from fedskew.simulation.plan import Plan, usable_device
 
 
 def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:

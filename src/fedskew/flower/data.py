@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedskew.core.federation import Federation
 from fedskew.data import Dataset, Nodes, facts
 from fedskew.data.images import image_dataset, images_in
 from fedskew.data.npz import own_examples
-from fedskew.experiments.run import Run
-from fedskew.federation import Federation
-from fedskew.simulation import build_federation, usable_device
+from fedskew.runs.run import Run
+from fedskew.simulation.plan import build_federation, usable_device
 
 _NUMBER = "client-id", "partition-id"
 _HERE = "device", "data-dir"

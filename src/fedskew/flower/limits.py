@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 import torch
 
-from fedskew import tree
+from fedskew.core import tree
+from fedskew.core.round import Server
+from fedskew.core.tree import Params
 from fedskew.flower.messages import BUFFERS, MESSAGE, PARAMS, Answer
-from fedskew.round import Server
-from fedskew.tree import Params
 
 MULTIPLE = 30.0
 """How many times farther than usual an answer may go."""

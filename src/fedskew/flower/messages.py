@@ -17,9 +17,9 @@ from typing import Any
 import torch
 from flwr.app import Array, ArrayRecord, ConfigRecord, MetricRecord, RecordDict
 
-from fedskew import tree
-from fedskew.round import Server
-from fedskew.tree import Params
+from fedskew.core import tree
+from fedskew.core.round import Server
+from fedskew.core.tree import Params
 
 PARAMS, BUFFERS, CORRECTION, MESSAGE, CONFIG, METRICS = (
     "params",

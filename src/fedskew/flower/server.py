@@ -17,23 +17,25 @@ from flwr.supercore import log
 from torch import Tensor
 
 import fedskew
-from fedskew import spec, tree
 from fedskew.aggregators import weighted_mean
+from fedskew.core import spec, tree
+from fedskew.core.evaluation import Evaluation, evaluate_model
+from fedskew.core.round import Server
+from fedskew.core.settings import dtype_of
+from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
-from fedskew.evaluate import Evaluation, evaluate_model
-from fedskew.experiments.checkpoint import load_checkpoint, save_checkpoint
-from fedskew.experiments.origin import check_origin, origin
-from fedskew.experiments.run import Run
-from fedskew.experiments.store import Folder, Store
 from fedskew.flower.messages import from_record, to_record
-from fedskew.flower.plan import Plan
-from fedskew.flower.settings import Rules, caller_folder, read_rules, read_run
+from fedskew.flower.rules import Rules, caller_folder, read_rules, read_run
 from fedskew.flower.strategy import LabelSkew, exchange
 from fedskew.optimizers import sgd
-from fedskew.round import Server
-from fedskew.settings import dtype_of
-from fedskew.simulation import FEDERATED, RoundRecord, finished_records, is_evaluated, note_run, usable_device
-from fedskew.tree import Params
+from fedskew.runs.checkpoint import load_checkpoint, save_checkpoint
+from fedskew.runs.origin import check_origin, origin
+from fedskew.runs.run import Run
+from fedskew.runs.store import Folder, Store
+from fedskew.simulation.plan import Plan, usable_device
+from fedskew.simulation.records import RoundRecord
+from fedskew.simulation.session import FEDERATED, finished_records, note_run
+from fedskew.simulation.simulation import is_evaluated
 
 Evaluate = Callable[[Server], Evaluation | None]
 Wrap = Callable[[LabelSkew], Strategy]

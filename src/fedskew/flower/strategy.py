@@ -13,8 +13,9 @@ from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
 from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 
-from fedskew import tree
-from fedskew.federation import weights_of
+from fedskew.core import tree
+from fedskew.core.federation import weights_of
+from fedskew.core.round import Update, join, received, server_update
 from fedskew.flower.limits import Move, Norms, check_reach, learnt, most_examples
 from fedskew.flower.messages import (
     PARAMS,
@@ -26,12 +27,9 @@ from fedskew.flower.messages import (
     server_records,
     to_record,
 )
-from fedskew.flower.plan import Plan
 from fedskew.flower.roll import POLL_SECONDS, Roll, pulled, pushed, short
-from fedskew.flower.settings import Rules
-from fedskew.round import Update, join, received, server_update
-from fedskew.sampling import sampled_clients
-from fedskew.simulation import usable_device
+from fedskew.flower.rules import Rules
+from fedskew.simulation.plan import Plan, sampled_clients, usable_device
 
 
 class LabelSkew(Strategy):
@@ -170,7 +168,7 @@ class LabelSkew(Strategy):
             return
         if joined is not None and answer.examples != joined:
             raise ValueError(f"num-examples is {answer.examples}; when the node joined it had {joined}")
-        most = most_examples(self.plan.held, self.roll.examples_of_others(node)) if rule == "auto" else int(rule)
+        most = most_examples(self.plan.examples, self.roll.examples_of_others(node)) if rule == "auto" else int(rule)
         if most is not None and answer.examples > most:
             raise ValueError(f"num-examples is {answer.examples}; max-examples is {rule} and allows {most}")
 

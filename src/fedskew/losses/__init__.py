@@ -1,13 +1,13 @@
 """Local objectives. A loss is a pure function of a `View`, `(logits, labels, counts)` where examples stand alone."""
 
-from fedskew.losses.adjusted import adjusted
-from fedskew.losses.calibrated import calibrated
+from fedskew.losses.adjustment import adjusted
+from fedskew.losses.calibration import calibrated
 from fedskew.losses.counts import check_labels
 from fedskew.losses.criterion import CalibratedCrossEntropyLoss
-from fedskew.losses.cross_entropy import cross_entropy
 from fedskew.losses.features import decorrelation
 from fedskew.losses.loss import Loss, OnExamples, as_loss, on_logits, plain
-from fedskew.losses.restricted import restricted
+from fedskew.losses.restriction import restricted
+from fedskew.losses.softmax import cross_entropy
 from fedskew.losses.teacher import distillation
 from fedskew.losses.travel import calibrated_by_travel
 from fedskew.losses.vacant import prior_adjusted, suppression

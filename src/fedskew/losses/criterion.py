@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedskew.losses.calibrated import calibrated
+from fedskew.losses.calibration import calibrated
 from fedskew.losses.counts import check_choice, check_labels, check_not_shares, check_number
-from fedskew.losses.cross_entropy import at_least_float32
+from fedskew.losses.softmax import at_least_float32
 
 
 class CalibratedCrossEntropyLoss(nn.Module):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedskew.view import View
+from fedskew.core.view import View
 
 Loss = Callable[[View], Tensor]
 """One value for each example, [..., B], without a mean. Where it has `needs_travel = True` the view's travel is set."""

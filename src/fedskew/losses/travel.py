@@ -11,10 +11,10 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from fedskew.losses.calibrated import Calibrated
+from fedskew.core.view import View
+from fedskew.losses.calibration import Calibrated
 from fedskew.losses.counts import check_number
-from fedskew.losses.cross_entropy import at_least_float32
-from fedskew.view import View
+from fedskew.losses.softmax import at_least_float32
 
 
 @dataclass(frozen=True)

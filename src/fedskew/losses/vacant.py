@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedskew.core.view import View
 from fedskew.losses.counts import check_length, check_number
-from fedskew.losses.cross_entropy import at_least_float32, softmax_loss
-from fedskew.view import View
+from fedskew.losses.softmax import at_least_float32, softmax_loss
 
 _TINY = 1e-9
 

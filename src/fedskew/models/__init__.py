@@ -5,24 +5,19 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from fedskew import rng, spec
-from fedskew.memory import check_room, free_memory
-from fedskew.models.cnn import cnn
-from fedskew.models.leaf import leaf_cnn
-from fedskew.models.logistic import logistic
-from fedskew.models.mcmahan import mcmahan
-from fedskew.models.mlp import mlp
+from fedskew.core import rng, spec
+from fedskew.core.memory import check_room, free_memory
+from fedskew.models import cnn, leaf, logistic, mcmahan, mlp, resnet
 from fedskew.models.model import Model
 from fedskew.models.network import Network
-from fedskew.models.resnet import resnet18
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    "logistic": logistic,
-    "mlp": mlp,
-    "cnn": cnn,
-    "mcmahan": mcmahan,
-    "resnet18": resnet18,
-    "leaf_cnn": leaf_cnn,
+    "logistic": logistic.logistic,
+    "mlp": mlp.mlp,
+    "cnn": cnn.cnn,
+    "mcmahan": mcmahan.mcmahan,
+    "resnet18": resnet.resnet18,
+    "leaf_cnn": leaf.leaf_cnn,
 }
 
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fedskew import kernels
+from fedskew.models import kernels
 
 _RHO = 1e-3
 
@@ -67,7 +67,7 @@ class Conv2d(nn.Conv2d):
         (tall, wide), (up, left) = self.kernel_size, self.padding
         height, width = input.shape[2] + 2 * up - tall + 1, input.shape[3] + 2 * left - wide + 1
         if kernels.available() and not input.requires_grad:
-            from fedskew.kernels.windows import windows
+            from fedskew.models.kernels.windows import windows
 
             flat = windows(input, tall, wide, up, left)
         else:
@@ -150,7 +150,7 @@ class BatchNorm(nn.Module):
 
     def relu_pool(self, x: Tensor, shift: Tensor, seen: "Seen") -> Tensor:
         """Norm of x + shift, ReLU and 2x2 max-pooling as one kernel of our own (training, no leading axes, CUDA)."""
-        from fedskew.kernels.norm_relu_pool import norm_relu_pool
+        from fedskew.models.kernels.norm_relu_pool import norm_relu_pool
 
         stats = self.running_mean, self.running_var
         made = norm_relu_pool(x, shift, self.weight, self.bias, *stats, *seen, self.momentum, self.eps)
@@ -189,7 +189,7 @@ def seen(x: Tensor, mask: Tensor | None) -> Seen:
 
 def relu_pool2(x: Tensor, shift: Tensor) -> Tensor:
     """ReLU of x + shift and 2x2 max-pooling as one kernel of our own."""
-    from fedskew.kernels.norm_relu_pool import relu_pool
+    from fedskew.models.kernels.norm_relu_pool import relu_pool
 
     return relu_pool(x, shift)
 

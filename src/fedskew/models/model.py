@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedskew.core.tree import Params
+from fedskew.core.view import Outputs
 from fedskew.models.network import Network
-from fedskew.tree import Params
-from fedskew.view import Outputs
 
 _BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 _RANDOM = (nn.modules.dropout._DropoutNd,)

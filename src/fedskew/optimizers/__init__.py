@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from fedskew.optimizers.acceleration import look_ahead
 from fedskew.optimizers.adaptive import adagrad, adam, yogi
-from fedskew.optimizers.look_ahead import look_ahead
+from fedskew.optimizers.descent import sgd
 from fedskew.optimizers.optimizer import Optimizer
-from fedskew.optimizers.sgd import sgd
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adagrad": adagrad, "adam": adam, "yogi": yogi}
 

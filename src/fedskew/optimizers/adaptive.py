@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedskew import tree
+from fedskew.core import tree
+from fedskew.core.tree import Params
 from fedskew.optimizers.optimizer import Optimizer
-from fedskew.tree import Params
 
 _RULES = {
     "adagrad": lambda v, g2, b2: v + g2,

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 
 from torch import Tensor
 
-from fedskew.tree import Params
+from fedskew.core.tree import Params
 
 
 class Optimizer(ABC):

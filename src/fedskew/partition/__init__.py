@@ -5,12 +5,12 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor
 
-from fedskew.partition.card import card, counts, partition_hash, skew_indices
-from fedskew.partition.dirichlet import dirichlet
-from fedskew.partition.iid import iid
-from fedskew.partition.labels import labels
-from fedskew.partition.replay import export, read_split, replay
-from fedskew.partition.shards import shards
+from fedskew.partition.by_chance import iid
+from fedskew.partition.by_dirichlet import dirichlet
+from fedskew.partition.by_file import export, read_split, replay
+from fedskew.partition.by_labels import labels
+from fedskew.partition.by_shards import shards
+from fedskew.partition.cards import card, counts, partition_hash, skew_indices
 
 Partition = Callable[[Tensor, int, np.random.Generator], list[Tensor]]
 """(labels, num_clients, generator) -> int64 indices into labels, ascending, one tensor per client."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from fedskew.files import parse_json, read_text
+from fedskew.core.files import parse_json, read_text
 from fedskew.partition.owners import Ints
 
 LARGEST = 2**53

@@ -7,11 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedskew.experiments.store import Store, write_whole
 from fedskew.report import figures
-from fedskew.report.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
-from fedskew.report.summary import MEASURES, over_seeds, percent, summarise
-from fedskew.report.verdict import BASELINE, against_baseline
+from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
+from fedskew.runs.store import Store, write_whole
+from fedskew.runs.summary import MEASURES, over_seeds, percent, summarise
+from fedskew.runs.verdict import BASELINE, against_baseline
 
 Hashes = Mapping[str, Sequence[str]]
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedskew.report.class_figures import before_and_after, feature_maps, standing
 from fedskew.report.figures import drawing, frame, legend, save
-from fedskew.report.paper_figures import figure2, figure7, standing
 from fedskew.report.style import KIND_LOOKS
 
 _DARK, _PALE = "#333333", "#c6d0dc"
@@ -28,7 +28,7 @@ def diagnostic_figures(folder: Path, document: Document) -> list[Path]:
 
 def before_after_panels(path: Path, document: Document) -> list[Path]:
     """Label counts and accuracy per class before and after the local updates of the first clients."""
-    return figure2(path, _of_methods(document, "class_accuracy"))
+    return before_and_after(path, _of_methods(document, "class_accuracy"))
 
 
 def bound_figure(path: Path, document: Document) -> list[Path]:
@@ -121,7 +121,7 @@ def classifier_figure(path: Path, document: Document) -> list[Path]:
 def feature_figure(path: Path, document: Document) -> list[Path]:
     """t-SNE of the features of three classes of a client, a panel per method."""
     maps = {name: found["features"] for name, found in document["methods"].items() if found["features"]}
-    return figure7(path, maps) if maps else []
+    return feature_maps(path, maps) if maps else []
 
 
 FIGURES: dict[str, Callable[[Path, Document], list[Path]]] = {

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from fedskew.files import check_target, naming
+from fedskew.core.files import check_target, naming
 from fedskew.report.style import RC, look
 
 _MOST_BANDS = 4

@@ -6,12 +6,12 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedskew import spec
-from fedskew.tracking.metrics import metrics
+from fedskew.core import spec
+from fedskew.tracking.measurements import metrics
 
 if TYPE_CHECKING:
-    from fedskew.experiments.run import Run
-    from fedskew.simulation import RoundRecord
+    from fedskew.runs.run import Run
+    from fedskew.simulation.records import RoundRecord
 
 Log = Callable[[int, dict[str, float]], None]
 """(round, metrics) -> None"""

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedskew.experiments.run import Run
+    from fedskew.runs.run import Run
     from fedskew.tracking import Log
 
 

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from fedskew.experiments.store import Folder, StoreError
-from fedskew.report.summary import summarise
+from fedskew.runs.store import Folder, StoreError
+from fedskew.runs.summary import summarise
 
 MEASURES = ("accuracy", "balanced_accuracy", "loss")
 MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60

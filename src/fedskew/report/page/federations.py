@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from fedskew.report.measures import IID, Curves, Reach, Share, gap_closed, rounds_to_reach
 from fedskew.report.page.entries import Entry
 from fedskew.report.style import ORDER
-from fedskew.report.summary import over_seeds
-from fedskew.report.verdict import BASELINE, Difference, ahead
+from fedskew.runs.measures import IID, Curves, Reach, Share, gap_closed, rounds_to_reach
+from fedskew.runs.summary import over_seeds
+from fedskew.runs.verdict import BASELINE, Difference, ahead
 
 OWN_FIELDS = ("algorithm", "seed", "engine", "device", "data_dir", "eval_every")
 """Fields in which runs of one federation may differ; all but the first two decide no result."""

@@ -6,16 +6,16 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedskew.experiments.store import write_whole
+from fedskew.paper.formats import tex
 from fedskew.report import figures
 from fedskew.report.page.entries import MEASURES
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.series import partition_of
 from fedskew.report.page.tables import more_cells, more_heads, verdict_text
-from fedskew.report.paper_tables import tex
-from fedskew.report.summary import MEASURES as SUMMARISED
-from fedskew.report.summary import percent
-from fedskew.report.verdict import BASELINE, Difference, best
+from fedskew.runs.store import write_whole
+from fedskew.runs.summary import MEASURES as SUMMARISED
+from fedskew.runs.summary import percent
+from fedskew.runs.verdict import BASELINE, Difference, best
 
 _SHOWN = {"accuracy": "accuracy", "balanced_accuracy": "balanced", "accuracy_last10": "last ten"}
 _DIFFERENCE = ("difference", "difference_half", "difference_seeds", "verdict")

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from fedskew import __version__
-from fedskew.experiments.store import write_whole
 from fedskew.report.page import tables
 from fedskew.report.page.entries import LeftOut
 from fedskew.report.page.federations import Federation, Method
@@ -15,6 +14,7 @@ from fedskew.report.page.html import Html, join, tag
 from fedskew.report.page.panels import measured_panels
 from fedskew.report.page.provenance import provenance
 from fedskew.report.page.series import drawn, partition_of
+from fedskew.runs.store import write_whole
 
 _SCRIPTS = ("svg.js", "curves.js", "reading.js", "heat.js", "main.js")
 

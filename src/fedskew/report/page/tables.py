@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from fedskew.report.measures import target_words
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.html import Html, cell, head, table, tag
-from fedskew.report.summary import percent
-from fedskew.report.verdict import BASELINE, NOT_DECIDED, VERDICTS, Difference, best
+from fedskew.runs.measures import target_words
+from fedskew.runs.summary import percent
+from fedskew.runs.verdict import BASELINE, NOT_DECIDED, VERDICTS, Difference, best
 
 _COLUMNS = {
     "accuracy": "accuracy %",

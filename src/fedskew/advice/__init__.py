@@ -1,0 +1,1 @@
+"""Which method helps on whose skew, judged from the runs there are."""

@@ -1,0 +1,45 @@
+"""The coordinate-wise trimmed mean, and the median as its limit (Yin et al., ICML 2018).
+
+    delta[j] = mean of delta_k[j] over the clients, without the ceil(share * K) smallest and as many largest
+
+No more clients than are cut off at an end can move a coordinate beyond what the others sent, whatever they send. Every
+client counts the same: by weights, a claim of many examples would be a vote. It is no sum, so one process must have all
+clients of a round. And it costs accuracy under label skew: what few clients know is cut off as an attack would be.
+"""
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedskew.core import tree
+from fedskew.core.tree import Params
+
+
+@dataclass(frozen=True)
+class TrimmedMean:
+    """`share` of the clients is cut off at each end, rounded up as far as a client is left; 0.5 is the median."""
+
+    share: float
+    needs_travel = False
+    linear = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.share <= 0.5:
+            raise ValueError(f"share is {self.share}; allowed: above 0, up to 0.5")
+
+    def coefficients(self, weights: Tensor, travel: Tensor) -> Tensor:
+        return weights / weights.sum()
+
+    def merge(self, values: Params, coefficients: Tensor) -> Params:
+        """Of values [K, ...]; the coefficients of equal clients say nothing."""
+        return tree.map(self._trimmed, values)
+
+    def _trimmed(self, leaf: Tensor) -> Tensor:
+        count = len(leaf)
+        cut = min(math.ceil(self.share * count - 1e-9), (count - 1) // 2)
+        real = leaf if leaf.is_floating_point() else leaf.double()
+        return real.sort(0).values[cut : count - cut].mean(0)
+
+
+trimmed_mean = TrimmedMean

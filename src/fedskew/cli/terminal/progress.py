@@ -1,0 +1,186 @@
+"""What the command line prints: progress on standard error, tables and JSON on standard output."""
+
+import json
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from fedskew.cli.terminal.grid import Grid, printable
+
+if TYPE_CHECKING:
+    from fedskew.data.fetch import Status
+    from fedskew.runs.run import Run
+    from fedskew.runs.store import Folder
+    from fedskew.simulation.records import RoundRecord
+
+_MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
+"""What `fedskew inspect` shows: clients, classes as columns, and a client's classes where there are more of them."""
+
+
+@contextmanager
+def round_progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
+    """A bar with live accuracy and the time left, where the terminal is one."""
+    if not (enabled and sys.stderr.isatty()):
+        yield lambda name, record: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[accuracy]}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total, accuracy="")
+
+        def step(name: str, record: "RoundRecord") -> None:
+            shown: dict[str, Any] = (
+                {} if record.accuracy is None else {"accuracy": f"accuracy {percent_of(record.accuracy)} %"}
+            )
+            bar.update(task, advance=1, description=printable(name), **shown)
+
+        yield step
+
+
+@contextmanager
+def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar for a download or a decoding, where the terminal is one."""
+    if not (enabled and sys.stderr.isatty()):
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task(escape(printable(name)), total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
+
+
+def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
+    """Print a line. Titles, paths and specs come from files that others may have written."""
+    print(printable(text), file=sys.stderr if err else sys.stdout, end="\n" if nl else "", flush=True)
+
+
+def note(message: str) -> None:
+    """Something beside the answer, on standard error."""
+    echo(f"fedskew: note: {message}", err=True)
+
+
+def percent_of(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+def console(**options: Any) -> Any:
+    from rich.console import Console
+
+    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120, **options)
+
+
+def print_json(document: Any) -> None:
+    echo(json.dumps(document, indent=1, allow_nan=False))
+
+
+def print_result(result: dict[str, Any], folder: "Folder") -> None:
+    session = (folder.sessions() or [{}])[-1]
+    classes = " ".join(percent_of(share) for share in result["per_class_accuracy"] or ())
+    lines = [
+        f"accuracy           {percent_of(result['accuracy'])} %   (mean of the last ten rounds "
+        f"{percent_of(result['accuracy_last10'])} %)",
+        f"balanced accuracy  {percent_of(result['balanced_accuracy'])} %",
+        f"per class          {classes}",
+        f"loss               {'-' if result['loss'] is None else format(result['loss'], '.4f')}",
+        f"engine             {result['engine']} on {result['device']}: {session.get('engine_reason', '')}",
+        f"time               {result['seconds']:.1f} s for {result['rounds']} rounds",
+        f"kept in            {folder.path}",
+    ]
+    if result["client_accuracy"] is not None:
+        lines.insert(2, f"mean over clients  {percent_of(result['client_accuracy'])} %")
+    if session.get("changed"):
+        changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
+        lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
+    if result["diverged"]:
+        lines.insert(0, f"diverged in round {result['rounds']}: the model is no longer finite; try a smaller lr")
+    echo("\n".join(lines))
+
+
+def print_comparison(
+    rows: Sequence[dict[str, Any]], title: str, target: float | None = None, eval_every: int = 1
+) -> None:
+    from fedskew.report.comparison import more_columns
+    from fedskew.runs.summary import percent
+    from fedskew.runs.verdict import BASELINE, against_baseline, best
+
+    clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
+    measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
+    heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "per client %",
+             "accuracy_last10": "last ten rounds %"}  # fmt: skip
+    more = more_columns(rows, target)
+    grid = Grid("method", *(heads[name] for name in measures), *more, "time s")
+    leaders = {name: best(rows, name) for name in measures}
+    for i, row in enumerate(rows):
+        cells = [percent(row[name]["mean"], row[name]["std"]) for name in measures]
+        name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
+        leads = [column for column, measure in enumerate(measures, 1) if leaders[measure] == i]
+        more_cells = (column[i] for column in more.values())
+        grid.add_row(name, *cells, *more_cells, f"{row['seconds']:.1f}", bold=leads)
+    seeds = len(rows[0]["seeds"])
+    echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
+    console().print(grid)
+    for row, difference in zip(rows, against_baseline(rows), strict=True):
+        if difference is not None:
+            echo(f"last ten rounds: {difference.sentence(row['method'], BASELINE)}")
+    if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):
+        echo(f"rounds to reach an accuracy are evaluated ones, every {eval_every} rounds and the last ten")
+
+
+def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:
+    rows: list[dict[str, Any]] = [
+        {"dataset": s.name, "state": s.state, "bytes": s.bytes, "path": str(s.path), "source": s.source}
+        for s in statuses
+    ]
+    if json_:
+        print_json(rows)
+        return
+    grid = Grid("data set", "state", "MB", "path", "from")
+    for row in rows if not quiet else ():
+        grid.add_row(row["dataset"], row["state"], f"{row['bytes'] / 1e6:,.1f}", row["path"], row["source"])
+    if not quiet:
+        console().print(grid if rows else "no data files here")
+
+
+def print_card(run: "Run", card: dict[str, Any]) -> None:
+    skew = card["skew"]
+    echo(f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}")
+    console().print(_few_classes(card) if card["classes"] <= _MOST_CLASSES else _many_classes(card))
+    if card["clients"] > _MOST_CLIENTS:
+        echo(f"... and {card['clients'] - _MOST_CLIENTS} more clients (--json shows all)")
+    if card["classes"] > _MOST_CLASSES:
+        echo(f"the {_MOST_FREQUENT} most frequent of {card['classes']} classes (--json shows the counts of all)")
+    echo(f"mean total variation to the global labels  {skew['mean_total_variation']:.3f}   (0 none, 1 disjoint)")
+    echo(f"effective number of classes per client     {skew['effective_classes']:.2f} of {card['classes']}")
+    echo(f"share of classes a client misses           {skew['missing_share']:.3f}")
+    echo(f"Gini coefficient of client sizes           {skew['size_gini']:.3f}")
+    echo(f"partition hash                             {card['hash'][:16]}")
+
+
+def _few_classes(card: dict[str, Any]) -> Grid:
+    grid = Grid("client", "size", *(str(c) for c in range(card["classes"])), "missing")
+    for k, row in enumerate(card["counts"][:_MOST_CLIENTS]):
+        cells = (str(n) if n else "·" for n in row)
+        grid.add_row(str(k), str(card["sizes"][k]), *cells, str(len(card["missing"][k])))
+    return grid
+
+
+def _many_classes(card: dict[str, Any]) -> Grid:
+    grid = Grid("client", "size", "missing", "most frequent classes (examples)")
+    for k, row in enumerate(card["counts"][:_MOST_CLIENTS]):
+        first = sorted((c for c, n in enumerate(row) if n), key=lambda c: -row[c])[:_MOST_FREQUENT]
+        grid.add_row(
+            str(k), str(card["sizes"][k]), str(len(card["missing"][k])), ", ".join(f"{c} ({row[c]})" for c in first)
+        )
+    return grid

@@ -1,0 +1,158 @@
+"""A run as it goes: `fedskew run --watch` draws accuracy, classes, drift and the time left into the terminal."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from fedskew.cli.terminal.grid import printable
+from fedskew.cli.terminal.progress import percent_of, round_progress
+
+if TYPE_CHECKING:
+    from fedskew.simulation.records import RoundRecord
+
+_OTHER_LINES = 9
+_BLOCKS = "▁▂▃▄▅▆▇█"
+_RECENT = 20
+
+
+@contextmanager
+def watching(title: str, rounds: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
+    """The dashboard, where standard error is a terminal; else the ordinary progress, which may be none."""
+    if not (enabled and sys.stderr.isatty()):
+        with round_progress(rounds, enabled=enabled) as step:
+            yield step
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    board = Board(title, rounds)
+    with Live(board, console=Console(stderr=True), refresh_per_second=4, transient=True):
+        yield lambda name, record: board.add(record, time.monotonic())
+
+
+class Board:
+    """What has been seen of a run, and how it is drawn; rich asks for the drawing four times a second."""
+
+    def __init__(self, title: str, rounds: int) -> None:
+        self.title, self.rounds, self.done = title, rounds, 0
+        self.accuracy, self.norms, self.cosines = list[float](), list[float](), list[float]()
+        self.losses = list[float]()
+        self.classes: Sequence[float | None] = ()
+        self.engine, self.diverged = "", False
+        self._times = deque[float](maxlen=_RECENT)
+
+    def add(self, record: "RoundRecord", now: float) -> None:
+        """Take a round in. `now` is in seconds on any clock."""
+        self.done, self.diverged = record.round, record.diverged
+        self.engine = f"{record.engine} on {record.device}"
+        if record.server is None:  # read from the store: rounds before it say nothing of the pace
+            self._times.clear()
+        self._times.append(now)
+        values = (
+            record.accuracy,
+            record.train_loss,
+            record.probes.get("drift_norm"),
+            record.probes.get("drift_cosine"),
+        )
+        for value, kept in zip(values, (self.accuracy, self.losses, self.norms, self.cosines), strict=True):
+            if value is not None:
+                kept.append(value)
+        self.classes = record.per_class_accuracy or self.classes
+
+    def seconds_left(self) -> float | None:
+        """From the pace of the last rounds that were computed."""
+        if len(self._times) < 2:
+            return None
+        return (self._times[-1] - self._times[0]) / (len(self._times) - 1) * (self.rounds - self.done)
+
+    def __rich_console__(self, console: Any, options: Any) -> Iterator[Any]:
+        from rich import box
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.text import Text
+
+        width = max(10, options.max_width - 4)
+        state = "diverged: the model is no longer finite" if self.diverged else f"{span(self.seconds_left())} left"
+        parts = [
+            Text(f"round {self.done} of {self.rounds}   {state}   {self.engine}", style="red" if self.diverged else ""),
+            Text(bar(self.done / self.rounds, width)),
+            self._curves(width),
+            *self._classes(console.size.height - _OTHER_LINES, width),
+        ]
+        yield Panel(Group(*parts), title=Text(printable(self.title)), title_align="left", box=box.ROUNDED)
+
+    def _curves(self, width: int) -> Any:
+        """A line each: the last value, the curve so far, and what it is."""
+        from rich.table import Table
+
+        grid = Table.grid(padding=(0, 2))
+        for _ in range(4):
+            grid.add_column(no_wrap=True)
+        best = f"best {percent_of(max(self.accuracy, default=None))} %"
+        rows = {
+            "accuracy": (self.accuracy, f"{percent_of(_last(self.accuracy))} %", best),
+            "client loss": (self.losses, _number(_last(self.losses)), "mean over clients"),
+            "drift norm": (self.norms, _number(_last(self.norms)), "of the mean client delta"),
+            "drift cosine": (self.cosines, _number(_last(self.cosines)), "mean between two clients"),
+        }
+        for name, (values, last, note) in rows.items():
+            grid.add_row(name, last, sparkline(values, max(8, min(30, width - 54))), note)
+        return grid
+
+    def _classes(self, room: int, width: int) -> list[Any]:
+        """A bar per class where there is room for them, else a block per class."""
+        from rich.table import Table
+        from rich.text import Text
+
+        if not self.classes:
+            return []
+        if len(self.classes) > room:
+            known = [0.0 if share is None else share for share in self.classes]
+            return [Text(f"accuracy of classes 0 to {len(known) - 1}"), Text(blocks(known, 0, 1))]
+        grid = Table.grid(padding=(0, 2))
+        for label, share in enumerate(self.classes):
+            grid.add_row(f"class {label}", f"{percent_of(share):>6} %", bar(share or 0, max(5, min(40, width - 24))))
+        return [grid]
+
+
+def bar(share: float, width: int) -> str:
+    """A bar that can be read without colours."""
+    full = round(share * width)
+    return "█" * full + "░" * (width - full)
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """A curve in one line of blocks, between its lowest and highest value; the mean of neighbours where it is long."""
+    if not values:
+        return ""
+    cuts = [i * len(values) // min(width, len(values)) for i in range(min(width, len(values)) + 1)]
+    means = [sum(values[a:b]) / (b - a) for a, b in pairwise(cuts)]
+    return blocks(means, min(means), max(means))
+
+
+def blocks(values: Sequence[float], low: float, high: float) -> str:
+    """A block per value, as high as it is between low and high."""
+    scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BLOCKS[round((value - low) * scale)] for value in values)
+
+
+def span(seconds: float | None) -> str:
+    """`42 s`, `3:05 min`, `2:10 h`"""
+    if seconds is None:
+        return "-"
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    return f"{whole // 60}:{whole % 60:02} min" if whole < 3600 else f"{whole // 3600}:{whole % 3600 // 60:02} h"
+
+
+def _last(values: Sequence[float]) -> float | None:
+    return values[-1] if values else None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"

@@ -1,0 +1,42 @@
+"""One client's whole round: its batches, exactly as long as they are, through `local_update` without a leading axis.
+
+The reference engine runs it client after client, a node of a real federation for its own client.
+"""
+
+from collections.abc import Iterator
+from contextlib import nullcontext
+
+import torch
+
+from fedskew.core import rng, tree
+from fedskew.core.federation import Cohort, Ints
+from fedskew.core.round import Batch, Context, Recipe, Server, Update, local_update
+from fedskew.core.settings import Settings, arithmetic
+
+
+def client_update(recipe: Recipe, settings: Settings, server: Server, cohort: Cohort, k: int, round: int) -> Update:
+    """The update of the cohort's k-th client."""
+    client = cohort.clients[k : k + 1]
+    device = cohort.federation.dataset.x_train.device
+    counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
+    steps = torch.from_numpy(settings.steps(cohort.federation.sizes(client)))[0].to(device)
+    state, travel = tree.rows(cohort.states, k), recipe.travel(steps)
+    context = Context(server.params, server.buffers, state, server.correction, counts, travel)
+    named = nullcontext() if recipe.model.quiet else rng.torch_seed(cohort.seed, "dropout", round, client)
+    try:
+        with named, arithmetic(settings.precision, device):
+            batches = _batches(settings, cohort, client, round)
+            return local_update(recipe, context, batches, steps)
+    except Exception as error:
+        raise RuntimeError(f"round {round}, client {client[0]}: {error}") from error
+
+
+def _batches(settings: Settings, cohort: Cohort, client: Ints, round: int) -> Iterator[Batch]:
+    data, use = cohort.federation.dataset, (client, cohort.seed, round, settings.epochs)
+    order = torch.from_numpy(cohort.federation.shuffled(*use)).to(data.x_train.device)
+    draws = torch.from_numpy(cohort.federation.draws(*use)).to(order) if settings.augment else order
+    for epoch in zip(order.chunk(settings.epochs), draws.chunk(settings.epochs), strict=True):
+        for index, drawn in zip(*(part.split(settings.batch_size) for part in epoch), strict=True):
+            x = data.x_train[index]
+            x = settings.augment(x, drawn) if settings.augment else x
+            yield Batch(data.prepare(x, settings.dtype), data.y_train[index])

@@ -1,0 +1,94 @@
+"""What is learned: arrays in memory, in the type they were stored in, normalised only when a batch is used."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property, lru_cache
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from fedskew.core import tree
+
+
+@lru_cache(maxsize=32)
+def _constant(values: tuple[float, ...], axes: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Per-channel values shaped to broadcast against an example."""
+    return torch.tensor(values, dtype=dtype, device=device).reshape((-1,) + (1,) * axes)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Training and test examples with labels 0..num_classes-1.
+
+    `client_train` and `client_test` name the owner of each example (0, 1, ...) where the data set has clients of its
+    own. `mean` and `std` are per channel, in the unit of the stored values; without them values are used as they are.
+    """
+
+    name: str
+    x_train: Tensor
+    y_train: Tensor
+    x_test: Tensor
+    y_test: Tensor
+    num_classes: int
+    mean: tuple[float, ...] | None = None
+    std: tuple[float, ...] | None = None
+    client_train: Tensor | None = None
+    client_test: Tensor | None = None
+    class_names: tuple[str, ...] | None = None
+
+    def __post_init__(self) -> None:
+        for part, x, y in (("train", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
+            if len(x) != len(y) or len(y) == 0:
+                raise ValueError(f"{self.name}: {len(x)} {part} examples with {len(y)} labels")
+            low, high = int(y.min()), int(y.max())
+            if low < 0 or high >= self.num_classes:
+                wrong = low if low < 0 else high
+                raise ValueError(f"{self.name}: {part} label {wrong} is outside 0..{self.num_classes - 1}")
+
+    @property
+    def input_shape(self) -> tuple[int, ...]:
+        return tuple(self.x_train.shape[1:])
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """Examples, labels and owners."""
+        return {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+
+    @property
+    def nbytes(self) -> int:
+        return sum(value.nbytes for value in self.tensors.values())
+
+    @cached_property
+    def digest(self) -> str:
+        """32 hexadecimal digits over all examples, labels and owners, the same wherever they are."""
+        return tree.digest(self.tensors)
+
+    def to(self, device: torch.device | str) -> "Dataset":
+        """The same data on a device, still in its stored type."""
+        moved: dict[str, Any] = {name: value.to(device) for name, value in self.tensors.items()}
+        return replace(self, **moved)
+
+    def prepare(self, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """A batch [..., *input_shape] of stored values as the model takes it."""
+        x = x.to(dtype)
+        if self.mean is None or self.std is None:
+            return x
+        axes = len(self.input_shape) - 1
+        return (x - _constant(self.mean, axes, dtype, x.device)) / _constant(self.std, axes, dtype, x.device)
+
+    def held_out(self, share: float, generator: np.random.Generator) -> NDArray[np.int64]:
+        """Which training examples to choose settings on: a share of each class, or of each client's own examples."""
+        groups = self.y_train if self.client_train is None else self.client_train
+        order = generator.permutation(len(groups))
+        groups_in_order = groups.cpu().numpy()[order]
+        by_group = order[np.argsort(groups_in_order, kind="stable")]
+        sizes = np.bincount(groups_in_order)
+        within = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+        return np.sort(by_group[within < np.floor(share * np.repeat(sizes, sizes))])
+
+    def train_counts(self) -> list[int]:
+        """How many training examples each class has."""
+        counts: list[int] = np.bincount(self.y_train.cpu().numpy(), minlength=self.num_classes).tolist()
+        return counts

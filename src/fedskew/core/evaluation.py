@@ -1,0 +1,63 @@
+"""How good the global model is: plain softmax on the test set, nothing calibrated at test time."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from fedskew.core.dataset import Dataset
+from fedskew.core.tree import Params
+
+if TYPE_CHECKING:
+    from fedskew.models import Model
+
+_BATCH_VALUES = 1 << 22
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """`balanced_accuracy` is the mean over classes that occur in the test set; the accuracy of one that does not is
+    None. `client_accuracy` is the mean over clients of the accuracy on each one's own test part, where it has one."""
+
+    accuracy: float
+    balanced_accuracy: float
+    loss: float
+    per_class_accuracy: list[float | None]
+    client_accuracy: float | None
+
+
+def evaluate_model(model: "Model", params: Params, buffers: Params, data: Dataset, dtype: torch.dtype) -> Evaluation:
+    logits = predict(model, params, buffers, data, data.x_test, dtype)
+    right = logits.argmax(-1) == data.y_test
+    loss = torch.nn.functional.cross_entropy(logits, data.y_test)
+    per_class = _group_mean(right, data.y_test, data.num_classes)
+    present = [value for value in per_class if value is not None]
+    by_client = None
+    if data.client_test is not None:
+        shares = _group_mean(right, data.client_test, int(data.client_test.max()) + 1)
+        known = [value for value in shares if value is not None]
+        by_client = sum(known) / len(known)
+    return Evaluation(
+        accuracy=right.double().mean().item(),
+        balanced_accuracy=sum(present) / len(present),
+        loss=loss.item(),
+        per_class_accuracy=per_class,
+        client_accuracy=by_client,
+    )
+
+
+def predict(model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype) -> Tensor:
+    """Logits of stored examples, in pieces that stay small in memory."""
+    rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
+    with torch.no_grad():
+        pieces = [
+            model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0].logits for piece in x.split(rows)
+        ]
+    return torch.cat(pieces)
+
+
+def _group_mean(right: Tensor, group: Tensor, groups: int) -> list[float | None]:
+    total = torch.bincount(group, minlength=groups).tolist()
+    hits = torch.bincount(group[right], minlength=groups).tolist()
+    return [hit / n if n else None for hit, n in zip(hits, total, strict=True)]

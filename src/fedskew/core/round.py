@@ -1,0 +1,318 @@
+"""One round of federated learning: pure functions, and the only place with a training gradient.
+
+Leading axes are free. The same code updates one client (no leading axis), a cohort [K, ...], or a cohort of several
+seeds; clients share no parameter, so the gradient of the summed loss is every client's own gradient.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from fedskew.core import tree
+from fedskew.core.tree import Params
+from fedskew.core.view import Outputs, View
+
+if TYPE_CHECKING:
+    from fedskew.algorithms import Algorithm, Ascent
+    from fedskew.models import Model
+    from fedskew.optimizers import Optimizer
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What every client does in a round: what a step minimises, and how it moves along the gradient of that.
+
+    `rate` stands for the optimiser's own where it is given: a rate in fixed memory needs no new CUDA graph.
+    """
+
+    model: Model
+    algorithm: Algorithm
+    optimizer: Optimizer
+    grad_clip: float | None = None
+    rate: Tensor | None = None
+
+    @property
+    def ascents(self) -> tuple[Ascent, ...]:
+        return self.algorithm.ascents
+
+    def losses(self, params: Params, buffers: Params, batch: Batch, context: Context) -> tuple[Tensor, Params]:
+        """Per-example losses of a batch, and the buffers as the pass leaves them."""
+        outputs, buffers = self.model.apply(params, buffers, batch.x, batch.mask, train=True)
+        teacher = partial(self.teach, context, batch.x)
+        view = View(outputs, batch.y, batch.mask, context.counts, context.travel, teacher)
+        return self.algorithm.objective(view), buffers
+
+    def teach(self, context: Context, x: Tensor) -> Outputs:
+        """What the global model says of examples. One model for all clients takes their batches as a single one."""
+        model = self.model.evaluating
+        with torch.no_grad():
+            shared = context.counts.ndim > 1 and all(len(leaf) == 1 for leaf in context.anchor.values())
+            given = x.flatten(0, 1).unsqueeze(0) if shared else x
+            said, _ = model.apply(context.anchor, context.buffers, given, train=False)
+            if not shared:
+                return said
+            lead, features = x.shape[:2], said.features
+            return Outputs(
+                said.logits.reshape(*lead, *said.logits.shape[2:]),
+                None if features is None else features.reshape(*lead, *features.shape[2:]),
+            )
+
+    def travel(self, steps: Tensor) -> Tensor:
+        """How far the optimiser moves in so many steps; no part looks at it where it is just their number."""
+        if not self.algorithm.needs_travel:
+            return steps.double()
+        return self.optimizer.travel(steps, self.algorithm.correction.pull)
+
+    def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
+        """Parameters and optimiser state after a step along corrected, clipped gradients."""
+        grads = self.algorithm.correction.bend(grads, local.params, context)
+        if self.grad_clip is not None:
+            grads = _clipped(grads, self.grad_clip, local.loss.ndim)
+        rate = self.optimizer.lr if self.rate is None else self.rate
+        updates, optimizer = self.optimizer.update(grads, local.optimizer, local.params, rate)
+        return tree.add(local.params, updates), optimizer
+
+
+@dataclass(frozen=True)
+class Server:
+    """The global model and what the server remembers between rounds."""
+
+    params: Params
+    buffers: Params
+    correction: Params
+    optimizer: Params
+
+
+@dataclass(frozen=True)
+class Context:
+    """What stays fixed during a client's update: the global model that it received, the correction's states of client
+    and server, the label counts, and how far its optimiser will travel."""
+
+    anchor: Params
+    buffers: Params
+    client: Params
+    server: Params
+    counts: Tensor
+    travel: Tensor
+
+
+@dataclass(frozen=True)
+class Local:
+    """What moves with every local step. `loss` is the sum of the batch losses so far."""
+
+    params: Params
+    buffers: Params
+    optimizer: Params
+    loss: Tensor
+
+
+@dataclass(frozen=True)
+class Batch:
+    """Examples [..., B, *shape] with labels [..., B]; the mask [..., B] is False for padding, None for none."""
+
+    x: Tensor
+    y: Tensor
+    mask: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Update:
+    """What a client's round leaves. Label counts are not in it."""
+
+    delta: Params
+    buffers: Params
+    client: Params
+    message: Params
+    travel: Tensor
+    loss: Tensor
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the server needs of a round. Each part of a cohort has its own; added, they are those of the whole.
+
+    `delta` is the aggregated one, `message` the mean by the correction's weights, `travel` the mean by the clients'.
+    """
+
+    delta: Params
+    buffers: Params
+    message: Params
+    travel: Tensor
+    loss: Tensor
+
+
+Record = TypeVar("Record", Context, Local, Update)
+Merge = Callable[[Params, Tensor], Params]
+
+
+def take(record: Record, index: slice | Tensor | int) -> Record:
+    """Some clients, or one, of a record that carries them on its first axis."""
+
+    def rows(part: Any) -> Any:
+        return tree.rows(part, index) if isinstance(part, dict) else part[index]
+
+    return type(record)(**{field.name: rows(getattr(record, field.name)) for field in fields(record)})
+
+
+def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
+    """Records of several clients as one, along the first axis or along a new first axis."""
+    trees, tensors = (tree.stack, torch.stack) if new_axis else (tree.concatenate, torch.cat)
+
+    def joined(parts: list[Any]) -> Any:
+        return trees(parts) if isinstance(parts[0], dict) else tensors(parts)
+
+    names = [field.name for field in fields(records[0])]
+    return type(records[0])(**{name: joined([getattr(record, name) for record in records]) for name in names})
+
+
+def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
+    algorithm = recipe.algorithm
+    server = Server(params, buffers, algorithm.correction.server_state(params), algorithm.server.init(params))
+    if not algorithm.aggregate.linear and zero_sums(recipe, server).message:
+        raise ValueError(
+            f"{algorithm.name}: the server takes the mean of its correction's messages, through which one client could "
+            "still do all that the aggregate keeps out; allowed: methods whose clients send a model alone"
+        )
+    return server
+
+
+def received(algorithm: Algorithm, server: Server) -> Server:
+    """The server's state as clients receive it: some optimisers send out a model ahead of their own."""
+    return replace(server, params=algorithm.server.look(server.params, server.optimizer))
+
+
+def gradient(
+    recipe: Recipe, context: Context, params: Params, buffers: Params, batch: Batch
+) -> tuple[Params, Tensor, Params]:
+    """The gradient of the batch's mean loss at `params`, that loss, and the buffers as the pass leaves them."""
+    with torch.enable_grad():
+        leaves = {name: leaf.detach().requires_grad_() for name, leaf in params.items()}
+        losses, buffers = recipe.losses(leaves, buffers, batch, context)
+        if losses.shape != batch.y.shape:
+            raise ValueError(
+                f"the loss has shape {list(losses.shape)} for labels of shape {list(batch.y.shape)}; "
+                "allowed: one value per example, no mean"
+            )
+        shares = _shares(losses, batch.mask)
+        grads = torch.autograd.grad(losses, list(leaves.values()), shares, materialize_grads=True)
+    return dict(zip(leaves, grads, strict=True)), (shares * losses.detach()).sum(-1), buffers
+
+
+def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> Local:
+    """One optimiser step on one batch: gradient of the mean loss, corrected, clipped, applied."""
+    grads, loss, buffers = gradient(recipe, context, local.params, local.buffers, batch)
+    with torch.no_grad():
+        for ascend in recipe.ascents:
+            there = ascend(local.params, grads, local.loss.ndim)
+            grads, _, _ = gradient(recipe, context, there, local.buffers, batch)
+        moved, optimizer = recipe.move(grads, local, context)
+        return Local(moved, buffers, optimizer, local.loss + loss)
+
+
+def local_update(recipe: Recipe, context: Context, batches: Iterable[Batch], steps: Tensor) -> Update:
+    """A client's whole round: from the global model through its batches to its message."""
+    local = begin(recipe, context.anchor, context.buffers, steps.shape)
+    for batch in batches:
+        local = local_step(recipe, context, local, batch)
+    return finish(recipe, context, local, steps)
+
+
+def begin(recipe: Recipe, params: Params, buffers: Params, lead: torch.Size) -> Local:
+    """Clients at the global model with a fresh optimiser."""
+    dtype, device = next((leaf.dtype, leaf.device) for leaf in params.values())
+    return Local(params, buffers, recipe.optimizer.init(params), torch.zeros(lead, dtype=dtype, device=device))
+
+
+def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Update:
+    """Deltas and messages after the last step."""
+    with torch.no_grad():
+        delta = tree.sub(local.params, context.anchor)
+        delta, client, message = recipe.algorithm.correction.finish(context, delta)
+        return Update(delta, local.buffers, client, message, context.travel, local.loss / steps.to(local.loss))
+
+
+def server_update(
+    algorithm: Algorithm, server: Server, updates: Update, weights: Tensor, everyone: Tensor | None = None
+) -> Server:
+    """The next global model from updates stacked on their first axis, of clients that count so much.
+
+    `everyone` are the weights of all clients there are, where not all of them answered.
+    """
+    counted = scales(algorithm, weights, updates.travel)
+    sums = add_up(updates, counted, len(weights), algorithm.aggregate.merge)
+    return conclude(algorithm, server, sums, answered(algorithm, weights, weights if everyone is None else everyone))
+
+
+def scales(algorithm: Algorithm, weights: Tensor, travel: Tensor) -> Tensor:
+    """How much each client's delta, buffers and message count, [3, K], from the weights and travels of a round."""
+    messages = algorithm.correction.weigh(weights)
+    parts = algorithm.aggregate.coefficients(weights, travel), weights / weights.sum(), messages / messages.sum()
+    return torch.stack(parts)
+
+
+def answered(algorithm: Algorithm, weights: Tensor, everyone: Tensor) -> float:
+    """The share of all clients, as their messages count, that clients of these weights are."""
+    here, all_ = (algorithm.correction.weigh(part).sum() for part in (weights, everyone))
+    return float(here / all_)
+
+
+def add_up(updates: Update, scales: Tensor, count: int, merge: Merge = tree.weighted_sum) -> Sums:
+    """The sums over some of a round's `count` clients, of which deltas, buffers and messages count so much.
+
+    A `merge` that is no sum makes the same of all of them at once.
+    """
+    with torch.no_grad():
+        return Sums(
+            delta=merge(updates.delta, scales[0]),
+            buffers=merge(updates.buffers, scales[1]),
+            message=tree.weighted_sum(updates.message, scales[2]),
+            travel=(updates.travel.to(scales) * scales[1]).sum(),
+            loss=updates.loss.double().mean() * (len(updates.loss) / count),
+        )
+
+
+def zero_sums(recipe: Recipe, server: Server) -> Sums:
+    """The sums over no client: zeros in the shape of what clients would have left."""
+    steps = torch.ones((), dtype=torch.int64, device=next(iter(server.params.values())).device)
+    client = recipe.algorithm.correction.client_state(server.params)
+    counts = torch.zeros(0, device=steps.device)
+    context = Context(server.params, server.buffers, client, server.correction, counts, recipe.travel(steps))
+    idle = finish(recipe, context, begin(recipe, server.params, server.buffers, steps.shape), steps)
+    silent = replace(idle, message=tree.zeros_like(idle.message), loss=torch.zeros_like(idle.loss))
+    return add_up(join([silent], new_axis=True), torch.zeros(3, 1, dtype=torch.float64, device=steps.device), 1)
+
+
+def conclude(algorithm: Algorithm, server: Server, sums: Sums, fraction: float) -> Server:
+    """The next global model from the sums over all clients that answered, `fraction` of all there are."""
+    with torch.no_grad():
+        optimizer, correction = algorithm.server, algorithm.correction
+        moves, state = optimizer.update(tree.neg(sums.delta), server.optimizer, server.params, optimizer.lr)
+        params = tree.add(server.params, moves)
+        remembered = correction.absorb(server.correction, sums, fraction)
+        if shift := correction.shift(remembered):
+            params = tree.add(params, shift)
+        return Server(params, tree.map(_typed, sums.buffers, server.buffers), remembered, state)
+
+
+def _typed(leaf: Tensor, like: Tensor) -> Tensor:
+    """A mean in the type of what it is a mean of: whole numbers (a module's counters) are rounded back."""
+    return leaf if like.is_floating_point() else leaf.round().to(like.dtype)
+
+
+def _shares(losses: Tensor, mask: Tensor | None) -> Tensor:
+    """How much of its batch's mean each example is: 1/n, and 0 for padding."""
+    if mask is None:
+        return torch.full_like(losses, 1 / losses.shape[-1])
+    return mask.to(losses.dtype) / mask.sum(-1, keepdim=True)
+
+
+def _clipped(grads: Params, limit: float, axes: int) -> Params:
+    """Gradients scaled so that each client's whole gradient has at most this norm."""
+    scale = (limit / (tree.norm(grads, axes) + 1e-12)).clamp(max=1.0)
+    return tree.map(lambda grad: grad * tree.lead(scale, grad), grads)

@@ -1,0 +1,28 @@
+"""Where sharpness-aware minimisation takes its gradient (Foret et al., ICLR 2021; in FedSAM Qu et al., ICML 2022).
+
+a step follows the gradient at w + rho g / |g|,  g the gradient at w,  |g| each client's own norm
+"""
+
+import math
+from dataclasses import dataclass
+
+from fedskew.core import tree
+from fedskew.core.tree import Params
+
+
+@dataclass(frozen=True)
+class Sharpness:
+    """An ascent: (params, gradient, number of leading axes) -> where to take the gradient. rho = 0 stays at w."""
+
+    rho: float = 0.05
+
+    def __post_init__(self) -> None:
+        if not (self.rho >= 0 and math.isfinite(self.rho)):
+            raise ValueError(f"rho is {self.rho}; allowed: 0 or more")
+
+    def __call__(self, params: Params, grads: Params, axes: int) -> Params:
+        scale = self.rho / (tree.norm(grads, axes) + 1e-12)
+        return {name: leaf + tree.lead(scale, leaf) * grads[name] for name, leaf in params.items()}
+
+
+sharpness = Sharpness

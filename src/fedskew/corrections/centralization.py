@@ -1,0 +1,53 @@
+"""Gradient centralisation as GC-Fed has it (Seo et al., 2025, its hybrid form).
+
+    body:        g_l <- g_l - mean of g_l over all axes but the first, at every step
+    classifier:  delta <- delta - mean of each class's row, after the last step
+
+Vectors (biases, norms) are left alone. The classifier is the last parameter with two axes or more. Rows of every delta
+then have mean zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from fedskew.core.tree import Params
+from fedskew.corrections.correction import Correction
+
+if TYPE_CHECKING:
+    from fedskew.core.round import Context
+
+
+@dataclass(frozen=True)
+class Centralized(Correction):
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        *body, _ = _matrices(grads, context)
+        return {name: _centred(grad, context) if name in body else grad for name, grad in grads.items()}
+
+    def finish(self, context: Context, delta: Params) -> tuple[Params, Params, Params]:
+        last = _matrices(delta, context)[-1]
+        return {**delta, last: _centred(delta[last], context)}, {}, {}
+
+
+def _matrices(leaves: Params, context: Context) -> list[str]:
+    """Names of leaves with two axes or more for one client."""
+    found = [name for name, leaf in leaves.items() if leaf.ndim - _lead(context) > 1]
+    if not found:
+        raise ValueError("fedgc centres the rows of matrices, and no trained parameter of this model has two axes")
+    return found
+
+
+def _centred(leaf: Tensor, context: Context) -> Tensor:
+    over = tuple(range(_lead(context) + 1, leaf.ndim))
+    return leaf - leaf.mean(over, keepdim=True)
+
+
+def _lead(context: Context) -> int:
+    """How many axes stand in front of a client's own."""
+    return context.counts.ndim - 1
+
+
+centralized = Centralized

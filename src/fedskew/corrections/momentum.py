@@ -1,0 +1,44 @@
+"""The client-level momentum of FedCM (Xu et al., 2021): every local step follows the last round's common direction.
+
+    step with alpha g + (1 - alpha) m        m = -delta / travel of the last round, zero in the first
+
+m is a gradient: the aggregated delta over how far an optimiser travels under a unit gradient. It is the server's and
+goes out with the model; clients keep nothing and send nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedskew.core import tree
+from fedskew.core.tree import Params
+from fedskew.corrections.correction import Correction
+
+if TYPE_CHECKING:
+    from fedskew.core.round import Context, Sums
+
+
+@dataclass(frozen=True)
+class ClientMomentum(Correction):
+    """alpha = 1 is FedAvg."""
+
+    alpha: float = 0.1
+
+    needs_travel = True
+
+    def __post_init__(self) -> None:
+        if not 0 < self.alpha <= 1:
+            raise ValueError(f"alpha is {self.alpha}; allowed: above 0, at most 1")
+
+    def server_state(self, params: Params) -> Params:
+        return tree.zeros_like(params)
+
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        return {n: self.alpha * g + (1 - self.alpha) * context.server[n] for n, g in grads.items()}
+
+    def absorb(self, server: Params, sums: Sums, fraction: float) -> Params:
+        return tree.neg(tree.divide(sums.delta, sums.travel))
+
+
+client_momentum = ClientMomentum

@@ -1,0 +1,34 @@
+"""The proximal term of FedProx (Li et al., MLSys 2020): mu/2 ||w - anchor||^2 added to the local objective."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fedskew.core.tree import Params
+from fedskew.corrections.correction import Correction
+
+if TYPE_CHECKING:
+    from fedskew.core.round import Context
+
+
+@dataclass(frozen=True)
+class Proximal(Correction):
+    """grad + mu (w - anchor), the gradient of the *squared* distance to the global model."""
+
+    mu: float = 0.01
+
+    def __post_init__(self) -> None:
+        if not (self.mu >= 0 and math.isfinite(self.mu)):
+            raise ValueError(f"mu is {self.mu}; allowed: 0 or more")
+
+    @property
+    def pull(self) -> float:
+        return self.mu
+
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        return {name: grad + self.mu * (params[name] - context.anchor[name]) for name, grad in grads.items()}
+
+
+proximal = Proximal

@@ -1,0 +1,64 @@
+"""Everything there is to see in a stored run: from its last checkpoint, nothing trained any further."""
+
+from typing import Any
+
+import torch
+
+from fedskew.diagnostics.accuracy_by_class import class_accuracy
+from fedskew.diagnostics.calibration_error import calibration_of
+from fedskew.diagnostics.client_drift import drift, forgetting
+from fedskew.diagnostics.deviation_bound import deviation
+from fedskew.diagnostics.feature_spread import features
+from fedskew.diagnostics.observing import from_folder, observe
+from fedskew.diagnostics.pairwise_margins import margins
+from fedskew.diagnostics.views import about
+from fedskew.losses import calibrated, cross_entropy, plain
+from fedskew.runs.run import Run
+from fedskew.runs.store import Folder, StoreError
+from fedskew.simulation.records import Observation
+
+PLAIN, CALIBRATED = "fedavg", "fedlc"
+
+
+def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str | None = None) -> dict[str, Any]:
+    """One local round from the checkpoint under the run's method, a plain and a calibrated one, seen by all probes.
+
+    `client_limit` cuts how many clients are reported in `methods` except for their drift, which is over the cohort.
+    """
+    if client_limit is not None and client_limit < 1:
+        raise ValueError(f"clients is {client_limit}; allowed: 1 or more")
+    stored = folder.run()
+    absent = stored["device"].startswith("cuda") and not torch.cuda.is_available()
+    simulation = from_folder(folder, "cpu" if absent else None, data_dir)
+    own, *rivals = methods(simulation.run)
+    views = {own: observe(simulation), **{name: observe(simulation, algorithm=name) for name in rivals}}
+    first = views[own]
+    calibration = calibration_of(first, first.before)
+    if calibration is None:
+        raise StoreError(f"run {folder.path.name} has diverged: its model's answers are not finite")
+    return {
+        "run_hash": folder.path.name,
+        **about(first),
+        "round": simulation.round,
+        "methods": {name: _looked(seen, client_limit) for name, seen in views.items()},
+        "calibration": calibration,
+        "forgetting": forgetting([record["per_class_accuracy"] for record in folder.records()[: simulation.round]]),
+    }
+
+
+def methods(run: Run) -> list[str]:
+    """The run's own method first, then the plain and the calibrated loss unless one of them is its own."""
+    algorithm = run.build_algorithm()
+    loss = None if algorithm.terms else plain(algorithm.loss)
+    rivals = ([] if loss is cross_entropy else [PLAIN]) + ([] if isinstance(loss, calibrated) else [CALIBRATED])
+    return [run.short_algorithm, *rivals]
+
+
+def _looked(seen: Observation, client_limit: int | None) -> dict[str, Any]:
+    return {
+        **class_accuracy(seen, client_limit),
+        **deviation(seen, client_limit),
+        **margins(seen, client_limit),
+        **drift(seen),
+        **features(seen),
+    }

@@ -1,0 +1,115 @@
+"""Which examples every client of a cohort uses at every step, as arrays.
+
+A short batch is filled up with its own last example and masked.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedskew.core.federation import Cohort, Ints
+from fedskew.core.settings import Settings
+
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Step after step. Clients are ranked by their number of steps, so those still at work at step t are always the
+    first `active[t]`: no step is spent on a client that has finished."""
+
+    rank: Ints  # the cohort's clients, most steps first
+    steps: Ints  # their numbers of steps
+    active: Ints  # [T] how many of them take step t
+    index: Ints  # [sum(active), B] examples, step after step
+    mask: Mask  # the same shape: False is padding
+    full: Mask  # [T] whether no batch of step t has padding
+    draws: Ints | None  # the shape of index: a random integer for each use of an example
+
+
+@dataclass(frozen=True)
+class Table:
+    """Client after client: client j uses the rows `first[j]` to `first[j] + steps[j]`."""
+
+    first: Ints
+    steps: Ints
+    index: Ints  # [sum(steps), B]
+    length: Ints  # [sum(steps)] how many examples of a row are no padding
+    draws: Ints | None
+
+    @cached_property
+    def mask(self) -> Mask:
+        return np.asarray(np.arange(self.index.shape[1]) < self.length[:, None])
+
+    @cached_property
+    def full(self) -> Mask:
+        """Whether a row has no padding."""
+        return np.asarray(self.length == self.index.shape[1])
+
+
+def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Schedule:
+    """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
+    steps = local_steps(cohorts, settings)
+    rank = np.argsort(-steps, kind="stable")
+    active = len(steps) - np.searchsorted(np.sort(steps), np.arange(steps.max()), side="right")
+    first_row = np.cumsum(active) - active
+    step = np.repeat(np.arange(len(active)), active)
+    client = rank[np.arange(len(step)) - first_row[step]]
+    index, length, draws = _rows(cohorts, offsets, round, settings, client, step)
+    column = np.arange(index.shape[1])
+    full = np.logical_and.reduceat(length == len(column), first_row)
+    return Schedule(rank, steps[rank], active, index, column < length[:, None], full, draws)
+
+
+def client_table(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Table:
+    """The same, client after client, every row as wide as the widest batch that any client of the federation has."""
+    steps = local_steps(cohorts, settings)
+    first = np.cumsum(steps) - steps
+    client = np.repeat(np.arange(len(steps)), steps)
+    width = min(settings.batch_size, max(int(np.diff(c.federation.offsets).max()) for c in cohorts))
+    index, length, draws = _rows(
+        cohorts, offsets, round, settings, client, np.arange(len(client)) - first[client], width
+    )
+    return Table(first, steps, index, length, draws)
+
+
+def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:
+    """How long such cohorts' tables can get in any round: when every one of them draws its largest clients."""
+    total = 0
+    for cohort in cohorts:
+        sizes = np.sort(np.diff(cohort.federation.offsets))[-len(cohort.whole) :]
+        total += int(settings.steps(sizes).sum())
+    return total
+
+
+def local_steps(cohorts: Sequence[Cohort], settings: Settings) -> Ints:
+    """How many steps each client takes."""
+    return settings.steps(np.concatenate([cohort.federation.sizes(cohort.clients) for cohort in cohorts]))
+
+
+def _rows(
+    cohorts: Sequence[Cohort],
+    offsets: Sequence[int],
+    round: int,
+    settings: Settings,
+    client: Ints,
+    step: Ints,
+    width: int | None = None,
+) -> tuple[Ints, Ints, Ints | None]:
+    """For each pair of a client and one of its steps: the examples used, how many are no padding, and their draws."""
+    epochs, batch_size = settings.epochs, settings.batch_size
+    sizes = np.concatenate([c.federation.sizes(c.clients) for c in cohorts])
+    samples = np.concatenate(
+        [c.federation.shuffled(c.clients, c.seed, round, epochs) + o for c, o in zip(cohorts, offsets, strict=True)]
+    )
+    epoch, batch = np.divmod(step, -(-sizes // batch_size)[client])
+    begin = (np.cumsum(epochs * sizes) - epochs * sizes)[client] + epoch * sizes[client] + batch * batch_size
+    length = np.minimum(batch_size, sizes[client] - batch * batch_size)
+    use = begin[:, None] + np.minimum(np.arange(width or length.max()), length[:, None] - 1)
+    draws = None
+    if settings.augment:
+        draws = np.concatenate([c.federation.draws(c.clients, c.seed, round, epochs) for c in cohorts])[use]
+    return samples[use], length, draws

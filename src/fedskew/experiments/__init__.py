@@ -1,1 +1,0 @@
-"""Runs, their store, and what is made of them."""

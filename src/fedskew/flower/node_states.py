@@ -1,0 +1,85 @@
+"""What a correction remembers of a client between rounds, kept on the client's own node.
+
+A node cannot know whether its answer reached the server. It therefore keeps two states, the one it trained with and the
+one it made, each with the round of its making, and the server's next call says which of the two counts.
+"""
+
+from dataclasses import dataclass
+from logging import WARNING
+from pathlib import Path
+
+import torch
+from flwr.app import ConfigRecord, RecordDict
+from flwr.supercore import log
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from fedskew.core import tree
+from fedskew.core.tree import Params
+from fedskew.flower.messages import from_record, to_record
+from fedskew.runs.store import write_whole
+
+_ARRAYS, _ABOUT = "fedskew-states", "fedskew-rounds"
+
+
+@dataclass(frozen=True)
+class Memory:
+    """States by the round that made them; round 0 is the state that every client starts from."""
+
+    states: dict[int, Params]
+
+    def at(self, round: int, initial: Params) -> Params:
+        """The state that counts, by the server's word."""
+        if round == 0 or not initial:
+            return initial
+        found = self.states.get(round)
+        if found is None or not _alike(found, initial):
+            log(WARNING, "the correction's state of round %s is not on this node any more: it begins at zero", round)
+            return initial
+        return found
+
+    def after(self, used: int, state: Params, round: int, made: Params) -> "Memory":
+        return Memory({used: state, round: made})
+
+
+def recall(state: RecordDict, file: Path | None, device: torch.device) -> Memory:
+    """What Flower's state of this node holds, else what the file holds."""
+    if _ARRAYS in state.array_records:
+        rounds = state.config_records[_ABOUT]["rounds"]
+        return _split(from_record(state.array_records[_ARRAYS], device), [int(round) for round in rounds])  # type: ignore[union-attr]
+    if file is not None and file.exists():
+        return _read(file, device)
+    return Memory({})
+
+
+def remember(state: RecordDict, file: Path | None, memory: Memory) -> None:
+    leaves: Params = {}
+    for round, leaf in memory.states.items():
+        leaves |= tree.prefix(leaf, str(round))
+    if not leaves:
+        return
+    rounds = list(memory.states)
+    state[_ARRAYS], state[_ABOUT] = to_record(leaves), ConfigRecord({"rounds": rounds})
+    if file is not None:
+        whole = {name: leaf.detach().cpu().contiguous() for name, leaf in leaves.items()}
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_whole(file, save(whole, {"rounds": ",".join(map(str, rounds))}))
+        file.chmod(0o600)  # it tells of the node's labels
+
+
+def _split(leaves: Params, rounds: list[int]) -> Memory:
+    return Memory({round: tree.unprefix(leaves, str(round)) for round in rounds})
+
+
+def _read(file: Path, device: torch.device) -> Memory:
+    try:
+        with safe_open(file, "pt", device=str(device)) as opened:
+            rounds = [int(round) for round in opened.metadata()["rounds"].split(",")]
+            leaves = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
+        raise ValueError(f"{file} is damaged ({error}); remove it, and this client begins at zero") from error
+    return _split(leaves, rounds)
+
+
+def _alike(a: Params, b: Params) -> bool:
+    return a.keys() == b.keys() and all(leaf.shape == b[name].shape for name, leaf in a.items())

@@ -1,0 +1,80 @@
+"""The app's configuration, `[tool.flwr.app.config]`: the fields of a run, and how its federation is kept together."""
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
+
+from fedskew.core import spec
+from fedskew.runs.run import Run, explain
+
+
+class Rules(BaseModel):
+    """How a server deals with its nodes. The words of the configuration are the same with dashes."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    store: str = ""
+    """Folder that keeps the run, to be continued by the next `flwr run`; empty: nothing is kept."""
+    min_clients: Annotated[int, Field(ge=0)] = 0
+    """Proper answers that a round needs; 0: half of those sampled, rounded up."""
+    on_bad_reply: Literal["refuse", "fail"] = "refuse"
+    """Whether a round goes on without an answer that is wrong, or the run fails."""
+    round_timeout: Annotated[float, Field(gt=0)] = 3600.0
+    """Seconds after which a client counts as not answering."""
+    start_timeout: Annotated[float, Field(gt=0)] = 600.0
+    """Seconds to wait for all clients before the first round."""
+    max_norm: Annotated[float, Field(ge=0)] | Literal["auto", "off"] = "auto"
+    """An answer whose model is farther than this from the global one is refused; auto: a limit learnt from the other
+    answers; off or 0: no limit."""
+    max_examples: Annotated[int, Field(ge=0)] | Literal["auto", "off"] = "auto"
+    """An answer that claims more examples, or others than its node did when it joined, is refused; auto: as many as the
+    data set has; off or 0: neither is looked at."""
+
+    @field_validator("store")
+    @classmethod
+    def _absolute(cls, given: str) -> str:
+        if given and not Path(given).expanduser().is_absolute():
+            raise ValueError("must be an absolute path: the server app's own folder is Flower's")
+        return given
+
+    @field_validator("max_norm", "max_examples", mode="before")
+    @classmethod
+    def _word(cls, given: Any) -> Any:
+        if (isinstance(given, str) and given not in ("auto", "off")) or isinstance(given, bool):
+            raise ValueError("allowed: auto, off or a number from 0 on")
+        return given
+
+    def needed(self, sampled: int) -> int:
+        return min(sampled, self.min_clients or -(-sampled // 2))
+
+    def folder(self) -> Path | None:
+        return Path(self.store).expanduser() if self.store else None
+
+
+def read_run(config: Mapping[str, Any]) -> Run:
+    """The run that a configuration describes; keys of `Rules` are left to `read_rules`."""
+    given = {key.replace("-", "_"): value for key, value in config.items()}
+    for name in given:
+        if name not in Run.model_fields and name not in Rules.model_fields:
+            raise ValueError(spec.unknown("key in the app's config", name, {**Run.model_fields, **Rules.model_fields}))
+    try:
+        return Run(**{name: value for name, value in given.items() if name in Run.model_fields})
+    except ValidationError as error:
+        raise ValueError(explain(error)) from error
+
+
+def read_rules(config: Mapping[str, Any]) -> Rules:
+    given = {key.replace("-", "_"): value for key, value in config.items()}
+    try:
+        return Rules(**{name: value for name, value in given.items() if name in Rules.model_fields})
+    except ValidationError as error:
+        raise ValueError(explain(error).replace("_", "-")) from error
+
+
+def caller_folder() -> Path | None:
+    """The folder of the module whose call of our caller this is: the app's, wherever Flower has installed it."""
+    file = sys._getframe(2).f_globals.get("__file__")
+    return Path(file).resolve().parent if file else None

@@ -1,0 +1,32 @@
+"""Logit adjustment (Menon et al., ICLR 2021) with the client's own label distribution pi.
+
+loss = CE(f + tau * log pi, y),   pi = n / sum n
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from fedskew.losses.counts import MISSING, check_choice, check_length, check_number, filled, hidden
+from fedskew.losses.softmax import at_least_float32, softmax_loss
+
+
+@dataclass(frozen=True)
+class Adjusted:
+    """The same `missing` rules as the calibrated loss; sum n cancels in the softmax and is left out."""
+
+    tau: float = 1.0
+    missing: str = "floor"
+
+    def __post_init__(self) -> None:
+        check_number("tau", self.tau)
+        check_choice("missing", self.missing, MISSING)
+
+    def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        check_length(logits, counts)
+        logits = at_least_float32(logits)
+        offset = filled(counts, self.missing, logits.dtype).log() * self.tau
+        return softmax_loss(logits + hidden(offset, counts, self.missing).unsqueeze(-2), labels)
+
+
+adjusted = Adjusted

@@ -1,0 +1,53 @@
+"""The tables and figures of Zhang et al., "Federated Learning with Label Distribution Skew via Logits Calibration"."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedskew.core import spec
+from fedskew.paper import (  # fmt: skip
+    figure1,
+    figure2,
+    figure3,
+    figure4,
+    figure5,
+    figure6,
+    figure7,
+)
+from fedskew.paper.choice import Choice
+from fedskew.paper.table import Table
+from fedskew.paper.tables import TABLES
+from fedskew.runs.results import Results
+from fedskew.runs.run import Run
+
+
+class Figure(Protocol):
+    """What a figure needs, what it shows, and how: `draw` makes files, `lines` says it in words."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    def runs(self, choice: Choice = ..., results: Results = ...) -> list[Run]: ...
+    def rows(self, results: Results, choice: Choice = ...) -> list[dict[str, Any]]: ...
+    def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]: ...
+    def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]: ...
+
+
+_FIGURES: tuple[Figure, ...] = (
+    figure1.FIGURE, figure2.FIGURE, figure3.FIGURE, figure4.FIGURE, figure5.FIGURE, figure6.FIGURE, figure7.FIGURE,
+)  # fmt: skip
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in _FIGURES}
+ITEMS: dict[str, Table | Figure] = {**TABLES, **FIGURES}
+
+
+def mapped(cell: str) -> Table:
+    """The table whose cell a map can be drawn around: those with a partition to choose and the paper's CNN."""
+    tables = [TABLES["table1"], TABLES["table2"]]
+    for table in tables:
+        if cell in table.cells:
+            return table
+    raise ValueError(spec.unknown("cell", cell, {name: None for table in tables for name in table.cells}))
+
+
+__all__ = ["FIGURES", "ITEMS", "TABLES", "Figure", "mapped"]

@@ -1,0 +1,154 @@
+"""What the paper claims, cell by cell: FedLC against FedAvg, and the order of methods."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedskew.paper.choice import Choice
+from fedskew.paper.profiles import PROFILES
+from fedskew.paper.table import Table
+from fedskew.runs.results import Results
+from fedskew.runs.verdict import NOT_DECIDED, VERDICTS, Difference, paired
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A cell with FedAvg and FedLC. `ours` are the figures of every method that can be held against FedLC, `printed`
+    the paper's for the methods that were run."""
+
+    cell: str
+    full_rounds: int
+    ours: Mapping[str, Mapping[str, Any]]
+    printed: Mapping[str, float]
+
+    @property
+    def compared(self) -> bool:
+        return {"fedavg", "fedlc"} <= set(self.ours)
+
+    @property
+    def seeds(self) -> int:
+        return len(self.ours["fedlc"]["seeds"])
+
+    @property
+    def runs(self) -> tuple[str, ...]:
+        return (*self.ours["fedavg"]["hashes"], *self.ours["fedlc"]["hashes"])
+
+    def against(self, other: str) -> Difference:
+        """FedLC minus another method, mean of the last ten rounds."""
+        mine, theirs = (
+            dict(zip(figures["seeds"], figures["each_last_ten"], strict=True))
+            for figures in (self.ours["fedlc"], self.ours[other])
+        )
+        found = paired(mine, theirs)
+        assert found is not None  # figures that are compared have the same seeds
+        return found
+
+    @property
+    def printed_gain(self) -> float | None:
+        both = {"fedavg", "fedlc"} <= set(self.printed)
+        return self.printed["fedlc"] - self.printed["fedavg"] if both else None
+
+    def __str__(self) -> str:
+        if not self.compared:
+            return f"{self.cell}: FedAvg and FedLC are of different length or seeds, or one diverged; not compared."
+        last = self.ours["fedlc"]["mean"] - self.ours["fedavg"]["mean"]
+        theirs = "" if self.printed_gain is None else f"; the paper {self.printed_gain:+.2f}"
+        means = {method: figures["last_ten"] for method, figures in self.ours.items()}
+        both = {method: value for method, value in self.printed.items() if method in self.ours}
+        return (
+            f"{self.cell}: {self.against('fedavg').sentence('FedLC', 'FedAvg')} (last round {last:+.2f}{theirs}). "
+            f"Means here: {_listed(means)}; the paper's: {_listed(both)}."
+        )
+
+
+def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        known = [row for row in rows if row["cell"] == cell and row["method"] in table.methods]
+        at = {row["method"]: row for row in known if row["ours"]}
+        if {"fedavg", "fedlc"} <= set(at):
+            mine = at["fedlc"]["ours"]
+            ours = {method: row["ours"] for method, row in at.items() if _comparable(row["ours"], mine)}
+            printed = {method: row["printed"]["mean"] for method, row in at.items() if row["printed"]["mean"]}
+            yield Claim(cell, table.full_rounds(cell), ours, printed)
+
+
+def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
+    """FedLC against FedAvg on each data set and under each profile; a run in two tables counts once."""
+    lines = []
+    for profile in PROFILES.values():
+        found: dict[tuple[str, ...], Claim] = {}
+        for table in tables:
+            for claim in claims(table, table.rows(results, Choice(profile=profile))):
+                if claim.compared:
+                    found.setdefault(claim.runs, claim)
+        for data in dict.fromkeys(_data(claim) for claim in found.values()):
+            lines.append(_counted(data, profile.name, [c for c in found.values() if _data(c) == data]))
+    return lines
+
+
+def _data(claim: Claim) -> str:
+    return claim.cell.partition("/")[0].partition(":")[0]
+
+
+def _counted(data: str, profile: str, found: Sequence[Claim]) -> str:
+    """How many settings have which verdict, between which gains, and how far ours are from what is printed."""
+    gains = sorted((claim.against("fedavg") for claim in found), key=lambda gain: gain.mean)
+    said = [gain.verdict for gain in gains]
+    counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
+    theirs = [claim.printed_gain for claim in found if claim.printed_gain is not None]
+    return (
+        f"{data}, profile `{profile}`, {_lengths(found)}: FedLC against FedAvg: {counted} of {len(said)} settings; "
+        f"gains {_figures(gains[0])}"
+        + (f" to {_figures(gains[-1])}" if len(gains) > 1 else "")
+        + (f", the paper's {_range(theirs)}" if theirs else "")
+        + f".{_against_all(found)}"
+        + (f" {_from_printed(found)}." if theirs else "")
+    )
+
+
+def _figures(gain: Difference) -> str:
+    return f"{gain.mean:+.2f} {gain.interval}".rstrip()
+
+
+def _against_all(found: Sequence[Claim]) -> str:
+    """In how many settings FedLC is above every other method, of those where that can be known."""
+    said = [{claim.against(method).verdict for method in claim.ours if method != "fedlc"} for claim in found]
+    known = [words for words in said if NOT_DECIDED not in words]
+    methods = _range([len(claim.ours) - 1 for claim in found], "d")
+    best = sum(words == {"above"} for words in known)
+    return f" FedLC is above each of the {methods} other methods run in {best} of {len(known)}." if known else ""
+
+
+def _from_printed(found: Sequence[Claim]) -> str:
+    """How far ours are from what is printed."""
+    gaps = {
+        method: _range([c.ours[method]["last_ten"] - c.printed[method] for c in found if method in c.printed])
+        for method in ("fedlc", "fedavg")
+    }
+    return f"Our FedLC is {gaps['fedlc']} points from the paper's FedLC, our FedAvg {gaps['fedavg']} from its FedAvg"
+
+
+def _lengths(found: Sequence[Claim]) -> str:
+    lengths = {(claim.ours["fedlc"]["rounds"], claim.full_rounds) for claim in found}
+    rounds = [f"{n} rounds" if n == full else f"{n} of {full} rounds (shortened)" for n, full in sorted(lengths)]
+    seeds = sorted({claim.seeds for claim in found})
+    return f"{' and '.join(rounds)}, {' and '.join('one seed' if n == 1 else f'{n} seeds' for n in seeds)}"
+
+
+def _range(values: Sequence[float], form: str = "+.2f") -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"
+
+
+def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether the figures of two rows are of the same length, arithmetic and seeds."""
+    return all(one[name] == other[name] for name in ("rounds", "precision", "seeds"))
+
+
+def _comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether they are alike and no seed diverged."""
+    return alike(one, other) and not one["diverged"] and not other["diverged"]
+
+
+def _listed(values: Mapping[str, float]) -> str:
+    return ", ".join(f"{method} {values[method]:.2f}" for method in sorted(values, key=lambda m: -values[m]))

@@ -1,0 +1,126 @@
+"""What FedLC's gain over FedAvg depends on: momentum, crops and mirror images, rounds, the rule for missing classes."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedskew.paper import mapped
+from fedskew.paper.choice import Choice
+from fedskew.paper.map import Map
+from fedskew.paper.map_text import chosen_margins
+from fedskew.paper.profiles import PROFILES, Profile
+from fedskew.paper.trained import CELL
+from fedskew.runs.measures import Reach
+from fedskew.runs.results import Results
+from fedskew.runs.verdict import Difference
+
+CELLS = ("cifar10/dirichlet:0.05", "cifar10/dirichlet:0.1", "cifar10/shards:2")
+"""The most skewed ones."""
+_MOMENTUM = Profile("momentum", "momentum 0.9 alone", {"momentum": 0.9})
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is trained with, and for how long."""
+
+    name: str
+    profile: Profile
+    rounds: int
+
+
+SETTINGS = (
+    Setting("no momentum", PROFILES["stated"], 400),
+    Setting("momentum 0.9", _MOMENTUM, 120),
+    Setting("momentum 0.9", _MOMENTUM, 400),
+    Setting("momentum 0.9, crops and mirror images", PROFILES["usual"], 200),
+    Setting("momentum 0.9, crops and mirror images", PROFILES["usual"], 400),
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """FedAvg and FedLC in a cell under a setting."""
+
+    cell: str
+    setting: Setting
+    ours: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def gain(self) -> Difference:
+        return Difference(**self.ours["fedlc"]["gain"])
+
+    def line(self) -> str:
+        accuracies = [f"{self.ours[method]['last_ten']:.2f}" for method in ("fedavg", "fedlc")]
+        reach = str(Reach(**self.ours["fedlc"]["rounds_to_reach"]))
+        shown = [self.cell, self.setting.name, str(self.setting.rounds), *accuracies, str(self.gain), reach]
+        return f"| {' | '.join(shown)} |"
+
+
+def measured(results: Results) -> list[Measured]:
+    """Every cell under every setting that both methods were run in, over the seeds that both have."""
+    found = []
+    for cell in CELLS:
+        for setting in SETTINGS:
+            choice = Choice((cell,), ("fedavg", "fedlc"), rounds=setting.rounds, profile=setting.profile)
+            ours = {row["method"]: row["ours"] for row in mapped(cell).rows(results, choice) if row["ours"]}
+            if len(ours) == 2 and ours["fedlc"]["gain"]:
+                found.append(Measured(cell, setting, ours))
+    return found
+
+
+def section(results: Results) -> Iterator[str]:
+    """The opening of the page; nothing where nothing was run."""
+    found = measured(results)
+    if not found:
+        return
+    yield "## What FedLC's gain depends on"
+    yield "\n".join(f"- {line}" for line in [*_sentences(found), *_missing(results)])
+    heads = ("cell", "trained with", "rounds", "FedAvg", "FedLC", "FedLC against FedAvg", "rounds to FedAvg's end")
+    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads), *(one.line() for one in found)]
+    yield "\n".join(lines)
+    yield (
+        "Mean accuracy of the last ten rounds, and the first evaluated round in which FedLC has what FedAvg has at its "
+        "end, the median over seeds."
+    )
+
+
+def _sentences(found: Sequence[Measured]) -> Iterator[str]:
+    """Gains over the cells that two settings have in common, what is compared first."""
+    plain, short, long, usual, longer = SETTINGS
+    for what, one, other in (
+        ("Momentum", plain, short),
+        ("Rounds, with momentum alone", short, long),
+        ("Rounds, with crops and mirror images too", usual, longer),
+        ("Crops and mirror images, with momentum", long, longer),
+    ):
+        pairs = [
+            (a.gain.mean, b.gain.mean) for a in found for b in found
+            if a.cell == b.cell and (a.setting, b.setting) == (one, other)
+        ]  # fmt: skip
+        if pairs:
+            first, second = (_range([pair[i] for pair in pairs]) for i in (0, 1))
+            if one.name == other.name:
+                told = f"{first} points after {one.rounds} rounds and {second} after {other.rounds}"
+            else:
+                told = f"{first} points with {one.name} ({one.rounds} rounds) and {second} with {other.name}"
+                told += f" ({other.rounds} rounds)"
+            yield f"{what}: FedLC gains {told}, over {len(pairs)} of the cells below."
+
+
+def _missing(results: Results) -> Iterator[str]:
+    """The rule for classes that a client does not have, each with the margin that held-out examples choose."""
+    rows = Map(mapped(CELL), CELL).rows(results, Choice())
+    told = []
+    for setting, rule, best, plain in chosen_margins(rows):
+        if not (best["diverged"] or plain["diverged"]):
+            told.append(f"{setting}, `missing={rule}` {best['last_ten'] - plain['last_ten']:+.1f}")
+    if told:
+        yield (
+            f"The rule for classes that a client does not have, at {CELL}, points over FedAvg with the tau that is "
+            f"best on held-out examples, one seed each: {'; '.join(told)}."
+        )
+
+
+def _range(values: Sequence[float]) -> str:
+    low, high = f"{min(values):+.1f}", f"{max(values):+.1f}"
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,239 @@
+"""`docs/reproduction.md`, written from published results alone."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedskew.paper import FIGURES, TABLES, depends, mapped
+from fedskew.paper import formats as paper_tables
+from fedskew.paper.behind import behind
+from fedskew.paper.choice import Choice
+from fedskew.paper.claims import Claim, alike, claims, in_short
+from fedskew.paper.map import TAUS, Map
+from fedskew.paper.map_text import sentences
+from fedskew.paper.profiles import PROFILES
+from fedskew.paper.table import Table
+from fedskew.paper.trained import CELL
+from fedskew.runs.results import Result, Results
+from fedskew.runs.verdict import RULE
+
+FIGURE_FOLDER = "figures"
+BEGIN, END = "<!-- results: written by `make reproduction` -->", "<!-- end of results -->"
+
+_INTRODUCTION = """\
+# The paper, reproduced
+
+Every figure on this page was measured with this package; `make reproduction` writes the page from the runs in
+`results/paper/`, one line of JSON each with the whole run, its hash, the partition's hash, the accuracy of every
+evaluated round, versions and device. In tables the paper's own figure stands in brackets behind ours. Accuracy is of
+the global model after the last round on the whole test set, in percent; ± is the standard deviation over seeds
+(ddof 1).
+
+`fedskew paper list` shows what there is, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda --precision
+bf16` does runs, `fedskew paper show table1 --format csv` prints every figure with everything it rests on.
+"""
+
+_OPEN = """\
+## What the paper leaves open
+
+tau, the rule for classes a client does not have, the number of local epochs for most tables, the knobs of the other
+methods and the exact network are not stated; a profile fills them in:
+"""
+
+_CONTRADICTIONS = """\
+The paper's own tables disagree where they overlap: FedAvg on CIFAR-10 under D(0.3) is 55.95 in table 1 and 60.18 in
+table 7, and under Q(5) 61.54 in table 7, 46.12 (E=1) and 75.81 (E=5) in table 5. Table 6 names neither data set nor
+skew; table 5 says 10 clients in its caption and 20 in the text. A difference to a printed figure is therefore not by
+itself a failure to reproduce; how methods stand to one another is what can be compared.
+"""
+
+
+_REMARKS = {
+    "figure5": (
+        "Twelve classes of Tiny-ImageNet, 6,000 images for training and 600 for testing, so that one standard error of "
+        "an accuracy of 25 % is 1.8 points. The paper names neither its classes nor its images."
+    )
+}
+
+
+def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()) -> str:
+    """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again."""
+    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *_short(results)]
+    parts += [_OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
+    parts += _map(results, figures)
+    for table in TABLES.values():
+        parts += _table(table, results)
+    parts += [*_figures(results, figures), *_repeats(results, repeats), *_extent(results)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _short(results: Results) -> list[str]:
+    """How results are compared, and what that comes to; nothing where nothing was run."""
+    lines = in_short(results, TABLES.values())
+    how = f"FedLC against FedAvg wherever both were run alike. {RULE}"
+    return ["## In short", how, "\n".join(f"- {line}" for line in lines), _every(results)] if lines else []
+
+
+def _profiles() -> Iterator[str]:
+    yield "\n".join(f"- `{profile.name}`: {profile.about}." for profile in PROFILES.values())
+
+
+def _map(results: Results, figures: Path) -> Iterator[str]:
+    """The map around one cell, with the values of tau that have been run."""
+    asked = Map(mapped(CELL), CELL)
+    rows = asked.rows(results, Choice())
+    if not rows:
+        return
+    taus = asked.known_taus(Choice(), results.only(rows[0]["precision"]))
+    absent = [f"{tau:g}" for tau in TAUS if tau not in taus]
+    yield f"## What FedLC's gain hangs on: the map around {CELL}"
+    yield (
+        "Shortened: 100 rounds, 20 where clients take five or ten local epochs. A tenth of the training examples is "
+        "held out and clients train on the rest; the margin is chosen on the held-out examples, the test set is only "
+        f"reported. Device {rows[0]['device']}, {rows[0]['precision']}, one seed each, which by the rule above decides "
+        "nothing; accuracies below are means of the last ten rounds."
+        + (f" Of the usual values of tau, {', '.join(absent)} were not run." if absent else "")
+    )
+    if (figures / "map.png").exists():
+        yield f"![FedLC minus FedAvg over the assumptions]({FIGURE_FOLDER}/map.png)"
+    yield "\n".join(f"- {line}" for line in sentences(rows))
+    yield _map_table(rows)
+    shown = ",".join(f"{tau:g}" for tau in taus)
+    yield f"`fedskew paper map --cell {CELL} --taus {shown} --device cuda --precision bf16` does these runs."
+
+
+def _map_table(rows: Sequence[dict[str, Any]]) -> str:
+    lines = ["| setting | method | held out % | test % | last ten % | rounds | run |", "|" + " --- |" * 7]
+    for row in rows:
+        test = ["diverged", row["diverged"]] if row["test"] is None else [f"{row[n]:.2f}" for n in ("test", "last_ten")]
+        shown = [row["setting"], f"`{row['algorithm']}`", f"{row['validation']:.2f}", *test, row["rounds"], row["hash"]]
+        lines.append("| " + " | ".join(map(str, shown)) + " |")
+    return "\n".join(lines)
+
+
+def _table(table: Table, results: Results) -> Iterator[str]:
+    yield f"## Table {table.name.removeprefix('table')}: {table.title}"
+    yield (
+        "Not in the paper, so assumed where a profile does not say otherwise: "
+        + "; ".join(table.assumed)
+        + ". Batch norm, "
+        "Dirichlet sizes balanced, clients weighted by their examples." + (f" {table.remark}" if table.remark else "")
+    )
+    some = False
+    for profile in PROFILES.values():
+        rows = table.rows(results, Choice(profile=profile))
+        if not any(row["ours"] for row in rows):
+            continue
+        some = True
+        yield f"### Profile `{profile.name}`"
+        yield from _shown(table, rows)
+        for rounds in other_lengths(rows):
+            yield f"### Profile `{profile.name}`, {rounds} rounds"
+            yield from _shown(table, table.rows(results, Choice(profile=profile, rounds=rounds)))
+    if not some:
+        yield "Nothing of this has been run yet."
+
+
+def _shown(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
+    yield paper_tables.markdown(rows).rstrip()
+    if said := list(claims(table, rows)):
+        yield "\n".join(f"- {claim}" for claim in said)
+
+
+def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Numbers of rounds that cells have runs of which the rows do not show."""
+    return sorted({rounds for row in rows if row["ours"] for rounds in row["ours"]["other_lengths"]})
+
+
+def _figures(results: Results, figures: Path) -> Iterator[str]:
+    yield "## Figures"
+    for figure in FIGURES.values():
+        if (figures / f"{figure.name}.png").exists():
+            yield f"### Figure {figure.name.removeprefix('figure')}: {figure.title}"
+            yield f"![{figure.title}]({FIGURE_FOLDER}/{figure.name}.png)"
+            if remark := _REMARKS.get(figure.name):
+                yield remark
+            rows = figure.rows(results) if figure.runs() else []
+            if rows and (lines := figure.lines(rows)):
+                yield "\n".join(["```text", *lines, "```"])
+                yield "\n".join(behind(rows, results))
+        else:
+            yield f"### Figure {figure.name.removeprefix('figure')}: {figure.title}"
+            yield f"Not measured yet; `fedskew paper run {figure.name}` does it."
+
+
+def _repeats(results: Results, repeats: Sequence[Result]) -> Iterator[str]:
+    """Runs that were done again, beside what the page shows of them."""
+    known = {(result.hash, result.rounds): result for result in results}
+    lines = []
+    for other in repeats:
+        if shown := known.get((other.hash, other.rounds)):
+            figures = [_two(one.summary) for one in (shown, other)]
+            what = f"{shown.short['algorithm']} on {shown.short['title']}, E {shown.run['local_epochs']}"
+            lines.append(f"- {shown.hash}, {what}, {shown.rounds} rounds: {figures[0]} on this page, {figures[1]}.")
+    if lines:
+        yield "## Runs done twice"
+        yield "Last round · mean of the last ten rounds, of the same run; docs/performance.md says why they can differ."
+        yield "\n".join(lines)
+
+
+def _two(summary: Mapping[str, Any]) -> str:
+    return " · ".join(f"{100 * summary[name]:.2f}" for name in ("accuracy", "accuracy_last10"))
+
+
+def _extent(results: Results) -> Iterator[str]:
+    """How many pairs of cell and method have a run, by table and profile."""
+    yield "## How much has been run"
+    lines = []
+    for table in TABLES.values():
+        said = []
+        for profile in PROFILES.values():
+            rows = [r for r in table.rows(results, Choice(profile=profile)) if r["method"] in table.methods]
+            done = [row["ours"] for row in rows if row["ours"]]
+            if done:
+                single = sum(len(ours["seeds"]) == 1 for ours in done)
+                seeds = f", {single} of them with one seed" if single else ""
+                said.append(f"{len(done)} of {len(rows)} under `{profile.name}`{seeds}")
+        lines.append(f"- {table.name}: {'; '.join(said) or 'nothing'}")
+    yield "Pairs of cell and method that have a run, where the paper gives five seeds for each:"
+    yield "\n".join(lines)
+
+
+def _every(results: Results) -> str:
+    """A line for every cell in which FedAvg and FedLC were run, the last round and behind the dot the last ten."""
+    methods = ("FedAvg", "FedRS", "FedLC", "logit adj.")
+    heads = ("cell", "profile", "rounds", *methods, "FedLC against FedAvg", "paper: FedAvg, FedLC")
+    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    for table in TABLES.values():
+        for profile in PROFILES.values():
+            rows = table.rows(results, Choice(profile=profile))
+            for claim in claims(table, rows):
+                at = {row["method"]: row for row in rows if row["cell"] == claim.cell and row["ours"]}
+                lines.append(_line(f"{table.name}: {claim.cell}", profile.name, at, claim))
+    return "\n".join(lines)
+
+
+def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) -> str:
+    """A method whose runs are of another length or other seeds than FedLC's is left out of the line."""
+    ours = at["fedlc"]["ours"]
+    said = str(claim.against("fedavg")) if claim.compared else "not compared"
+    shown = [_plain(at.get(method), ours) for method in ("fedavg", "fedrs", "fedlc", "fedla")]
+    printed = [at[method]["printed"]["mean"] for method in ("fedavg", "fedlc")]
+    rounds = f"{ours['rounds']}" + (" (shortened)" if ours["shortened"] else "")
+    theirs = ", ".join("-" if mean is None else f"{mean:.2f}" for mean in printed)
+    return "| " + " | ".join([cell, profile, rounds, *shown, said, theirs]) + " |"
+
+
+def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:
+    if row is None or not alike(row["ours"], like):
+        return "-"
+    return paper_tables.ours_text(row).partition(" [")[0]
+
+
+def between(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
+    """A page with the part between two marks replaced."""
+    head, begin, rest = text.partition(marks[0])
+    _, end, tail = rest.partition(marks[1])
+    if not (begin and end):
+        raise ValueError(f"the page has no part between {marks[0]} and {marks[1]}")
+    return f"{head}{begin}\n{table}\n{end}{tail}"

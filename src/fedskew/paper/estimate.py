@@ -1,0 +1,36 @@
+"""How long a run will take, from finished ones of the same kind on the same device."""
+
+from fedskew.runs.results import Results
+from fedskew.runs.run import Run
+
+
+class Speeds:
+    """Seconds for one local epoch of all clients, by data set and model."""
+
+    def __init__(self, results: Results, device: str) -> None:
+        found: dict[tuple[str, str], list[float]] = {}
+        for result in results:
+            if result.where == device and result.summary["rounds"]:
+                run, rounds = result.run, result.summary["rounds"]
+                epochs = rounds * run["local_epochs"] * run["clients_per_round"] / run["clients"]
+                found.setdefault(_kind(run["dataset"], run["model"]), []).append(result.summary["seconds"] / epochs)
+        self._seconds = {kind: sorted(values)[len(values) // 2] for kind, values in found.items()}
+
+    def seconds(self, run: Run) -> float | None:
+        """None where nothing of the kind has run here."""
+        each = self._seconds.get(_kind(run.dataset, run.model))
+        share = run.clients_per_round / run.clients
+        return None if each is None else each * run.rounds * run.local_epochs * share
+
+
+def _kind(dataset: str, model: str) -> tuple[str, str]:
+    return dataset.partition(":")[0], model.partition(":")[0]
+
+
+def device_name(device: str) -> str:
+    """What sessions call the device."""
+    if not device.startswith("cuda"):
+        return device
+    import torch
+
+    return torch.cuda.get_device_name(device) if torch.cuda.is_available() else device

@@ -1,0 +1,77 @@
+"""Many runs, one after another, the seeds of one method together; what fails is reported and the rest goes on."""
+
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+from typing import Protocol
+
+from fedskew.paper.choice import Choice
+from fedskew.runs.results import Results
+from fedskew.runs.run import Run
+from fedskew.runs.store import Store, StoreBusy, StoreError
+from fedskew.simulation.records import RoundRecord
+from fedskew.simulation.session import finished_records, simulate_many
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A group of runs that was not done, and why; `busy` if another process is doing it."""
+
+    runs: tuple[Run, ...]
+    reason: str
+    busy: bool = False
+
+
+def together(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs that differ in their seed only, each run once."""
+    once = list(dict.fromkeys(runs))
+    return [list(group) for _, group in groupby(once, lambda run: run.model_copy(update={"seed": 0}))]
+
+
+def share(groups: Sequence[list[Run]], shard: str) -> list[list[Run]]:
+    """The groups of share k for `k/n`. Which share a group is in hangs on nothing but its own run, so shares are
+    disjoint and together everything, whatever else is known."""
+    k, slash, n = shard.partition("/")
+    if not (slash and k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
+        raise ValueError(f"shard is {shard!r}; allowed: k/n with k from 1 to n, for example 3/8")
+    return [group for group in groups if int(group[0].model_copy(update={"seed": 0}).hash, 16) % int(n) == int(k) - 1]
+
+
+class Item(Protocol):
+    """A table, a figure, the map: what it needs may hang on what is there already."""
+
+    def runs(self, choice: Choice, results: Results) -> list[Run]: ...
+
+
+def missing(
+    item: Item, choice: Choice, shard: str, store: Store, published: Path | None, failed: Collection[Run]
+) -> list[list[Run]]:
+    """What an item needs, is not finished in the store, and has not failed before. Ask again when it is done.
+
+    Published results settle what others hang on; they are not taken for done, so that they can be done again.
+    """
+    wanted = share(together(item.runs(choice, Results(store, published))), shard)
+    left = [[run for run in group if run not in failed and not _finished(run, store)] for group in wanted]
+    return [group for group in left if group]
+
+
+def _finished(run: Run, store: Store) -> bool:
+    """A run that cannot be read is not: it is reported when it is to be done."""
+    folder = store.folder(run.hash)
+    with suppress(StoreError):
+        return folder.exists() and run.rounds in folder.lengths() and bool(finished_records(run, folder))
+    return False
+
+
+def execute(groups: Sequence[list[Run]], store: Store) -> Iterator[tuple[Run, RoundRecord] | Problem]:
+    """Every record of every run, or the problem that a group had."""
+    for group in groups:
+        try:
+            for position, record in simulate_many(group, store=store):
+                yield group[position], record
+        except StoreBusy as error:
+            yield Problem(tuple(group), str(error), busy=True)
+        except (ValueError, OSError, StoreError, RuntimeError) as error:
+            yield Problem(tuple(group), str(error) or type(error).__name__)

@@ -1,0 +1,246 @@
+"""Tables of the paper, ours beside the printed figure: Markdown, LaTeX, CSV. Rows come from `paper.table`."""
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedskew.runs.measures import Reach, Share, target_words
+from fedskew.runs.verdict import Difference
+
+Row = dict[str, Any]
+
+COLUMNS = (
+    "cell", "method", "printed_mean", "printed_std", "ours_mean", "ours_std", "difference", "seeds", "rounds",
+    "shortened", "diverged", "algorithm", "model", "local_epochs", "momentum", "lr", "batch_size", "clients",
+    "precision", "device", "seconds", "dataset", "stand_in", "balanced", "client_mean", "last_ten", "partitions",
+    "hashes", "gain", "gain_half", "rounds_to_reach", "seeds_that_reached", "iid_gap", "iid_gap_closed", "iid_gain",
+)  # fmt: skip
+
+
+def grid(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, str], Row]]:
+    """Methods, cells, and the row of each pair; cells nobody has run are left out when some have been."""
+    ran = [row for row in rows if row["ours"]] or list(rows)
+    cells = list(dict.fromkeys(row["cell"] for row in ran))
+    shown = {row["method"] for row in ran}
+    methods = [method for method in dict.fromkeys(row["method"] for row in rows) if method in shown]
+    return methods, cells, {(row["method"], row["cell"]): row for row in rows}
+
+
+def ours_text(row: Row) -> str:
+    """`57.34 ± 0.21 · 57.10`: the last round over seeds, and the mean of the last ten rounds. A shortened run carries
+    its rounds, a diverged seed the round it ended in."""
+    ours = row["ours"]
+    if ours is None:
+        return "-"
+    text = "diverged" if ours["mean"] is None else f"{ours['mean']:.2f}"
+    if ours["std"] is not None:
+        text += f" ± {ours['std']:.2f}"
+    if ours["last_ten"] is not None:
+        text += f" · {ours['last_ten']:.2f}"
+    if ours["shortened"]:
+        text += f" [{ours['rounds']} rounds]"
+    if ours["diverged"]:
+        text += f" ({len(ours['diverged'])} diverged, round {min(ours['diverged'].values())})"
+    return text
+
+
+def cell_text(row: Row) -> str:
+    """Ours, and in brackets the printed figure and how far ours is above it."""
+    printed, difference = row["printed"]["mean"], row["difference"]
+    if printed is None:
+        return ours_text(row)
+    return f"{ours_text(row)} ({printed:.2f}" + ("" if difference is None else f"; {difference:+.2f}") + ")"
+
+
+def markdown(rows: Sequence[Row], target: float | None = None) -> str:
+    """Methods down, cells across, the printed figure in brackets; what ours rests on; then what methods gain."""
+    lines = _markdown_grid(*whole(rows))
+    text = ["", *rests_on(rows)]
+    if gained := gains(rows, target):
+        text += ["", *_markdown_grid(gained.methods, gained.cells, gained.texts), "", *gained.said]
+    return "\n".join([*lines, *text]) + "\n"
+
+
+def _markdown_grid(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
+    lines = ["| method | " + " | ".join(cells) + " |", "|" + " --- |" * (1 + len(cells))]
+    return [*lines, *(f"| {m} | " + " | ".join(shown) + " |" for m, shown in zip(methods, texts, strict=True))]
+
+
+def whole(rows: Sequence[Row]) -> tuple[list[str], list[str], list[list[str]]]:
+    """Methods, cells, and the text of each pair."""
+    methods, cells, at = grid(rows)
+    texts = [[cell_text(at[m, c]) if (m, c) in at else "-" for c in cells] for m in methods]
+    return methods, cells, texts
+
+
+@dataclass(frozen=True)
+class Gains:
+    """What methods gain on FedAvg: a text for each method and cell, and what it means."""
+
+    methods: list[str]
+    cells: list[str]
+    texts: list[list[str]]
+    said: list[str]
+
+
+def gains(rows: Sequence[Row], target: float | None = None) -> Gains | None:
+    """Every method that was run but FedAvg; None where there is none."""
+    ran = [row for row in rows if row["ours"] and row["ours"]["gain"]]
+    if not ran:
+        return None
+    methods, cells, at = grid(ran)
+    texts = [[gain_text(at[m, c]) if (m, c) in at else "-" for c in cells] for m in methods]
+    said = [
+        "Points over FedAvg in the mean of the last ten rounds [95 % interval over seeds] · rounds to "
+        f"{target_words(target)} · share of the IID gap closed."
+    ]
+    level = {row["method"]: row["ours"]["iid_gain"] for row in ran if row["ours"]["iid_gain"]}
+    if level:
+        told = (f"{method} {_difference_text(gain)}" for method, gain in level.items())
+        said.append(f"Gain on IID data, points: {', '.join(told)}.")
+    return Gains(methods, cells, texts, said)
+
+
+def gain_text(row: Row) -> str:
+    """`+15.89 [+9.66, +22.13] · 40 · 38 %`"""
+    ours = row["ours"]
+    reach, share = ours["rounds_to_reach"], ours["gap_closed"]
+    parts = [_difference_text(ours["gain"]), "-" if reach is None else str(Reach(**reach))]
+    return " · ".join([*parts, "-" if share is None else str(Share(**share))])
+
+
+def _difference_text(gain: Row) -> str:
+    found = Difference(**gain)
+    return f"{found.mean:+.2f} {found.interval}".rstrip()
+
+
+def other_measures(rows: Sequence[Row]) -> list[str]:
+    """Accuracy averaged over classes and over clients, for cells whose test set does not have every class alike."""
+    lines = []
+    for cell in dict.fromkeys(row["cell"] for row in rows):
+        here = [row for row in rows if row["cell"] == cell and row["ours"]]
+        at = {row["method"]: row["ours"] for row in here if row["ours"]["mean"] is not None}
+        if any(abs(ours["mean"] - ours["balanced"]) > 0.005 for ours in at.values()):
+            told = [f"{method} {ours['balanced']:.2f}{_client_mean(ours)}" for method, ours in at.items()]
+            lines.append(f"{cell}, last round, mean over classes (mean over clients): {', '.join(told)}.")
+    return lines
+
+
+def _client_mean(ours: Row) -> str:
+    return "" if ours.get("client_mean") is None else f" ({ours['client_mean']:.2f})"
+
+
+def rests_on(rows: Sequence[Row]) -> list[str]:
+    """Settings, length, seeds, arithmetic, device and time of the runs shown, and what is set aside."""
+    found = [row["ours"] for row in rows if row["ours"]]
+    other = sum(row["other_versions"] for row in rows)
+    aside = [f"{other} runs of another result version are kept and not shown."] if other else []
+    if not found:
+        return ["Nothing of this has been run yet.", *aside]
+    settings, seeds, methods = settings_of(found)
+    text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
+    if any(row["stand_in"] for row in rows):
+        text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
+    if any(ours["shortened"] for ours in found):
+        text.append("A figure in square brackets marks a run that is shorter than the paper's.")
+    if absent := _absent(rows):
+        text.append(f"Not run: {', '.join(absent)}.")
+    return [*text, *aside, *other_measures(rows)]
+
+
+def _absent(rows: Sequence[Row]) -> list[str]:
+    """Cells that the table leaves out because nothing of them has been run."""
+    ran = {row["cell"] for row in rows if row["ours"]}
+    return list(dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran))
+
+
+def settings_of(found: Sequence[Row]) -> list[str]:
+    """What runs were done with, each value once."""
+    settings = [f"{label} {_values(found, name)}" for name, label in _LABELS.items()]
+    seconds = sum(ours["seconds"] for ours in found)
+    return [
+        "; ".join(settings) + ".",
+        f"Seeds {_values(found, 'seeds')}; {seconds:,.0f} s of rounds in all.",
+        f"Methods as run: {', '.join(dict.fromkeys('`' + ours['resolved'] + '`' for ours in found))}.",
+    ]
+
+
+_LABELS = {
+    "rounds": "Rounds", "local_epochs": "E", "momentum": "momentum", "lr": "lr", "batch_size": "batch",
+    "clients": "clients", "model": "model", "precision": "precision", "device": "device",
+}  # fmt: skip
+
+
+def _values(found: Sequence[Row], name: str) -> str:
+    """The values that a setting has among these, each once."""
+    shown = (f"{ours[name]:g}" if isinstance(ours[name], float) else str(ours[name]) for ours in found)
+    return ", ".join(dict.fromkeys(shown))
+
+
+def latex(rows: Sequence[Row], target: float | None = None) -> str:
+    """For booktabs: the figures, then what methods gain on FedAvg."""
+    lines = ["% STAND-IN DATA, not the paper's"] if any(row["stand_in"] for row in rows) else []
+    lines += _tabular(*whole(rows))
+    if gained := gains(rows, target):
+        lines += ["", *(f"% {line}" for line in gained.said), *_tabular(gained.methods, gained.cells, gained.texts)]
+    return "\n".join(lines) + "\n"
+
+
+def _tabular(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
+    lines = [f"\\begin{{tabular}}{{l{'c' * len(cells)}}}", "\\toprule"]
+    lines += ["method & " + " & ".join(map(tex, cells)) + " \\\\", "\\midrule"]
+    lines += [f"{tex(m)} & " + " & ".join(map(tex, shown)) + " \\\\" for m, shown in zip(methods, texts, strict=True)]
+    return [*lines, "\\bottomrule", "\\end{tabular}"]
+
+
+def tex(text: str) -> str:
+    """Text as LaTeX prints it."""
+    for plain, escaped in (
+        ("\\", r"\textbackslash "),
+        ("{", r"\{"),
+        ("}", r"\}"),
+        ("$", r"\$"),
+        ("_", r"\_"),
+        ("%", r"\%"),
+        ("&", r"\&"),
+        ("#", r"\#"),
+        ("^", r"\^{}"),
+        ("~", r"\~{}"),
+        ("±", r"$\pm$"),
+    ):
+        text = text.replace(plain, escaped)
+    return text
+
+
+def as_csv(rows: Sequence[Row]) -> str:
+    """One line for each cell and method, everything in it."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for row in rows:
+        writer.writerow([_plain(row, name) for name in COLUMNS])
+    return out.getvalue()
+
+
+def _plain(row: Row, name: str) -> Any:
+    ours = row["ours"] or {}
+    known = {
+        "cell": row["cell"], "method": row["method"], "difference": row["difference"], "stand_in": row["stand_in"],
+        "printed_mean": row["printed"]["mean"], "printed_std": row["printed"]["std"],
+        "ours_mean": ours.get("mean"), "ours_std": ours.get("std"), **_measures(ours),
+    }  # fmt: skip
+    value = known[name] if name in known else ours.get(name)
+    if isinstance(value, list | dict):
+        return " ".join(map(str, value))
+    return "" if value is None else value
+
+
+def _measures(ours: Row) -> Row:
+    gain, reach, share, level = (ours.get(name) or {} for name in ("gain", "rounds_to_reach", "gap_closed", "iid_gain"))
+    return {
+        "gain": gain.get("mean"), "gain_half": gain.get("half"), "rounds_to_reach": reach.get("rounds"),
+        "seeds_that_reached": reach.get("reached"), "iid_gap": share.get("gap"), "iid_gap_closed": share.get("share"),
+        "iid_gain": level.get("mean"),
+    }  # fmt: skip

@@ -1,0 +1,142 @@
+"""The README's answer to whether FedLC helps: a chart, three sentences and a table."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedskew.paper import TABLES
+from fedskew.paper.choice import Choice
+from fedskew.paper.claims import Claim, claims
+from fedskew.paper.gain_figure import gain_figure
+from fedskew.paper.profiles import PROFILES
+from fedskew.runs.measures import Reach, Share
+from fedskew.runs.results import Results
+from fedskew.runs.verdict import VERDICTS
+
+DATA, CHART = "cifar10", "gains"
+_TABLES = {"table1": "D", "table2": "Q"}
+
+
+def draw(results: Results, folder: Path) -> list[Path]:
+    """The chart, as far as its cells have been run."""
+    found = {profile: _claims(results, profile) for profile in ("stated", "usual")}
+    cells = []
+    for cell in _cells():
+        at = {profile: known[cell] for profile, known in found.items() if cell in known}
+        gains = {profile: _each_gain(claim) for profile, claim in at.items()}
+        printed = next((claim.printed_gain for claim in at.values() if claim.printed_gain is not None), None)
+        if gains:
+            cells.append({"name": _name(cell), "gains": {"paper": [] if printed is None else [printed], **gains}})
+    labels = {
+        "paper": "the paper",
+        "stated": f"ours, profile stated: no momentum, no crops, {_length(found['stated'])}",
+        "usual": f"ours, profile usual: momentum 0.9, crops and mirror images, {_length(found['usual'])}",
+    }
+    title = "What FedLC gains over FedAvg on CIFAR-10, 20 clients"
+    note = "means of the last ten rounds; dots are seeds, where there are several; no bar: not run"
+    return gain_figure(folder / CHART, cells, labels, title, note)
+
+
+def part(results: Results, figures: str) -> str:
+    """What stands in the README, with the chart from a folder of figures; nothing where nothing was run."""
+    usual, stated = (_claims(results, profile) for profile in ("usual", "stated"))
+    if not usual:
+        return ""
+    chart = f"![FedLC's gain over FedAvg by skew: the paper's, and ours under two profiles]({figures}/{CHART}.png)"
+    return "\n\n".join([chart, " ".join(_sentences(results, usual, stated)), _table(usual), _key(usual)])
+
+
+def _cells() -> list[str]:
+    return [cell for table in _TABLES for cell in TABLES[table].cells if cell.startswith(f"{DATA}/")]
+
+
+def _claims(results: Results, profile: str) -> dict[str, Claim]:
+    """FedLC against FedAvg in every cell of tables 1 and 2 that both were run alike in."""
+    found = {}
+    for name in _TABLES:
+        choice = Choice(cells=(DATA,), profile=PROFILES[profile])
+        for claim in claims(TABLES[name], TABLES[name].rows(results, choice)):
+            if claim.compared:
+                found[claim.cell] = claim
+    return found
+
+
+def _each_gain(claim: Claim) -> list[float]:
+    pairs = zip(claim.ours["fedlc"]["each_last_ten"], claim.ours["fedavg"]["each_last_ten"], strict=True)
+    return [mine - base for mine, base in pairs]
+
+
+def _name(cell: str) -> str:
+    """`D(0.1)`, `Q(2)`"""
+    kind, _, value = cell.partition("/")[2].partition(":")
+    return f"{'D' if kind == 'dirichlet' else 'Q'}({value})"
+
+
+def _length(found: Mapping[str, Claim]) -> str:
+    return f"{_range([claim.ours['fedlc']['rounds'] for claim in found.values()], 'd')} rounds" if found else "not run"
+
+
+def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str, Claim]) -> Iterator[str]:
+    ours = [claim.ours["fedlc"] for claim in usual.values()]
+    gains = [claim.against("fedavg") for claim in usual.values()]
+    said = [gain.verdict for gain in gains]
+    counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
+    yield (
+        f"Trained as such networks usually are, with momentum and random crops, FedLC gains {_span(gains)} points over "
+        f"FedAvg in {len(gains)} splits of CIFAR-10 ({counted}; one seed decides nothing)."
+    )
+    reached = [one["rounds_to_reach"]["rounds"] for one in ours if one["rounds_to_reach"]["rounds"] is not None]
+    closed = [one["gap_closed"]["share"] for one in ours if one["gap_closed"]]
+    level = [one["iid_gain"]["mean"] for one in ours if one["iid_gain"]]
+    yield (
+        f"It has what FedAvg has at its end after {_range(reached, 'd')} of {_length(usual)}"
+        + (f" and closes {_range([100 * share for share in closed], '.0f')} % of the gap to IID data" if closed else "")
+        + (f"; on IID data it gains {statistics.fmean(level):+.1f}" if level else "")
+        + "."
+    )
+    if stated:
+        plain = [claim.against("fedavg") for claim in stated.values()]
+        printed = [claim.printed_gain for claim in stated.values() if claim.printed_gain is not None]
+        yield (
+            f"Without momentum and crops (profile `stated`) it gains {_span(plain)} points where the paper prints "
+            f"{_range(printed, '+.1f')}{_synthetic(results)}; what the gain depends on, with every run, is in "
+            "[docs/reproduction.md](docs/reproduction.md)."
+        )
+
+
+def _synthetic(results: Results) -> str:
+    """The one kind of data where FedLC is known to lose."""
+    found = list(claims(TABLES["table4"], TABLES["table4"].rows(results, Choice())))
+    known = [claim.against("fedavg") for claim in found if claim.compared and claim.cell.startswith("synthetic")]
+    return f", and on the linear Synthetic data {_span(known)}" if known else ""
+
+
+def _table(found: Mapping[str, Claim]) -> str:
+    heads = ("CIFAR-10", "FedAvg", "FedLC", "FedLC − FedAvg", "the paper's", "rounds to FedAvg's end", "IID gap closed")
+    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    for cell, claim in found.items():
+        mine = claim.ours["fedlc"]
+        shown = [f"{claim.ours[method]['last_ten']:.1f}" for method in ("fedavg", "fedlc")]
+        printed = "-" if claim.printed_gain is None else f"{claim.printed_gain:+.1f}"
+        reach, share = Reach(**mine["rounds_to_reach"]), mine["gap_closed"]
+        figures = [str(claim.against("fedavg")), printed, str(reach), "-" if share is None else str(Share(**share))]
+        lines.append(f"| {' | '.join([_name(cell), *shown, *figures])} |")
+    return "\n".join(lines)
+
+
+def _key(found: Mapping[str, Claim]) -> str:
+    clients = _range([claim.ours["fedlc"]["clients"] for claim in found.values()], "d")
+    return (
+        f"{clients} clients, {_length(found)}, profile `usual`; mean accuracy of the last ten rounds in percent. "
+        "D(beta): Dirichlet label skew; Q(alpha): alpha shards a client."
+    )
+
+
+def _span(gains: Sequence[Any]) -> str:
+    return _range([gain.mean for gain in gains], "+.1f")
+
+
+def _range(values: Sequence[float], form: str) -> str:
+    low, high = format(min(values), form), format(max(values), form)
+    return low if low == high else f"{low} to {high}"

@@ -1,0 +1,271 @@
+"""A table of the paper: cells by methods, ours beside the printed figure."""
+
+import json
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache, partial
+from importlib import resources
+from itertools import groupby
+from typing import Any
+
+from fedskew.paper.choice import STAND_IN, Choice, chosen, standing_in
+from fedskew.paper.profiles import VALIDATION
+from fedskew.runs.measures import IID, gap_closed, rounds_to_reach
+from fedskew.runs.results import Result, Results
+from fedskew.runs.run import Run
+from fedskew.runs.verdict import BASELINE, Difference, paired
+
+SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
+EIGHT = (*SEVEN, "fedla")
+"""The paper's methods, and logit adjustment, which it does not have."""
+UNIFORM = ("scaffold:mean=uniform",)
+"""SCAFFOLD by its own paper's rule, which does not weigh messages as it weighs updates; the first runs are of it."""
+BEYOND = (
+    *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
+    "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn", "fedlc+fedcm",
+)  # fmt: skip
+"""Later methods, shown beside the paper's where they have been run, and run when they are named."""
+
+CNN_ASSUMED = (
+    "local epochs: 1",
+    "tau, mu, alpha and the server's step: our defaults",
+    "model: three convolutions of 128",
+)
+Fields = Mapping[str, Any]
+_SHOWN = ("dataset", "model", "local_epochs", "momentum", "lr", "batch_size", "clients")
+EVERYTHING, NOTHING = Choice(), Results()
+
+
+@lru_cache
+def printed(item: str) -> dict[str, dict[str, list[float | None]]]:
+    """The paper's own figures, in percent: method, cell, [mean, standard deviation]."""
+    text = resources.files("fedskew.paper").joinpath("printed.json").read_text()
+    figures: dict[str, dict[str, list[float | None]]] = json.loads(text)[item]
+    return figures
+
+
+@dataclass(frozen=True)
+class Table:
+    """`cells` are what a column stands for, as fields of a run; `assumed` is what the paper does not say about it, and
+    `remark` what a reader of our figures should know."""
+
+    name: str
+    title: str
+    cells: Mapping[str, Fields]
+    methods: tuple[str, ...]
+    fields: Fields
+    assumed: tuple[str, ...] = ()
+    remark: str = ""
+    beyond: tuple[str, ...] = UNIFORM
+
+    def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
+        """The runs that can be known now; where a choice hangs on others' results, ask again when those are there."""
+        return [run for cell, method in self.pairs(choice) for run in self._wanted(cell, method, choice, results)]
+
+    def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
+        """A row for each cell and method: the printed figure, ours, and what ours rests on. All rows of a cell are of
+        one arithmetic: the one asked for, else the one with most of them. They are of one length too: the one asked
+        for, else the one with most runs, of several the longest."""
+        found = []
+        beyond = () if choice.profile.tries else self.beyond  # they have no tries
+        methods = chosen("method", choice.methods, (*self.methods, *beyond))
+        for cell in chosen("cell", choice.cells, self.cells):
+            found += in_one_arithmetic(results, choice, partial(self._cell, cell, methods, choice))
+        return [row for row in found if row["ours"] or row["method"] in self.methods]
+
+    def pairs(self, choice: Choice) -> Iterator[tuple[str, str]]:
+        methods = chosen("method", choice.methods, (*self.methods, *self.beyond)) if choice.methods else self.methods
+        return ((c, m) for c in chosen("cell", choice.cells, self.cells) for m in methods)
+
+    def run(self, cell: str, method: str, choice: Choice, **more: Any) -> Run:
+        """The first seed's run of a cell."""
+        dataset = STAND_IN if choice.stand_in else {**self.fields, **self.cells[cell]}["dataset"]
+        profile = choice.profile.fields_for(dataset)
+        fields = {"eval_every": 10, **self.fields, **profile, **self.cells[cell], **choice.fields}
+        fields["algorithm"] = choice.profile.methods.get(method, method)
+        if choice.stand_in:
+            fields = standing_in(fields)
+        if choice.rounds is not None:
+            fields["rounds"] = choice.rounds
+        return Run(**{**fields, **more})
+
+    def full_rounds(self, cell: str) -> int:
+        """How many rounds the paper gives this cell."""
+        return int({**self.fields, **self.cells[cell]}["rounds"])
+
+    def _wanted(self, cell: str, method: str, choice: Choice, results: Results) -> list[Run]:
+        """The tries of a method as long as one of them is missing, else its run for each seed."""
+        if choice.rounds is not None and choice.rounds > self.full_rounds(cell):
+            raise ValueError(
+                f"rounds is {choice.rounds}; allowed: at most the paper's, {self.full_rounds(cell)} for {cell}"
+            )
+        run = self.run(cell, method, choice)
+        tries = self._tries(cell, method, choice)
+        settled = best_try(tries, results.only(run.precision))
+        if tries and settled is None:
+            return tries
+        run = self.run(cell, method, choice, algorithm=settled) if settled else run
+        return [run.model_copy(update={"seed": run.seed + s}) for s in range(choice.seeds)]
+
+    def _tries(self, cell: str, method: str, choice: Choice) -> list[Run]:
+        variants = choice.profile.tries.get(method, ())
+        return [self.run(cell, method, choice, algorithm=text, validation=VALIDATION) for text in variants]
+
+    def _cell(self, cell: str, methods: Sequence[str], choice: Choice, results: Results) -> list[dict[str, Any]]:
+        full = self.full_rounds(cell)
+        asked = {method: self._asked(cell, method, choice, results) for method in {*methods, BASELINE}}
+        found = {method: [] if run is None else results.answering(run) for method, run in asked.items()}
+        rounds = choice.rounds or commonest_length((found[method] for method in methods), full)
+        base, rows = Finished.of(results, asked[BASELINE], rounds), []
+        for method in methods:
+            row = self._row(cell, method, choice, answer(found[method], full, rounds))
+            if row["ours"] is not None:
+                row["ours"] |= Finished.of(results, asked[method], rounds).measures(base, choice.target)
+            run = asked[method]
+            rows.append({**row, "other_versions": 0 if run is None else results.of_other_versions(run)})
+        return rows
+
+    def _asked(self, cell: str, method: str, choice: Choice, results: Results) -> dict[str, Any] | None:
+        """The run of a cell's first seed; None where a method's tries have not settled what that is."""
+        settled = self._settled(cell, method, choice, results)
+        if method in choice.profile.tries and settled is None:
+            return None
+        return self.run(cell, method, choice, **({"algorithm": settled} if settled else {})).model_dump()
+
+    def _row(self, cell: str, method: str, choice: Choice, ours: dict[str, Any] | None) -> dict[str, Any]:
+        mean, std = (None, None) if choice.stand_in else printed(self.name).get(method, {}).get(cell, (None, None))
+        difference = None if ours is None or ours["mean"] is None or mean is None else round(ours["mean"] - mean, 4)
+        shown = {"cell": cell, "method": method, "printed": {"mean": mean, "std": std}, "stand_in": choice.stand_in}
+        return {**shown, "ours": ours, "difference": difference}
+
+    def _settled(self, cell: str, method: str, choice: Choice, results: Results) -> str | None:
+        """What a method's tries settled, from the longest ones that are all there."""
+        tries = self._tries(cell, method, choice)
+        lengths = {result.rounds for run in tries[:1] for result in results.answering(run.model_dump())}
+        for rounds in sorted(lengths, reverse=True) if choice.rounds is None else [choice.rounds]:
+            if settled := best_try([run.model_copy(update={"rounds": rounds}) for run in tries], results):
+                return settled
+        return None
+
+    def settled(self, choice: Choice, results: Results) -> bool:
+        """Whether nothing that this hangs on is missing."""
+        return all(best_try(t, results) for c, m in self.pairs(choice) if (t := self._tries(c, m, choice)))
+
+
+@dataclass(frozen=True)
+class Finished:
+    """The runs of a method in a cell, of one length, by seed: on the cell's split, and on an IID one."""
+
+    skewed: Mapping[int, Result]
+    iid: Mapping[int, Result]
+
+    @classmethod
+    def of(cls, results: Results, run: dict[str, Any] | None, rounds: int | None) -> "Finished":
+        """What is known of a run, whatever its seed; seeds that diverged are left out."""
+        if run is None or rounds is None:
+            return cls({}, {})
+        level = [] if run["partition"] == "natural" else results.answering({**run, "partition": IID})
+        skewed, iid = (
+            {result.seed: result for result in found if result.rounds == rounds and not result.diverged}
+            for found in (results.answering(run), level)
+        )
+        return cls(skewed, iid)
+
+    def measures(self, base: "Finished", target: float | None) -> dict[str, Any]:
+        """Against FedAvg in the same cell: the gain in points of the last ten rounds, here and on IID data, rounds to
+        the target, and the share of the IID gap closed; None where runs for it are absent."""
+        mine, plain, level = (_curves(found) for found in (self.skewed, base.skewed, base.iid))
+        reach, share = rounds_to_reach(mine, plain if target is None else target), gap_closed(mine, plain, level)
+        gains = [
+            None if self == base else paired(_ends(one), _ends(other))
+            for one, other in ((self.skewed, base.skewed), (self.iid, base.iid))
+        ]
+        return {
+            "gain": _gain(gains[0]),
+            "iid_gain": _gain(gains[1]),
+            "rounds_to_reach": None if reach is None else asdict(reach),
+            "gap_closed": None if share is None else asdict(share),
+        }
+
+
+def _curves(found: Mapping[int, Result]) -> dict[int, list[tuple[int, float]]]:
+    return {seed: result.curve for seed, result in found.items()}
+
+
+def _ends(found: Mapping[int, Result]) -> dict[int, float | None]:
+    return {seed: 100 * result.summary["accuracy_last10"] for seed, result in found.items()}
+
+
+def _gain(found: Difference | None) -> dict[str, Any] | None:
+    return None if found is None else asdict(found)
+
+
+def commonest_length(found: Iterable[Sequence[Result]], full: int) -> int | None:
+    """The number of rounds that most runs have, of several the largest; none longer than the paper's."""
+    lengths = Counter(result.rounds for group in found for result in group if result.rounds <= full)
+    return max(lengths, key=lambda length: (lengths[length], length), default=None)
+
+
+def in_one_arithmetic(
+    results: Results, choice: Choice, rows: Callable[[Results], list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Rows made from results of one arithmetic: the one asked for, else the one that gives most of them."""
+    asked = choice.fields.get("precision")
+    precisions: list[str | None] = [asked] if asked else [*results.precisions] or [None]
+    views = [rows(results.only(precision)) for precision in precisions]
+    return max(views, key=lambda found: sum(row.get("ours", row) is not None for row in found))
+
+
+def best_try(tries: Sequence[Run], results: Results) -> str | None:
+    """The variant with the highest accuracy on held-out examples, the first of equals; None while one is missing."""
+    found = [results.exactly(run.model_dump()) for run in tries]
+    if not tries or not all(found):
+        return None
+    scores = [0.0 if one[0].diverged else one[0].summary["validation_accuracy"] for one in found]
+    return tries[max(range(len(tries)), key=lambda i: (scores[i], -i))].algorithm
+
+
+def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dict[str, Any] | None:
+    """Our figure in percent over seeds. Runs of different length are never averaged: those of so many rounds count, or
+    else the longest (no longer than the paper's). A seed that diverged is counted apart."""
+    groups = {
+        length: group for length, group in by_length(found).items() if length <= full and rounds in (None, length)
+    }
+    if not groups:
+        return None
+    group = groups[max(groups)]
+    first, fine = group[0], [result.summary for result in group if not result.diverged]
+    values = [100 * summary["accuracy"] for summary in fine]
+    return {
+        "mean": _mean(values),
+        "std": round(statistics.stdev(values), 4) if len(values) > 1 else None,
+        "last_ten": _mean([100 * summary["accuracy_last10"] for summary in fine]),
+        "each_last_ten": [round(100 * summary["accuracy_last10"], 4) for summary in fine],
+        "balanced": _mean([100 * summary["balanced_accuracy"] for summary in fine]),
+        "client_mean": _mean([100 * s["client_accuracy"] for s in fine if s.get("client_accuracy") is not None]),
+        "seeds": [result.seed for result in group],
+        "diverged": {result.seed: result.summary["rounds"] for result in group if result.diverged},
+        "rounds": first.rounds,
+        "other_lengths": sorted({r.rounds for r in found if r.rounds <= full} - {first.rounds}),
+        "shortened": first.rounds < full,
+        "precision": first.precision,
+        "device": ", ".join(dict.fromkeys(result.where for result in group)),
+        "algorithm": first.short["algorithm"],
+        "resolved": first.run["algorithm"],
+        **{name: first.run[name] for name in _SHOWN},
+        "partitions": [str(result.summary["partition_hash"])[:16] for result in group],
+        "hashes": [result.hash for result in group],
+        "seconds": round(sum(result.summary["seconds"] for result in group), 1),
+    }
+
+
+def by_length(found: Sequence[Result]) -> dict[int, list[Result]]:
+    """Results that may be averaged, if they are of one arithmetic: those of the same number of rounds."""
+    ordered = sorted(found, key=lambda result: (result.rounds, result.seed))
+    return {length: list(group) for length, group in groupby(ordered, lambda result: result.rounds)}
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return round(statistics.fmean(values), 4) if values else None

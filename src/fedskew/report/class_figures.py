@@ -1,0 +1,110 @@
+"""What a local update does, drawn: accuracy per class before and after it, and the features it leaves."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedskew.report.figures import drawing, frame, legend, save
+from fedskew.report.style import KIND_LOOKS, looks
+
+_BAR, _DARK = "#c6d0dc", "#333333"
+
+
+def before_and_after(
+    path: Path,
+    effects: Mapping[str, Mapping[str, Any]],
+    title: str | None = None,
+    note: str | None = None,
+    most: int = 5,
+) -> list[Path]:
+    """A client's label counts as bars, accuracy per class before and after its local update as lines.
+
+    `effects` has a result of `before_after` for each method; a method is a row, a client a column.
+    """
+    columns = min(most, *(len(effect["clients"]) for effect in effects.values()))
+    styles, top = looks(effects), max(max(c["counts"]) for e in effects.values() for c in e["clients"][:most])
+    with drawing(1.5 + 1.9 * columns, 0.9 + 1.75 * len(effects), len(effects), columns, sharex=True, sharey=True) as (
+        figure,
+        grid,
+    ):
+        shown = []
+        for panels, (name, effect) in zip(grid, effects.items(), strict=True):
+            for column, (axes, client) in enumerate(zip(panels, effect["clients"], strict=False)):
+                shown.append(_before_after(axes, client, effect["before"], name, styles[name], top))
+                axes.set_title(f"client {client['client']}" if panels is grid[0] else "", fontsize=8)
+                shown[-1].tick_params(right=column == columns - 1, labelright=column == columns - 1)
+            panels[0].set_ylabel(f"{name}\ntraining examples")
+            shown[-1].set_ylabel("accuracy (%)")
+        for axes in grid[-1]:
+            axes.set_xlabel("class")
+        frame(figure, title or standing(effects), note)
+        legend(figure, [grid[0][0], *shown], 2 if columns < 4 else 4)
+        return save(figure, path)
+
+
+def feature_maps(
+    path: Path, maps: Mapping[str, Mapping[str, Any]], title: str | None = None, note: str | None = None
+) -> list[Path]:
+    """Features of a majority, a minority and a missing class of a client, a panel per method.
+
+    `maps` has a result of `features_after` for each method. A panel says for each class which share of the nearest
+    neighbours, among the features themselves, are of the same class.
+    """
+    with drawing(0.8 + 3.0 * len(maps), 3.9, 1, len(maps)) as (figure, [panels]):
+        for axes, (name, made) in zip(panels, maps.items(), strict=True):
+            for group in made["groups"]:
+                label = f"{group['kind']}: class {_class_name(made, group['class'])}, {group['count']} examples"
+                axes.scatter(
+                    *zip(*group["points"], strict=True), s=9, linewidths=0.7, label=label, **KIND_LOOKS[group["kind"]]
+                )
+            own = ", ".join(f"{group['kind']} {group['neighbours']:.2f}" for group in made["groups"])
+            axes.set_title(f"{name}: nearest neighbours of the same class\n{own}", fontsize=7)
+            axes.set_xlabel("t-SNE 1")
+            axes.set_ylabel("t-SNE 2")
+            axes.set_xticks([])
+            axes.set_yticks([])
+        client = next(iter(maps.values()))["client"]
+        frame(figure, title or f"{standing(maps)}, client {client}", note)
+        legend(figure, panels, 3)
+        return save(figure, path)
+
+
+def standing(results: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which global model the results start from."""
+    first = next(iter(results.values()))
+    epochs = "1 local epoch" if first["local_epochs"] == 1 else f"{first['local_epochs']} local epochs"
+    return f"{first['title']}; {epochs} from the global model of round {first['round']}, seed {first['seed']}"
+
+
+def as_percent(value: float | None) -> float:
+    return math.nan if value is None else 100 * value
+
+
+def class_ticks(axes: Any, classes: int) -> None:
+    axes.set_xticks(range(0, classes, 1 if classes <= 12 else -(-classes // 5)))
+    axes.grid(visible=False, axis="x")
+
+
+def _before_after(
+    axes: Any, client: Mapping[str, Any], before: Sequence[float | None], name: str, style: Mapping[str, Any], top: int
+) -> Any:
+    """Bars on the left axis, lines on the right one, which is returned."""
+    classes = len(client["counts"])
+    axes.bar(range(classes), client["counts"], 0.8, color=_BAR, label="training examples")
+    axes.set_ylim(0, 1.05 * top)
+    axes.grid(visible=False)
+    class_ticks(axes, classes)
+    right = axes.twinx()
+    right.set_ylim(-2, 102)
+    right.grid(visible=False)
+    size = {"linewidth": 1.1, "markersize": 3.2 if classes <= 20 else 0}
+    dashed = {"linestyle": "--", "marker": ".", "color": _DARK}
+    right.plot([as_percent(a) for a in before], label="accuracy before: the global model", **dashed, **size)
+    solid = {**style, "linestyle": "-"}
+    right.plot([as_percent(a) for a in client["after"]], label=f"after its local update, {name}", **solid, **size)
+    return right
+
+
+def _class_name(result: Mapping[str, Any], label: int) -> str:
+    names = result.get("class_names")
+    return str(label) if names is None else f"{label} ({names[label]})"

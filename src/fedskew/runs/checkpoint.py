@@ -1,0 +1,85 @@
+"""The state of a run between two rounds as one safetensors file, with a checksum of its round and tensors."""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save
+
+from fedskew.core import tree
+from fedskew.core.round import Server
+from fedskew.core.tree import Params
+from fedskew.runs.store import Folder, StoreError, checkpoint_facts
+
+_PARTS = ("params", "buffers", "correction", "optimizer")
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """`clients` are those whose correction states `states` holds, in that order."""
+
+    round: int
+    server: Server
+    clients: torch.Tensor
+    states: Params
+
+
+def save_checkpoint(folder: Folder, round: int, server: Server, clients: torch.Tensor, states: Params) -> None:
+    tensors: Params = {"clients": clients, **tree.prefix(states, "states")}
+    for part in _PARTS:
+        tensors |= tree.prefix(getattr(server, part), part)
+    whole = {name: leaf.detach().cpu().contiguous() for name, leaf in tensors.items()}
+    folder.write_checkpoint(save(whole, {"round": str(round), "checksum": _checksum(round, whole)}))
+
+
+def load_checkpoint(
+    path: Path, device: torch.device | str = "cpu", like: Server | None = None, *, diverged: bool = False
+) -> Checkpoint:
+    """The server's leaves are in the order of `like`, since sums over leaves hang on it and the file sorts by name.
+
+    Numbers that are not finite are damage, unless the run is known to have `diverged`. Files of earlier versions have
+    no checksum: of those every number is looked at, of others the model's.
+    """
+    round, checksum = checkpoint_facts(path)
+    try:
+        with safe_open(path, "pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+    except (SafetensorError, OSError) as error:
+        raise _damaged(path, "its tensors cannot be read") from error
+    if checksum is None:
+        warnings.warn(
+            f"{path} is of a version without checksums: whether it is what was written is not known", stacklevel=2
+        )
+    elif checksum != _checksum(round, tensors):
+        raise _damaged(path, "it is not what was written: its checksum is another")
+    looked_at = tensors if checksum is None else tree.unprefix(tensors, "params")
+    if not (diverged or tree.finite(looked_at)):
+        raise _damaged(path, "it holds numbers that are not finite, and the run has not diverged")
+    clients, states = tensors.pop("clients", None), tree.unprefix(tensors, "states")
+    if clients is None or any(leaf.ndim and leaf.shape[:1] != clients.shape for leaf in states.values()):
+        raise _damaged(path, "it does not say whose states it holds")
+    there = {name: leaf.to(device) for name, leaf in tensors.items()}
+    server = Server(**{part: _ordered(tree.unprefix(there, part), getattr(like, part, {})) for part in _PARTS})
+    if like is not None and _shapes(server) != _shapes(like):
+        raise _damaged(path, "its tensors are not those of this run's model")
+    return Checkpoint(round, server, clients, tree.unprefix(there, "states"))
+
+
+def _shapes(server: Server) -> list[tuple[str, torch.Size]]:
+    return [(name, leaf.shape) for part in _PARTS for name, leaf in getattr(server, part).items()]
+
+
+def _checksum(round: int, tensors: Params) -> str:
+    return tree.digest({**tensors, "round": torch.tensor(round)})
+
+
+def _damaged(path: Path, problem: str) -> StoreError:
+    return StoreError(
+        f"the checkpoint {path} is damaged: {problem}; `fedskew runs remove {path.parent.name}` starts over"
+    )
+
+
+def _ordered(found: Params, like: Params) -> Params:
+    return {name: found[name] for name in [*(n for n in like if n in found), *(n for n in found if n not in like)]}

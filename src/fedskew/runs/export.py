@@ -1,0 +1,59 @@
+"""A run's final model as one safetensors file that plain PyTorch can load."""
+
+import json
+from pathlib import Path
+
+from safetensors import safe_open
+from safetensors.torch import load_file, save
+from torch import nn
+
+from fedskew.core import spec, tree
+from fedskew.data import facts
+from fedskew.models import build_model
+from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.origin import check_origin
+from fedskew.runs.run import Run
+from fedskew.runs.store import Folder, StoreError, write_whole
+
+
+def export_model(folder: Folder, path: Path) -> int:
+    """Write the state dict of the last checkpoint, with what rebuilds the module beside it; returns its round."""
+    if not folder.checkpoint.exists():
+        raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
+    run, checkpoint = Run.stored(folder), load_checkpoint(folder.checkpoint, diverged=folder.diverged())
+    if not tree.finite(checkpoint.server.params):
+        raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
+    data = facts(run.dataset, run.seed, run.clients, run.data_dir)
+    check_origin(folder, run, data)
+    about = {
+        "model": run.model,
+        "input_shape": data.input_shape,
+        "num_classes": data.num_classes,
+        "mean": data.mean,
+        "std": data.std,
+        "classes": data.class_names,
+        "round": checkpoint.round,
+        "run": run.model_dump(),
+    }
+    model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
+    tensors = model.whole_state(checkpoint.server.params, checkpoint.server.buffers)
+    whole = {name: leaf.contiguous() for name, leaf in tensors.items()}
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, save(whole, {"fedskew": json.dumps(about)}))
+    return checkpoint.round
+
+
+def load_model(path: Path | str, *, own_files: bool = False) -> nn.Module:
+    """The module of an exported file, ready to evaluate. Inputs are (values - mean) / std of the file's metadata.
+
+    A model from a file of Python is only built with `own_files`, since that runs the file which the metadata names.
+    """
+    with safe_open(str(path), "pt") as file:
+        about = json.loads((file.metadata() or {}).get("fedskew", "null"))
+    if about is None:
+        raise ValueError(f"{path} was not written by `fedskew export`")
+    if spec.parse(about["model"])[0].endswith(".py") and not own_files:
+        raise ValueError(f"{path} needs {about['model']}, which runs that file; own_files=True allows it")
+    module = build_model(about["model"], tuple(about["input_shape"]), about["num_classes"], seed=0).module
+    module.load_state_dict(load_file(str(path)))
+    return module.eval()

@@ -1,0 +1,168 @@
+"""What each file of the store and each line of results holds: the forms that they are read by."""
+
+from typing import Annotated, Any, NotRequired
+
+from pydantic import ConfigDict, Field, with_config
+from typing_extensions import TypedDict
+
+from fedskew.runs.sealed import Line
+
+Count = Annotated[int, Field(ge=0)]
+Share = Annotated[float, Field(ge=0, le=1 + 1e-6)]
+"""Rounding can put a mean of ones above one."""
+Plain = Line | int | float | bool | None
+_plain = with_config(ConfigDict(strict=True, extra="allow", allow_inf_nan=False))
+"""Types as JSON has them; a later version may add fields."""
+
+
+@_plain
+class RunForm(TypedDict):
+    """The fields of a run, as `Run.model_dump` gives them. `Run` itself checks what they mean."""
+
+    dataset: Line
+    partition: Line
+    clients: Annotated[int, Field(ge=1)]
+    clients_per_round: Count
+    model: Line
+    algorithm: Line
+    rounds: Annotated[int, Field(ge=1)]
+    local_epochs: Count
+    batch_size: Count
+    optimizer: Line
+    lr: float
+    momentum: float
+    weight_decay: float
+    augment: Line
+    weighting: Line
+    seed: Count
+    eval_every: Annotated[int, Field(ge=1)]
+    lr_schedule: Line
+    grad_clip: float | None
+    dropout_rate: float
+    validation: NotRequired[float]
+    engine: Line
+    device: Line
+    precision: Line
+    data_dir: Line | None
+
+
+@_plain
+class ShortForm(TypedDict):
+    """Specs as people write them, and the run's title."""
+
+    dataset: Line
+    partition: Line
+    model: Line
+    algorithm: Line
+    title: Line
+
+
+@_plain
+class AboutForm(TypedDict):
+    """run.json"""
+
+    format: int
+    result_version: int
+    hash: Line
+    run: RunForm
+    short: ShortForm
+    lengths: NotRequired[Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]]
+
+
+@_plain
+class RecordForm(TypedDict):
+    """A line of records.jsonl."""
+
+    round: Annotated[int, Field(ge=1)]
+    accuracy: Share | None
+    balanced_accuracy: Share | None
+    loss: float | None
+    per_class_accuracy: list[Share | None] | None
+    client_accuracy: Share | None
+    train_loss: float | None
+    clients: Count
+    seconds: float
+    engine: Line
+    device: Line
+    diverged: bool
+    validation_accuracy: NotRequired[Share | None]
+    probes: NotRequired[dict[str, Any]]
+
+
+@_plain
+class SessionForm(TypedDict, total=False):
+    """A line of sessions.jsonl. `changed` has a value of the session before and one of this for each name."""
+
+    from_round: Count
+    fedskew: Line
+    torch: Line
+    numpy: Line
+    python: Line
+    machine: Line
+    flwr: Line
+    cpus: int | None
+    threads: int
+    engine: Line
+    engine_reason: Line
+    ranks: int
+    device: Line
+    changed: dict[Line, Annotated[list[Plain], Field(min_length=2, max_length=2)]]
+    data: Line
+    data_from: Line
+    data_stamp: Line
+
+
+@_plain
+class CardForm(TypedDict):
+    """partition.json"""
+
+    partition: Line
+    hash: Line
+    clients: Annotated[int, Field(ge=1)]
+    classes: Annotated[int, Field(ge=1)]
+    samples: Count
+    sizes: list[Count]
+    counts: list[list[Count]]
+    missing: list[list[Count]]
+    skew: dict[Line, float]
+    data: NotRequired[Line]
+
+
+@_plain
+class SummaryForm(TypedDict):
+    """What `report.summary.summarise` makes of a finished run."""
+
+    algorithm: Line
+    seed: Count
+    rounds: Count
+    accuracy: Share | None
+    accuracy_last10: Share | None
+    balanced_accuracy: Share | None
+    client_accuracy: Share | None
+    loss: float | None
+    validation_accuracy: NotRequired[Share | None]
+    per_class_accuracy: list[Share | None] | None
+    diverged: bool
+    seconds: float
+    engine: Line | None
+    device: Line | None
+    partition_hash: Line | None
+
+
+@_plain
+class ResultForm(TypedDict):
+    """A line of a results file."""
+
+    hash: Line
+    result_version: int
+    run: RunForm
+    short: ShortForm
+    summary: SummaryForm
+    curve: list[Annotated[tuple[Annotated[int, Field(ge=1)], Share], Field(strict=False)]]
+    sessions: list[dict[Line, Line | None]]
+    measured: NotRequired[dict[str, Any]]
+
+
+Measured = dict[str, dict[str, Any]]
+"""measured.json: by the name of a measurement, then by the round of the model."""
+Anything = dict[str, Any]

@@ -1,0 +1,85 @@
+"""What a method saves and what it wins back: rounds to reach an accuracy, and the share of the IID gap that it closes.
+
+A curve is a run's accuracy at the rounds that were evaluated, and nothing is known of the rounds between. Several seeds
+are paired: under one seed methods share data, split, first model, cohorts and batches.
+"""
+
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from fedskew.runs.summary import LAST
+
+IID = "iid"
+"""The partition without skew."""
+Curve = Sequence[tuple[int, float]]
+Curves = Mapping[int, Curve]
+"""By seed."""
+
+
+@dataclass(frozen=True)
+class Reach:
+    """`rounds` is the median over `seeds` seeds, of which `reached` reached the accuracy; None where the median one
+    never did. Of an even number of seeds it is the later of the two in the middle."""
+
+    rounds: int | None
+    reached: int
+    seeds: int
+
+    def __str__(self) -> str:
+        """`40`, `40 (2 of 3 seeds)`, `never`"""
+        text = "never" if self.rounds is None else str(self.rounds)
+        return text if self.reached in (0, self.seeds) else f"{text} ({self.reached} of {self.seeds} seeds)"
+
+
+@dataclass(frozen=True)
+class Share:
+    """`share` of a gap of `gap` between FedAvg under skew and FedAvg on IID data, both means over `seeds` seeds."""
+
+    share: float
+    gap: float
+    seeds: int
+
+    def __str__(self) -> str:
+        return f"{100 * self.share:.0f} %"
+
+
+def end(curve: Curve) -> float:
+    """The mean accuracy of the last ten rounds."""
+    last = curve[-1][0]
+    return statistics.fmean(accuracy for round, accuracy in curve if round > last - LAST)
+
+
+def first_round(curve: Curve, target: float) -> int | None:
+    """The first evaluated round with at least this accuracy; None if there is none."""
+    return next((round for round, accuracy in curve if accuracy >= target), None)
+
+
+def rounds_to_reach(mine: Curves, target: float | Curves) -> Reach | None:
+    """How many rounds a method takes to an accuracy, or to what FedAvg has at its end under the same seed; None where
+    no seed has both."""
+    if isinstance(target, Mapping):
+        wanted = {seed: end(curve) for seed, curve in target.items()}
+    else:
+        wanted = dict.fromkeys(mine, target)
+    found = [first_round(curve, wanted[seed]) for seed, curve in mine.items() if seed in wanted]
+    if not found:
+        return None
+    known = sorted(round for round in found if round is not None)
+    middle = len(found) // 2
+    return Reach(known[middle] if middle < len(known) else None, len(known), len(found))
+
+
+def gap_closed(mine: Curves, base: Curves, iid: Curves) -> Share | None:
+    """(method - FedAvg) / (FedAvg on IID data - FedAvg), each the mean at the end over the seeds that all three have: a
+    ratio of means, since a single seed's gap can be small. None where no seed has all, or there is no gap."""
+    seeds = sorted(set(mine) & set(base) & set(iid))
+    if not seeds:
+        return None
+    method, plain, level = (statistics.fmean(end(curves[seed]) for seed in seeds) for curves in (mine, base, iid))
+    return Share((method - plain) / (level - plain), level - plain, len(seeds)) if level > plain else None
+
+
+def target_words(target: float | None) -> str:
+    """What rounds are counted to: `FedAvg's end`, `60 %`."""
+    return "FedAvg's end" if target is None else f"{100 * target:g} %"

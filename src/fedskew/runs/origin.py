@@ -1,0 +1,48 @@
+"""Which data a run was computed with: a digest of all examples and labels, and the files they were read from.
+
+A run's hash names a data set, not what its files hold. A store therefore keeps the digest with the run, and neither
+goes on with other data nor answers for them. To answer, files that are as they were are not read again: a digest of
+their names, lengths and times is kept beside that of the data.
+"""
+
+from typing import Any
+
+from fedskew.data import Dataset, Nodes, load_dataset, source
+from fedskew.runs.run import Run
+from fedskew.runs.store import Folder, StoreError
+
+
+def origin(run: Run, data: Dataset | Nodes) -> dict[str, str]:
+    """What a session says of its data; nothing where only nodes have them."""
+    if isinstance(data, Nodes):
+        return {}
+    place, stamp = source(run.dataset, run.data_dir) or (run.dataset, "")
+    return {"data": data.digest, "data_from": place, "data_stamp": stamp}
+
+
+def check_origin(folder: Folder | None, run: Run, data: Dataset | Nodes) -> None:
+    """Refuse data that are not those of the run in a folder, if there is one and it says which they were."""
+    if folder is not None:
+        _compare(folder, _known(folder), origin(run, data))
+
+
+def check_answer(folder: Folder, run: Run) -> None:
+    """The same before a stored result is given for an answer; data that are not here contradict nothing."""
+    known, here = _known(folder), source(run.dataset, run.data_dir)
+    if here is not None and known and known.get("data_stamp") != here[1]:
+        _compare(folder, known, origin(run, load_dataset(run.dataset, run.seed, run.clients, run.data_dir)))
+
+
+def _known(folder: Folder) -> dict[str, Any]:
+    """The last session that says what its data were, else the card; nothing for runs of earlier versions."""
+    said = [session for session in folder.sessions() if "data" in session]
+    return said[-1] if said else {name: value for name, value in (folder.card() or {}).items() if name == "data"}
+
+
+def _compare(folder: Folder, known: dict[str, Any], here: dict[str, str]) -> None:
+    if known and here and known["data"] != here["data"]:
+        raise StoreError(
+            f"run {folder.path.name} was computed with other data: digest {known['data']}, from "
+            f"{known.get('data_from', 'files it does not name')}; {here['data_from']} has {here['data']}; "
+            "give it those data, or another --runs folder"
+        )

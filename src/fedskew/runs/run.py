@@ -1,0 +1,239 @@
+"""Everything that decides a result, frozen and validated. A run's hash names its folder in the store."""
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Annotated, Any, Literal
+
+import torch
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+
+from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_algorithm
+from fedskew.core import spec
+from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
+from fedskew.engine import ENGINES
+from fedskew.models import GIVEN, MODELS
+from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
+from fedskew.partition import PARTITIONS
+from fedskew.runs.schedules import SCHEDULES, Schedule
+from fedskew.runs.store import Folder, StoreError
+from fedskew.runs.versions import result_version
+
+MOST_SEEDS = 1000
+"""Of one setting: each is a run of its own."""
+_NOT_HASHED = {"engine", "device", "data_dir", "eval_every", "rounds"}
+
+Positive = Annotated[int, Field(ge=1, lt=2**31)]
+"""So that the product of two of them fits 64 bits."""
+Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
+class Run(BaseModel):
+    """One method on one federation. Specs are short strings and are stored with every default written out."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
+
+    dataset: str = "digits"
+    partition: str = ""
+    clients: Positive = 20
+    clients_per_round: int = Field(0, ge=0)
+    model: str = ""
+    algorithm: str = "fedavg"
+    rounds: Positive = 400
+    local_epochs: Positive = 1
+    batch_size: Positive = 128
+    optimizer: Literal["sgd", "adagrad", "adam", "yogi"] = "sgd"
+    lr: Rate = 0.01
+    momentum: float = Field(0.0, ge=0, lt=1)
+    weight_decay: float = Field(0.0, ge=0, allow_inf_nan=False)
+    augment: Literal["none", "crop_flip"] = "none"
+    weighting: Literal["samples", "uniform"] = "samples"
+    seed: int = Field(0, ge=0, lt=2**63)
+    eval_every: Positive = 1
+    lr_schedule: str = "constant"
+    grad_clip: Rate | None = None
+    dropout_rate: float = Field(0.0, ge=0, lt=1)
+    validation: float = Field(0.0, ge=0, lt=1)
+    engine: str = "auto"
+    device: str = "cpu"
+    precision: Literal["fp32", "tf32", "bf16", "fp64"] = "fp32"
+    data_dir: str | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        """Defaults that depend on other fields, and specs with every argument written out."""
+        if not isinstance(values, dict):
+            return values
+        values = {key: value for key, value in values.items() if value is not None}
+        for name, value in values.items():
+            if isinstance(value, bool):
+                raise ValueError(f"{name} is {spec.show(value)}; allowed: a number or a text, as the field has it")
+            if isinstance(value, str):
+                spec.check_plain(name, value)
+        dataset = str(values.get("dataset", "digits"))
+        usual = USUAL.get(dataset.partition(":")[0])
+        for name in ("partition", "model"):
+            if not values.get(name) and usual is not None:
+                values[name] = getattr(usual, name)
+        values.setdefault("dataset", dataset)
+        if not values.get("precision"):
+            values["precision"] = "tf32" if str(values.get("device", "cpu")).startswith("cuda") else "fp32"
+        if not values.get("clients_per_round"):
+            values["clients_per_round"] = values.get("clients", 20)
+        for name, resolve in _SPECS.items():
+            if isinstance(values.get(name), str) and values[name]:
+                values[name] = resolve(values[name])
+        return values
+
+    @model_validator(mode="after")
+    def _agree(self) -> "Run":
+        if self.clients_per_round > self.clients:
+            raise ValueError(
+                f"clients_per_round is {self.clients_per_round}, more than the {self.clients} clients there are"
+            )
+        for name in ("partition", "model"):
+            if not getattr(self, name):
+                raise ValueError(f"{self.dataset} has no usual {name}; give one")
+        usual = USUAL.get(self.dataset.partition(":")[0])
+        if usual is not None and usual.partition == "natural" and self.partition != "natural":
+            raise ValueError(f"{self.dataset} has clients of its own: partition is {self.partition}, allowed: natural")
+        if self.engine != "auto" and self.engine not in ENGINES:
+            raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
+        if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
+            raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
+        algorithm = self.build_algorithm()
+        if algorithm.needs_travel and self.optimizer != "sgd":
+            raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
+        if not algorithm.aggregate.linear and self.weighting != "uniform":
+            named = self.short_algorithm
+            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}, allowed: uniform")
+        lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
+        if not lowest > 0:
+            raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")
+        if self.validation and self.dataset.partition(":")[0] == "nodes":
+            raise ValueError("validation is for examples that one machine holds; of nodes: none can be held out")
+        try:
+            torch.device(self.device)
+        except RuntimeError:
+            raise ValueError(f"unknown device {self.device!r}: allowed: cpu, cuda, cuda:1") from None
+        return self
+
+    @classmethod
+    def stored(cls, folder: Folder, **changes: Any) -> "Run":
+        """The run of a folder, some fields changed."""
+        try:
+            return cls(**{**folder.run(), **changes})
+        except ValidationError as error:
+            raise StoreError(f"{folder.path / 'run.json'}: {explain(error)}") from error
+
+    @property
+    def hash(self) -> str:
+        """Sixteen hexadecimal digits over everything that decides the result."""
+        kept = self.model_dump(exclude=_NOT_HASHED)
+        if SCHEDULES[spec.parse(self.lr_schedule)[0]].needs_rounds:
+            kept["rounds"] = self.rounds
+        if not self.validation:
+            del kept["validation"]  # so that runs from before there was such a field keep their hash
+        content = {"version": result_version(self.algorithm), "files": dict(self.files()), **kept}
+        return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def short_algorithm(self) -> str:
+        """The algorithm without arguments that are defaults."""
+        return "+".join(spec.short(part, ALGORITHMS) for part in self.algorithm.split("+"))
+
+    @property
+    def short(self) -> dict[str, str]:
+        """Specs as people write them, for tables and titles."""
+        return {
+            "dataset": spec.short(self.dataset, DATASETS),
+            "partition": spec.short(self.partition, PARTITIONS),
+            "model": spec.short(self.model, MODELS),
+            "algorithm": self.short_algorithm,
+        }
+
+    @property
+    def title(self) -> str:
+        """Which federation this is, in a line."""
+        split = "" if self.partition == "natural" else f" {self.short['partition']}"
+        return f"{self.short['dataset']}{split}, {self.clients} clients"
+
+    def files(self) -> Iterator[tuple[str, str]]:
+        """The user's own files that take part, with digests of their content."""
+        data = resolve_dataset(self.dataset)
+        parts = [*resolve_algorithm(self.algorithm), spec.resolve(self.model, "model", MODELS, GIVEN), data]
+        for part in parts:
+            if part.file_sha256:
+                yield part.text, part.file_sha256
+        if digest := fingerprint(data):
+            yield data.text, digest
+        if self.partition.startswith("replay:"):
+            split = spec.resolve(self.partition, "partition", PARTITIONS).build()
+            yield self.partition, split.fingerprint()
+
+    def build_algorithm(self) -> Algorithm:
+        return build_algorithm(self.algorithm)
+
+    def client_optimizer(self, round: int) -> Optimizer:
+        """The clients' optimiser in a round (1, 2, ...), with the schedule's rate."""
+        lr = self.lr * _built_schedule(self.lr_schedule, self.rounds)(round)
+        if self.optimizer == "sgd":
+            return sgd(lr, self.momentum, self.weight_decay)
+        return OPTIMIZERS[self.optimizer](lr)
+
+
+def check_seeds(seeds: int) -> None:
+    if not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"seeds is {seeds}; allowed: 1 to {MOST_SEEDS:,}")
+
+
+def _partition(text: str) -> str:
+    resolved = spec.resolve(text, "partition", {**PARTITIONS, "natural": lambda: None})
+    resolved.build()
+    return resolved.text
+
+
+@lru_cache
+def _built_schedule(text: str, rounds: int) -> Schedule:
+    schedule: Schedule = spec.resolve(text, "lr_schedule", SCHEDULES, ("rounds",)).build(rounds=rounds)
+    return schedule
+
+
+def _lr_schedule(text: str) -> str:
+    resolved = spec.resolve(text, "lr_schedule", SCHEDULES, ("rounds",))
+    resolved.build(rounds=1)
+    return resolved.text
+
+
+def _checked_algorithm(text: str) -> str:
+    build_algorithm(text)
+    return "+".join(part.text for part in resolve_algorithm(text))
+
+
+_SPECS = {
+    "dataset": lambda text: resolve_dataset(text).text,
+    "partition": _partition,
+    "model": lambda text: spec.resolve(text, "model", MODELS, GIVEN).text,
+    "algorithm": _checked_algorithm,
+    "lr_schedule": _lr_schedule,
+}
+
+
+def explain(error: ValidationError) -> str:
+    """What is wrong with a run, in a line: field, value, what is allowed."""
+    first = error.errors()[0]
+    message = first["msg"].removeprefix("Value error, ")
+    if not first["loc"]:
+        return message
+    name = str(first["loc"][0])
+    if first["type"] == "extra_forbidden":
+        return spec.unknown("field", name, Run.model_fields)
+    value = first["input"]
+    if isinstance(value, float) and math.isfinite(value):
+        shown = f"{value:g}"
+    else:
+        shown = hex(value) if isinstance(value, int) and value.bit_length() > 10_000 else str(value)
+    return f"{name} is {shown!r}: {message[0].lower()}{message[1:]}"

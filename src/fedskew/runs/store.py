@@ -1,0 +1,347 @@
+"""Runs on disk: `runs/<hash>/` holds the run, one JSON line per round, its partition card and a checkpoint.
+
+Files are replaced whole or appended by the line, so a process killed at any moment loses at most the rounds since its
+last checkpoint, and those are computed again to the same bits. What is read is checked: every file and every line has a
+form and a checksum. Nothing here unpickles anything.
+"""
+
+import errno
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from fedskew.core.files import check_target, naming
+from fedskew.runs.forms import AboutForm, Anything, CardForm, Measured, RecordForm, SessionForm
+from fedskew.runs.sealed import Damaged, seal, unseal
+
+FORMAT = 1
+_RUN, _RECORDS, _CARD, _SESSIONS = "run.json", "records.jsonl", "partition.json", "sessions.jsonl"
+_MEASURED, _DIAGNOSIS = "measured.json", "diagnosis.json"
+CHECKPOINT = "checkpoint.safetensors"
+
+
+class StoreError(Exception):
+    """Something in the store is damaged, busy, or from another version. The message says what to do."""
+
+
+class StoreBusy(StoreError):
+    """Another process is working on the run."""
+
+
+class Folder:
+    """One run's folder. Reading never needs torch."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def exists(self) -> bool:
+        return (self.path / _RUN).exists()
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.path / CHECKPOINT
+
+    def create(self, hash: str, run: dict[str, Any], short: dict[str, str], result_version: int) -> None:
+        """Begin the folder, or note how the run is asked for now. `short` is what tables call the run."""
+        lengths = sorted({run["rounds"], *(self.lengths() if self.exists() else ())})
+        known = {"format": FORMAT, "result_version": result_version, "hash": hash}
+        content = {**known, "run": {**run, "rounds": lengths[-1]}, "short": short, "lengths": lengths}
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            write_whole(self.path / _RUN, seal(content, indent=1))
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.path}: {error.strerror}") from error
+
+    def drop_empty(self) -> None:
+        """Leave nothing of a run that has not finished a round. The caller has the lock."""
+        if not self.records():
+            shutil.rmtree(self.path, ignore_errors=True)
+
+    def run(self) -> dict[str, Any]:
+        """The fields of the run."""
+        run: dict[str, Any] = self.about()["run"]
+        return run
+
+    def lengths(self) -> list[int]:
+        """Every number of rounds that the run was asked for: each is a result of its own."""
+        about = self.about()
+        lengths: list[int] = about.get("lengths", [about["run"]["rounds"]])
+        return lengths
+
+    def aim(self, records: int) -> int:
+        """How long the run is to be, with so many records: as long as it is if that was asked for, else the longest."""
+        lengths = self.lengths()
+        return records if records in lengths else max(lengths)
+
+    def short(self) -> dict[str, str]:
+        """The run's specs as people write them, and its title."""
+        short: dict[str, str] = self.about()["short"]
+        return short
+
+    def about(self) -> dict[str, Any]:
+        """The run, its hash, what tables call it, and the version of the code whose numbers these are."""
+        path = self.path / _RUN
+        text = _content(path)
+        format = self._checked(Anything, text, path).get("format")
+        if format != FORMAT:
+            raise StoreError(
+                f"{self.path} is in store format {json.dumps(format)[:20]}, this version reads {FORMAT}; "
+                "use another --runs folder"
+            )
+        return self._checked(AboutForm, text, path)
+
+    def card(self) -> dict[str, Any] | None:
+        path = self.path / _CARD
+        if not path.exists():
+            return None
+        card = self._checked(CardForm, _content(path), path)
+        if {len(row) for row in card["counts"]} != {card["classes"]} or len(card["counts"]) != card["clients"]:
+            raise self._damaged(path, "counts has not a row for each client and a number for each class")
+        return card
+
+    def write_card(self, card: dict[str, Any]) -> None:
+        write_whole(self.path / _CARD, seal(card))
+
+    def records(self) -> list[dict[str, Any]]:
+        """Complete records in order of rounds; a half-written last line is not one."""
+        path = self.path / _RECORDS
+        saved = self.saved()  # before the records: a process at work writes it after them
+        found = self._lines(path, RecordForm)
+        for number, record in enumerate(found, 1):
+            if record["round"] != number:
+                raise self._damaged(_line_of(path, number), f"it is of round {record['round']}")
+        if len(found) < saved:
+            raise self._damaged(path, f"it ends with round {len(found)}, the checkpoint is of round {saved}")
+        return found
+
+    def saved(self) -> int:
+        """The round whose model is kept; 0 where there is none. Records of later rounds are computed again."""
+        return checkpoint_facts(self.checkpoint)[0] if self.checkpoint.exists() else 0
+
+    def diverged(self) -> bool:
+        """Whether the last record says that the model is no longer finite."""
+        records = self.records()
+        return bool(records and records[-1]["diverged"])
+
+    def write_checkpoint(self, content: bytes) -> None:
+        """Replace the checkpoint, after the records that it covers are on the disk."""
+        with naming(self.path / _RECORDS), (self.path / _RECORDS).open("ab") as handle:
+            os.fsync(handle.fileno())
+        write_whole(self.checkpoint, content)
+
+    def keep_records(self, rounds: int) -> list[dict[str, Any]]:
+        """Drop records after a round: those that no checkpoint covers."""
+        found = self.records()
+        if len(found) > rounds:
+            self._write_records(found[:rounds])
+        return found[:rounds]
+
+    def fill_records(self, records: list[dict[str, Any]]) -> None:
+        """Records computed again, in place of those of the same rounds that had not been evaluated."""
+        kept = self.records()
+        kept[: len(records)] = [
+            new if old["accuracy"] is None else old for old, new in zip(kept, records, strict=False)
+        ]
+        self._write_records(kept)
+
+    def _write_records(self, records: list[dict[str, Any]]) -> None:
+        write_whole(self.path / _RECORDS, b"".join(map(_line, records)))
+
+    def append_record(self, record: dict[str, Any]) -> None:
+        _append(self.path / _RECORDS, record)
+
+    def sessions(self) -> list[dict[str, Any]]:
+        """Where and with which versions each part of the run was computed."""
+        path = self.path / _SESSIONS
+        if path.exists() and not _content(path).endswith(b"\n"):
+            raise self._damaged(path, "its last line has no end")  # it is written whole
+        return self._lines(path, SessionForm)
+
+    def measured(self, round: int) -> dict[str, Any]:
+        """What was measured on the model of a round, by the name of the measurement."""
+        return {name: rounds[str(round)] for name, rounds in self._all_measured().items() if str(round) in rounds}
+
+    def write_measured(self, name: str, round: int, content: Any) -> None:
+        known = self._all_measured()
+        known[name] = {**known.get(name, {}), str(round): content}
+        write_whole(self.path / _MEASURED, seal(known))
+
+    def diagnosis(self) -> dict[str, Any] | None:
+        """The last diagnosis of the run's model, None where there is none; too long to be condensed with the run."""
+        return self._extra(_DIAGNOSIS)
+
+    def write_diagnosis(self, content: dict[str, Any]) -> None:
+        write_whole(self.path / _DIAGNOSIS, seal(content))
+
+    def damaged_extras(self) -> list[str]:
+        """A note for each file beside the run that is there and cannot be read; it counts as absent."""
+        writers = {
+            _DIAGNOSIS: f"`fedskew diagnose {self.path.name[:8]}` writes it again",
+            _MEASURED: "`fedskew paper run figure2` and the other figures write it again",
+        }
+        damaged = [name for name in writers if (self.path / name).exists() and self._extra(name) is None]
+        return [f"{name} is damaged and was not used; {writers[name]}" for name in damaged]
+
+    def append_session(self, session: dict[str, Any]) -> None:
+        write_whole(self.path / _SESSIONS, b"".join(map(_line, [*self.sessions(), session])))
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Only one process works on a run at a time."""
+        if sys.platform == "win32":
+            yield
+            return
+        import fcntl
+
+        try:
+            handle = (self.path / "lock").open("w")
+        except OSError as error:
+            raise StoreError(f"cannot write to {self.path}: {error.strerror}") from error
+        with handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise StoreBusy(f"another process is working on run {self.path.name}") from None
+            yield
+
+    def _all_measured(self) -> dict[str, Any]:
+        return self._extra(_MEASURED) or {}
+
+    def _extra(self, name: str) -> dict[str, Any] | None:
+        """A file that the run does without; None where it is absent or damaged."""
+        try:
+            return unseal(Measured if name == _MEASURED else Anything, _content(self.path / name))
+        except (StoreError, Damaged):
+            return None
+
+    def _lines(self, path: Path, form: type) -> list[dict[str, Any]]:
+        lines = _content(path).split(b"\n")[:-1] if path.exists() else []
+        return [self._checked(form, line, _line_of(path, number)) for number, line in enumerate(lines, 1)]
+
+    def _checked(self, form: type, text: bytes, where: Path | str) -> dict[str, Any]:
+        try:
+            return unseal(form, text)
+        except Damaged as error:
+            raise self._damaged(where, str(error)) from None
+
+    def _damaged(self, where: Path | str, problem: str) -> StoreError:
+        return StoreError(f"{where} is damaged: {problem}; `fedskew runs remove {self.path.name}` starts over")
+
+
+class Store:
+    """All runs below one folder."""
+
+    def __init__(self, root: Path | str) -> None:
+        self.root = Path(root)
+
+    def folder(self, hash: str) -> Folder:
+        return Folder(self.root / hash)
+
+    def find(self, beginning: str) -> Folder:
+        """The one run whose hash begins so; the path of its folder in this store will do as well."""
+        if "/" in beginning and Path(beginning).parent.resolve() == self.root.resolve():
+            beginning = Path(beginning).name
+        names = [folder.path.name for folder in self if folder.path.name.startswith(beginning)]
+        if len(names) == 1:
+            return self.folder(names[0])
+        if names:
+            raise ValueError(f"{beginning!r} is the beginning of several runs: {', '.join(names[:5])}")
+        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows those there are")
+
+    def __iter__(self) -> Iterator[Folder]:
+        if self.root.is_dir():
+            for path in sorted(self.root.iterdir()):
+                if _may_be_run(path):
+                    yield Folder(path)
+
+    def remove(self, folder: Folder) -> None:
+        with folder.lock():
+            shutil.rmtree(folder.path)
+
+
+def _may_be_run(path: Path) -> bool:
+    """Whether a folder holds a run; one that may not be looked into says so when it is read."""
+    try:
+        return (path / _RUN).is_file()
+    except OSError:
+        return True
+
+
+def checkpoint_facts(path: Path) -> tuple[int, str | None]:
+    """The round of a checkpoint and the checksum of its tensors, which those of earlier versions do not have."""
+    remove = f"`fedskew runs remove {path.parent.name}` starts over"
+    try:
+        with safe_open(_regular(path), "np") as file:
+            about = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise StoreError(f"the checkpoint {path} is damaged or cannot be read; {remove}") from error
+    round = about.get("round", "")
+    if not (round.isascii() and round.isdigit() and len(round) < 19 and about.keys() <= {"round", "checksum"}):
+        raise StoreError(f"the checkpoint {path} is damaged: its header does not say its round; {remove}")
+    return int(round), about.get("checksum")
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """All of the content or none of it."""
+    check_target(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with naming(path):
+        try:
+            with part.open("wb") as handle:
+                handle.write(content)
+                handle.flush()
+                os.fsync(handle.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in a folder last through a loss of power."""
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+
+
+def _append(path: Path, record: Mapping[str, Any]) -> None:
+    """A whole line at the end; half a line that an interruption left there is cut off first."""
+    with naming(path), path.open("a+b") as handle:
+        if handle.seek(0, os.SEEK_END):
+            handle.seek(-1, os.SEEK_END)
+            if handle.read(1) != b"\n":
+                handle.seek(0)
+                handle.truncate(handle.read().rfind(b"\n") + 1)
+        handle.write(_line(record))
+
+
+def _line(content: Mapping[str, Any]) -> bytes:
+    return seal(content) + b"\n"
+
+
+def _content(path: Path) -> bytes:
+    try:
+        return _regular(path).read_bytes()
+    except OSError as error:
+        raise StoreError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _regular(path: Path) -> Path:
+    """A path that is a file: reading a pipe would wait for ever."""
+    if path.exists() and not path.is_file():
+        raise OSError(errno.EINVAL, "it is not a file", str(path))
+    return path
+
+
+def _line_of(path: Path, number: int) -> str:
+    return f"{path}, line {number}"

@@ -1,0 +1,49 @@
+"""Several methods side by side on the same federations: same seeds, so same data, split, first model and cohorts."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from fedskew.runs.measures import IID
+from fedskew.runs.run import Run, check_seeds
+from fedskew.runs.store import Store
+from fedskew.simulation.records import RoundRecord
+from fedskew.simulation.session import simulate_many
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One run per method and seed."""
+
+    runs: dict[str, list[Run]]
+
+    @classmethod
+    def of(cls, base: Run, algorithms: Sequence[str], seeds: int) -> "Comparison":
+        check_seeds(seeds)
+        fields = base.model_dump()
+        methods: dict[str, list[Run]] = {}
+        for algorithm in algorithms:
+            variants = [Run(**{**fields, "algorithm": algorithm, "seed": base.seed + s}) for s in range(seeds)]
+            name = variants[0].short_algorithm
+            if name in methods:
+                raise ValueError(f"{name} is there twice; methods that are compared need names of their own")
+            methods[name] = variants
+        return cls(methods)
+
+    def on_iid(self) -> "Comparison":
+        """The same methods and seeds on an IID split."""
+        some = next(iter(self.runs.values()))[0]
+        if some.partition == IID:
+            raise ValueError(f"partition is {IID!r} already; --iid is for a split that is not")
+        return Comparison(
+            {name: [Run(**{**run.model_dump(), "partition": IID}) for run in runs] for name, runs in self.runs.items()}
+        )
+
+    @property
+    def hashes(self) -> dict[str, list[str]]:
+        return {name: [run.hash for run in runs] for name, runs in self.runs.items()}
+
+    def results(self, store: Store) -> Iterator[tuple[str, Run, RoundRecord]]:
+        """Every record, method after method, the seeds of a method together."""
+        for name, runs in self.runs.items():
+            for position, record in simulate_many(runs, store=store):
+                yield name, runs[position], record

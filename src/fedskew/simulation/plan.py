@@ -1,0 +1,131 @@
+"""What a simulation and a real federation both make of a run: its data, model, method and how a client trains."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedskew import partition
+from fedskew.algorithms import Algorithm
+from fedskew.core import rng, spec
+from fedskew.core.dataset import Dataset
+from fedskew.core.federation import Federation, Ints
+from fedskew.core.round import Recipe, Server, start_server, zero_sums
+from fedskew.core.settings import Settings, dtype_of
+from fedskew.core.tree import Params
+from fedskew.data import Nodes, load_dataset
+from fedskew.data.augment import AUGMENTS
+from fedskew.engine.distributed import place
+from fedskew.models import Model, build_model
+from fedskew.runs.run import Run
+
+
+@dataclass(frozen=True)
+class Plan:
+    run: Run
+    model: Model
+    algorithm: Algorithm
+    settings: Settings
+    input_shape: tuple[int, ...]
+    examples: int | None = None
+    """Training examples of the data set; None where only the nodes have them."""
+
+    @classmethod
+    def of(cls, run: Run, known: Dataset | Nodes) -> "Plan":
+        shape = tuple(known.input_shape)
+        model = build_model(run.model, shape, known.num_classes, run.seed)
+        examples = len(known.y_train) if isinstance(known, Dataset) else None
+        return cls(run, model, run.build_algorithm(), settings_of(run, shape), shape, examples)
+
+    def with_run(self, run: Run) -> "Plan":
+        """The same model under another run."""
+        settings = settings_of(run, self.input_shape)
+        return replace(self, run=run, algorithm=run.build_algorithm(), settings=settings)
+
+    def recipe(self, round: int) -> Recipe:
+        return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)
+
+    def start(self, device: torch.device | str | None = None) -> Server:
+        """The first global model, on the run's device unless told otherwise."""
+        there = usable_device(self.run.device) if device is None else device
+        return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
+
+    def message_like(self, server: Server) -> Params:
+        """What a client's correction message looks like."""
+        return zero_sums(self.recipe(1), server).message
+
+    def steps(self, examples: int) -> int:
+        """How many steps a client with so many examples takes in a round."""
+        return int(self.settings.steps(np.array(examples)))
+
+    def check_private(self, mechanism: str) -> None:
+        """Flower's differential privacy protects one record of arrays, so nothing else may travel."""
+        server = self.start("cpu")
+        if self.message_like(server):
+            reveals = self.algorithm.correction.reveals or "more than the model does"
+            raise ValueError(
+                f"{mechanism} protects the model only, and {self.run.short_algorithm} also sends messages, which tell "
+                f"{reveals}; allowed: methods without messages, such as fedavg, fedprox or fedlc"
+            )
+        if server.buffers:
+            raise ValueError(
+                f"{mechanism} protects parameters only, and {self.run.model} also sends batch statistics; "
+                "allowed: models without buffers, for example norm=group"
+            )
+
+
+def settings_of(run: Run, shape: Sequence[int]) -> Settings:
+    """How a client trains on examples of this shape."""
+    augment = AUGMENTS[run.augment]
+    if augment is not None and len(shape) != 3:
+        raise ValueError(f"augment is {run.augment!r}, which needs images; examples have shape {tuple(shape)}")
+    return Settings(run.local_epochs, run.batch_size, run.precision, augment)
+
+
+def build_federation(run: Run) -> Federation:
+    """The run's data and who holds them, on the run's device."""
+    data = load_dataset(run.dataset, run.seed, run.clients, run.data_dir, str(usable_device(run.device)))
+    held_out = data.held_out(run.validation, rng.stream(run.seed, "validation")) if run.validation else None
+    if run.partition == "natural":
+        federation = Federation.natural(data, held_out)
+        if federation.num_clients != run.clients:
+            raise ValueError(f"{data.name} has {federation.num_clients} clients of its own, clients is {run.clients}")
+        return federation
+    split = spec.resolve(run.partition, "partition", partition.PARTITIONS).build()
+    labels = data.y_train.cpu()
+    if held_out is None:
+        return Federation.split(data, split(labels, run.clients, rng.stream(run.seed, "partition")))
+    if run.partition.startswith("replay:"):  # its indices are those of the whole data set
+        parts = split(labels, run.clients, rng.stream(run.seed, "partition"))
+        return Federation.split(data, [part[~torch.isin(part, torch.from_numpy(held_out))] for part in parts], held_out)
+    left = torch.from_numpy(np.setdiff1d(np.arange(len(labels)), held_out))
+    parts = split(labels[left], run.clients, rng.stream(run.seed, "partition"))
+    return Federation.split(data, [left[part] for part in parts], held_out)
+
+
+def describe_partition(run: Run, federation: Federation) -> dict[str, Any]:
+    """The partition's card."""
+    labels = torch.from_numpy(federation.labels)
+    return partition.card(run.partition, federation.indices, labels, federation.dataset.num_classes)
+
+
+def usable_device(name: str) -> torch.device:
+    device = torch.device(name)
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ValueError(f"device is {name!r}, but this PyTorch sees no CUDA device; allowed here: cpu")
+    if device.type not in ("cpu", "cuda"):
+        raise ValueError(f"device is {name!r}; allowed: cpu, cuda, cuda:1")
+    return place(device)
+
+
+def sampled_clients(run: Run, round: int) -> Ints:
+    """The clients that are sampled and answer, in ascending order."""
+    sampled = np.arange(run.clients)
+    if run.clients_per_round < run.clients:
+        chosen = rng.stream(run.seed, "cohort", round).choice(run.clients, run.clients_per_round, replace=False)
+        sampled = np.sort(chosen)
+    if run.dropout_rate:
+        sampled = sampled[rng.uniform(rng.key(run.seed, "answer", round, sampled)) >= run.dropout_rate]
+    return sampled

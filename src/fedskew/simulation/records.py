@@ -1,0 +1,78 @@
+"""What a round leaves behind, and what may look at it."""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
+from typing import Any
+
+from fedskew.core.evaluation import Evaluation
+from fedskew.core.federation import Cohort
+from fedskew.core.round import Server, Update
+from fedskew.models import Model
+from fedskew.runs.run import Run
+
+
+@dataclass(frozen=True)
+class RoundRecord:
+    """What a round left. Measures are None in rounds that are not evaluated.
+
+    `server` is the global model after the round, for whoever wants to look; it is not stored here.
+    """
+
+    round: int
+    accuracy: float | None
+    balanced_accuracy: float | None
+    loss: float | None
+    per_class_accuracy: list[float | None] | None
+    client_accuracy: float | None
+    train_loss: float | None
+    clients: int
+    seconds: float
+    engine: str
+    device: str
+    diverged: bool = False
+    validation_accuracy: float | None = None
+    probes: dict[str, Any] = field(default_factory=dict)
+    server: Server | None = field(default=None, repr=False, compare=False)
+
+    @classmethod
+    def of(cls, measured: Evaluation | None, **rest: Any) -> "RoundRecord":
+        """With the measures of a round, or without any."""
+        values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
+        return cls(**values, **rest)
+
+    @classmethod
+    def stored(cls, record: dict[str, Any]) -> "RoundRecord":
+        """Of a line of the store; fields that only a later version knows are left out."""
+        return cls(**{f.name: record[f.name] for f in fields(cls) if f.name in record})
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready; no number is NaN or infinite."""
+        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "server"}
+        return {name: _finite(value) for name, value in kept.items()}
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What a probe may look at after a round. Looking changes nothing."""
+
+    round: int
+    run: Run
+    model: Model
+    cohort: Cohort
+    before: Server
+    update: Update | None
+    after: Server
+
+
+Probe = Callable[[Observation], dict[str, Any]]
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, list):
+        return [_finite(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return value

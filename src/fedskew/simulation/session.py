@@ -1,0 +1,152 @@
+"""Runs, a round at a time: `for record in simulate(run): ...`. A caller stops by not asking for more."""
+
+import warnings
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, suppress
+from functools import partial
+from pathlib import Path
+
+from fedskew.core.memory import free_memory, seeds_together
+from fedskew.core.ranks import expected
+from fedskew.engine.distributed import join_ranks
+from fedskew.runs.origin import check_answer, check_origin
+from fedskew.runs.run import Run
+from fedskew.runs.store import Folder, Store, StoreError
+from fedskew.runs.summary import is_finished
+from fedskew.runs.versions import result_version
+from fedskew.simulation.plan import usable_device
+from fedskew.simulation.records import Probe, RoundRecord
+from fedskew.simulation.simulation import Simulation, advance
+
+FEDERATED = "flower"
+"""The engine that sessions of a real federation name."""
+
+
+def simulate(
+    run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
+) -> Iterator[RoundRecord]:
+    """Records of one run, round after round. With a store, or its folder, what is there already is read, not computed
+    again."""
+    for _, record in simulate_many([run], probes, every=every, store=store):
+        yield record
+
+
+def simulate_many(
+    runs: Sequence[Run], probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
+) -> Iterator[tuple[int, RoundRecord]]:
+    """Several seeds of one run together, as an engine can do them; yields the run's position with each record.
+
+    Where memory does not suffice for all of them, the first ones are simulated to their end before the others begin.
+    """
+    if probes and expected() > 1:
+        raise ValueError("probes look at all clients of a round; of several ranks none has them all")
+    if every < 1:
+        raise ValueError(f"every is {every}; allowed: 1 or more")
+    if wrong := [run for run in runs if not isinstance(run, Run)]:
+        raise TypeError(f"{wrong[0]!r} is no run; write Run(dataset=..., algorithm=..., rounds=...)")
+    store = Store(store) if isinstance(store, str | Path) else store
+    if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
+        raise ValueError("runs that are simulated together may differ in their seed only")
+    waiting = deque(enumerate(runs))
+    while waiting:
+        yield from _simulate_group(waiting, probes, every, store)
+
+
+def _simulate_group(
+    waiting: deque[tuple[int, Run]], probes: Sequence[Probe], every: int, store: Store | None
+) -> Iterator[tuple[int, RoundRecord]]:
+    """As many of the waiting runs as fit into memory together, from the first one on."""
+    with ExitStack() as stack:
+        started = list[tuple[int, Simulation]]()
+        again, most = dict[int, tuple[Folder, list[RoundRecord]]](), len(waiting)
+        while waiting and len(started) < most:
+            position, run = waiting.popleft()
+            ranks = join_ranks(usable_device(run.device))
+            ranks.check_same(int(run.hash[:15], 16) ^ run.rounds, "runs")
+            folder = None if store is None or ranks.rank else store.folder(run.hash)
+            simulation = None
+            if ranks.broadcast(folder is not None and not folder.exists()):
+                simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
+            done = ranks.all_can(partial(_opened, run, folder, stack))
+            if folder is not None and not done and min(len(folder.records()), folder.saved()) >= run.rounds:
+                again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
+            if done := [
+                RoundRecord.stored(record) for record in ranks.broadcast([record.as_dict() for record in done])
+            ]:
+                yield from ((position, record) for record in done)
+                continue
+            simulation = simulation or ranks.all_can(partial(Simulation, run))
+            if ranks.size > 1:
+                ranks.check_same(simulation.federation.digest, "data or splits of them")
+            earlier = again[position][0] if position in again else folder
+            ranks.all_can(partial(check_origin, earlier, run, simulation.federation.dataset))
+            if not started:
+                most = ranks.broadcast(_fitting(simulation, 1 + len(waiting)))
+            if earlier is not None:
+                note_run(run, earlier)
+            simulation.attach(folder)
+            stack.callback(simulation.close)
+            started.append((position, simulation))
+            yield from ((position, record) for record in simulation.earlier)
+        while started:
+            due = min(simulation.round for _, simulation in started)
+            ready = [(position, s) for position, s in started if s.round == due]
+            group = [member for member in ready if member[1].normalisation == ready[0][1].normalisation]
+            try:
+                records = advance([s for _, s in group], probes if (due + 1) % every == 0 else ())
+            except Exception:
+                for begun in (s.folder for _, s in started if s.folder is not None):
+                    begun.drop_empty()
+                raise
+            for (position, _), record in zip(group, records, strict=True):
+                if position in again:
+                    again[position][1].append(record)
+            yield from ((position, record) for (position, _), record in zip(group, records, strict=True))
+            for member in [member for member in group if member[1].ended]:
+                member[1].close()
+                started.remove(member)
+        for folder, records in again.values():
+            folder.fill_records([record.as_dict() for record in records])
+
+
+def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundRecord]:
+    """The records of a run that needs no more work. For one that does its folder is locked, so that what is read stays
+    so; what is finished stays so by itself, and can be read where nothing can be written."""
+    if folder is None:
+        return []
+    if folder.exists():
+        lengths = folder.lengths()  # readable, and of this version
+        if any(session.get("engine") == FEDERATED for session in folder.sessions()):
+            raise StoreError(f"run {run.hash} in this store is a federation's; simulate it in another store")
+        if done := finished_records(run, folder):
+            if run.rounds not in lengths:
+                with suppress(StoreError), folder.lock():
+                    note_run(run, folder)
+            return done
+    else:
+        note_run(run, folder)
+    stack.enter_context(folder.lock())
+    return finished_records(run, folder)  # another process may have done it meanwhile
+
+
+def note_run(run: Run, folder: Folder) -> None:
+    """Begin the run's folder, or note how it is asked for now."""
+    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, result_version(run.algorithm))
+
+
+def _fitting(first: "Simulation", seeds: int) -> int:
+    """How many seeds may be simulated together, the first of them included."""
+    most = seeds_together(first.need(), free_memory(first.device), seeds)
+    if most < seeds:
+        warnings.warn(f"memory does not suffice for all seeds together; {most} at a time", stacklevel=2)
+    return most
+
+
+def finished_records(run: Run, folder: Folder) -> list[RoundRecord]:
+    """The records of a run that needs no more work, else nothing."""
+    records = folder.records()
+    if not is_finished(records, run.rounds, folder.saved()):
+        return []
+    check_answer(folder, run)
+    return [RoundRecord.stored(record) for record in records[: run.rounds]]

@@ -1,0 +1,327 @@
+"""One run in memory, and a round of it."""
+
+import os
+import platform
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import fedskew
+from fedskew.algorithms import Algorithm
+from fedskew.core import spec, tree
+from fedskew.core.client_states import ClientStates
+from fedskew.core.evaluation import Evaluation, evaluate_model, predict
+from fedskew.core.federation import Cohort, Ints, weights_of
+from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
+from fedskew.core.round import (
+    Recipe,
+    Server,
+    Sums,
+    Update,
+    add_up,
+    answered,
+    conclude,
+    received,
+    scales,
+    zero_sums,
+)
+from fedskew.core.settings import Settings, dtype_of
+from fedskew.core.tree import Params
+from fedskew.data import resolve_dataset
+from fedskew.engine import ENGINES, Engine, choose_engine
+from fedskew.engine.distributed import join_ranks
+from fedskew.models import Model
+from fedskew.runs.checkpoint import load_checkpoint, save_checkpoint
+from fedskew.runs.origin import origin
+from fedskew.runs.run import Run
+from fedskew.runs.store import Folder
+from fedskew.runs.summary import LAST
+from fedskew.simulation.plan import Plan, build_federation, describe_partition, sampled_clients, usable_device
+from fedskew.simulation.records import Observation, Probe, RoundRecord
+
+_CHECKPOINT_SECONDS = 5.0
+_CHECKPOINT_SHARE = 20
+
+
+class Simulation:
+    """One run in memory, between two rounds."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+        self.folder: Folder | None = None
+        self.device = usable_device(run.device)
+        self.ranks = join_ranks(self.device)
+        self.dtype = dtype_of(run.precision)
+        self.federation = build_federation(run)
+        data = self.federation.dataset
+        self.plan = Plan.of(run, data)
+        if self.ranks.size > 1 and not self.algorithm.aggregate.linear:
+            raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
+        self.server = self.plan.start(self.device)
+        self._check_model()
+        self.engine_name, self.engine_reason = choose_engine(run.engine, self.recipe(1), self.server, data)
+        self.engine: Engine = ENGINES[self.engine_name](self.settings)
+        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
+        self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
+        self._pending: tuple[Ints, Params] | None = None
+        self._owned: Ints | None = None
+        self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
+        self._complete: tuple[int, Server] | None = self.round, self.server
+        also = ", a smaller batch size or engine=serial" if self.engine_name == "stacked" else ""
+        epochs = " or local epochs" if run.local_epochs > 1 else ""
+        remedy = f"fewer clients per round{epochs}{also} would need less"
+        check_room("this run", self.need().of(1), free_memory(self.device), self.device, remedy)
+
+    def need(self) -> Need:
+        """What this run needs at least, beyond what is loaded."""
+        run, data, server = self.run, self.federation.dataset, self.server
+        model = tree.nbytes([server.params, server.buffers])
+        correction = tree.nbytes([self.algorithm.correction.client_state(server.params)])
+        each, answering = update_bytes(model, correction), run.clients_per_round * (1 - run.dropout_rate)
+        if self.engine_name == "stacked":
+            optimizer = tree.nbytes([self.recipe(1).optimizer.init(server.params)])
+            longest = min(run.batch_size, int(np.diff(self.federation.offsets).max()))
+            batch = longest * data.x_train[0].numel() * self.dtype.itemsize
+            each = stacked_bytes(model, correction, optimizer, batch)
+        held = np.sort(np.diff(self.federation.offsets))[-round(answering) or -1 :]  # the most that a round can use
+        together = int(held[-1] if self.engine_name == "serial" else held.sum())
+        order = 8 * run.local_epochs * together  # which example is used when is known before a round begins
+        seen = clients_seen(run.clients, answering, run.rounds)
+        own = "seed" in spec.parameters(resolve_dataset(run.dataset).factory)
+        ranks = self.ranks.size
+        return Need((int(answering * each) + order) // ranks, seen * correction // ranks, data.nbytes if own else 0)
+
+    def _check_model(self) -> None:
+        """One look at what the model answers, so that a model that does not fit its data is a clear error."""
+        data, server = self.federation.dataset, self.server
+        try:
+            logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2], self.dtype)
+        except Exception as error:
+            raise ValueError(
+                f"{self.run.model} cannot take inputs of shape {list(data.input_shape)}: {error}"
+            ) from error
+        if logits.shape[1:] != (data.num_classes,):
+            shape, wanted = list(logits.shape[1:]), [data.num_classes]
+            raise ValueError(
+                f"{self.run.model} answers with shape {shape} per example; allowed: {wanted}, one per class"
+            )
+
+    def attach(self, folder: Folder | None) -> None:
+        """Go on from what a folder holds, and keep there what comes. Of several ranks only the first has one."""
+        self.folder = folder
+        with self.ranks.shared_copy(None if folder is None else folder.checkpoint) as path:
+            if path is not None:
+                checkpoint = self.ranks.all_can(partial(load_checkpoint, path, self.device, self.server))
+                self.round = self._saved = checkpoint.round
+                self.server = checkpoint.server
+                clients, states = checkpoint.clients.numpy(), checkpoint.states
+                if self.ranks.size > 1:
+                    mine = np.flatnonzero(np.isin(clients, self.my_clients(self.everyone)))
+                    clients, states = clients[mine], tree.rows(states, torch.from_numpy(mine).to(self.device))
+                self.states.put(clients, states)
+        self._complete = self.round, self.server
+        kept = self.ranks.broadcast([] if folder is None else folder.keep_records(self.round))
+        self.earlier = [RoundRecord.stored(record) for record in kept]
+        if folder is None:
+            return
+        if folder.card() is None:
+            card = describe_partition(self.run, self.federation)
+            folder.write_card({**card, "data": self.federation.dataset.digest})
+        here = fingerprint(self)
+        before = folder.sessions()
+        changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
+        reason = self.engine_reason
+        session = {"from_round": self.round, **here, "engine_reason": reason, "changed": changed}
+        folder.append_session({**session, **origin(self.run, self.federation.dataset)})
+
+    @property
+    def normalisation(self) -> tuple[Any, Any]:
+        """Only examples that are normalised alike can be in one batch."""
+        return self.federation.dataset.mean, self.federation.dataset.std
+
+    @property
+    def model(self) -> Model:
+        return self.plan.model
+
+    @property
+    def algorithm(self) -> Algorithm:
+        return self.plan.algorithm
+
+    @property
+    def settings(self) -> Settings:
+        return self.plan.settings
+
+    def recipe(self, round: int) -> Recipe:
+        return self.plan.recipe(round)
+
+    @property
+    def everyone(self) -> Ints:
+        return np.arange(self.federation.num_clients)
+
+    def my_clients(self, clients: Ints) -> Ints:
+        """Those of some clients that this rank trains.
+
+        A client that a correction remembers is always the same rank's; others go where their steps balance the round.
+        """
+        if self.ranks.size == 1:
+            return clients
+        if self.states.any:
+            if self._owned is None:
+                self._owned = self.ranks.my_part(self.settings.steps(self.federation.sizes(self.everyone)))
+            return clients[np.isin(clients, self._owned)]
+        return clients[self.ranks.my_part(self.settings.steps(self.federation.sizes(clients)))]
+
+    def cohort(self, round: int) -> Cohort:
+        """The clients that are sampled and answer, and of them those that this rank trains."""
+        sampled = sampled_clients(self.run, round)
+        mine = self.my_clients(sampled)
+        return Cohort(self.federation, mine, self.states.gather(mine), self.run.seed, sampled)
+
+    def absorb(self, cohort: Cohort, update: Update | None) -> Sums | None:
+        """Take a cohort's updates, None if it has no client here, into the global model; None if it has none at all."""
+        self.round += 1
+        whole = cohort.whole
+        if not len(whole):
+            return None
+        recipe = self.recipe(self.round)
+        weights = cohort.weights(self.run.weighting)
+        if update is None:
+            sums = zero_sums(recipe, self.server)
+        else:
+            travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
+            parts = scales(self.algorithm, weights, travel)
+            if len(cohort.clients) < len(whole):
+                parts = parts[:, torch.from_numpy(np.isin(whole, cohort.clients))]
+            there = parts.to(self.device, non_blocking=True)  # the clients' steps may still be running
+            sums = add_up(update, there, len(whole), self.algorithm.aggregate.merge)
+            self._pending = cohort.clients, update.client
+        sums = self.ranks.add(sums)
+        everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
+        self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
+        return sums
+
+    def evaluate(self, *, now: bool) -> Evaluation | None:
+        """Measures of the global model in rounds in which they are due; the first rank makes them."""
+        if not (now or is_evaluated(self.run, self.round)):
+            return None
+        return Evaluation(**self.ranks.broadcast(None if self.ranks.rank else asdict(self._evaluation())))
+
+    def _evaluation(self) -> Evaluation:
+        return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
+
+    def validate(self) -> float | None:
+        """Accuracy on the examples that are held out, if there are any; the first rank's to measure."""
+        held_out, data, server = self.federation.held_out, self.federation.dataset, self.server
+        if self.ranks.rank or not len(held_out):
+            return None
+        there = torch.from_numpy(held_out).to(self.device)
+        x, y = data.x_train[there], data.y_train[there]
+        logits = predict(self.model, server.params, server.buffers, data, x, self.dtype)
+        return (logits.argmax(-1) == y).double().mean().item()
+
+    def record(self, record: RoundRecord) -> None:
+        """Complete a round: write its record, remember its clients, and write a checkpoint when it is time."""
+        self.ended = record.diverged or self.round >= self.run.rounds
+        if self.folder is not None:
+            self.folder.append_record(record.as_dict())
+        self._complete = None
+        if self._pending is not None:
+            self.states.put(*self._pending)
+        self._pending, self._complete = None, (self.round, self.server)
+        waited = time.monotonic() - self._saved_at
+        due = self.ended or waited > max(_CHECKPOINT_SECONDS, _CHECKPOINT_SHARE * self._save_cost)
+        if not self._scattered:
+            if due:
+                self.close()
+        elif self.ranks.broadcast(due and self.folder is not None):
+            began = time.monotonic()
+            self._save(*self.ranks.collected(*self.states.dump()), began)
+
+    @property
+    def _scattered(self) -> bool:
+        """Whether no rank alone has all that belongs to a checkpoint."""
+        return self.ranks.size > 1 and self.states.any
+
+    def close(self) -> None:
+        """Write a checkpoint of the last complete round, also after an interruption at any moment of the next one."""
+        if self.folder is not None and not self._scattered:
+            self._save(*self.states.dump(), time.monotonic())
+
+    def _save(self, clients: Tensor, states: Params, began: float) -> None:
+        if self.folder is None or self._complete is None or self._complete[0] == self._saved:
+            return
+        save_checkpoint(self.folder, *self._complete, clients, states)
+        self._saved, self._saved_at = self._complete[0], time.monotonic()
+        self._save_cost = self._saved_at - began
+
+
+def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> list[RoundRecord]:
+    """One round of simulations that stand at the same round and differ in their seed only."""
+    began = time.perf_counter()
+    first, round = simulations[0], simulations[0].round + 1
+    cohorts = [simulation.cohort(round) for simulation in simulations]
+    before = [received(simulation.algorithm, simulation.server) for simulation in simulations]
+    some = [i for i, cohort in enumerate(cohorts) if len(cohort.clients)]
+    servers, answering = [before[i] for i in some], [cohorts[i] for i in some]
+    trained = first.engine.train(first.recipe(round), servers, answering, round) if some else []
+    updates: list[Update | None] = [None] * len(cohorts)
+    for i, made in zip(some, trained, strict=True):
+        updates[i] = made
+    sums = [s.absorb(cohort, update) for s, cohort, update in zip(simulations, cohorts, updates, strict=True)]
+    seconds = (time.perf_counter() - began) / len(simulations)
+    records = []
+    for i, simulation in enumerate(simulations):
+        after = simulation.server
+        seen = Observation(round, simulation.run, simulation.model, cohorts[i], before[i], updates[i], after)
+        looked = {name: value for probe in probes for name, value in probe(seen).items()}
+        records.append(_record(simulation, cohorts[i], sums[i], seconds, looked))
+        simulation.record(records[-1])
+    return records
+
+
+def _record(
+    simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, probes: dict[str, Any]
+) -> RoundRecord:
+    diverged = not tree.finite(simulation.server.params)
+    measured = simulation.evaluate(now=diverged)
+    return RoundRecord.of(
+        measured,
+        round=simulation.round,
+        train_loss=None if sums is None else float(sums.loss),
+        clients=len(cohort.whole),
+        seconds=seconds,
+        engine=simulation.engine_name,
+        device=str(simulation.device),
+        diverged=diverged,
+        validation_accuracy=simulation.ranks.broadcast(simulation.validate()) if measured else None,
+        probes=probes,
+        server=simulation.server,
+    )
+
+
+def is_evaluated(run: Run, round: int) -> bool:
+    """Whether a round's model is to be measured; the last ones always are, for their mean."""
+    return round % run.eval_every == 0 or round > run.rounds - LAST
+
+
+def fingerprint(simulation: Simulation) -> dict[str, Any]:
+    """What, beside the run, decides the last bits of a result."""
+    cuda = simulation.device.type == "cuda"
+    return {
+        "fedskew": fedskew.__version__,
+        "torch": torch.__version__,
+        "numpy": np.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "cpus": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "engine": simulation.engine_name,
+        "ranks": simulation.ranks.size,
+        "device": torch.cuda.get_device_name(simulation.device) if cuda else str(simulation.device),
+    }

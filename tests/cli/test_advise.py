@@ -1,0 +1,155 @@
+"""`fedskew advise` as a user calls it."""
+
+import json
+import shlex
+
+import pytest
+
+from fedskew.cli import main
+from fedskew.partition.cards import skew_indices
+from fedskew.partition.count_file import read_counts
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDSKEW_RUNS", raising=False)
+
+
+def call(capsys, *arguments):
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    out, err = capsys.readouterr()
+    return caught.value.code, out, err
+
+
+@pytest.fixture
+def card(capsys, tmp_path):
+    _, out, _ = call(capsys, "inspect", "--dataset", "digits", "--partition", "dirichlet:0.1", "--seed", "3", "--json")
+    path = tmp_path / "card.json"
+    path.write_text(out)
+    return path
+
+
+def test_the_text_ends_with_a_command_that_runs(capsys, card):
+    code, out, err = call(capsys, "advise", str(card))
+    assert (code, err) == (0, "")
+    assert "would need another label" in out
+    assert "distance" in out
+    command = out.splitlines()[-1].strip()
+    _, quiet, _ = call(capsys, "advise", str(card), "--quiet")
+    assert quiet.strip() == command
+    words = shlex.split(command)
+    assert words[:2] == ["fedskew", "compare"]
+    short = ["--rounds", "1", "--seeds", "1", "--local-epochs", "1", "--json"]
+    code, out, err = call(capsys, *words[1:], *short)
+    assert (code, err) == (0, "")
+    assert "fedavg" in json.loads(out)["runs"]
+
+
+def test_indices_are_those_of_the_card(capsys, card):
+    shown = json.loads(call(capsys, "advise", str(card), "--json")[1])
+    assert shown["skew"] == json.loads(card.read_text())["skew"] == skew_indices(read_counts(card)[0])
+    assert set(shown) == {
+        "clients", "classes", "classes_held", "samples", "sizes", "skew", "near", "nearest", "evidence", "methods",
+        "untried", "try", "command", "notes",
+    }  # fmt: skip
+
+
+def test_a_runs_own_card_leads_to_its_data(capsys, tmp_path):
+    call(capsys, "run", "--dataset", "synthetic:1,1,max_size=100", "--clients", "5", "--rounds", "1", "--quiet")
+    (path,) = tmp_path.glob("runs/*/partition.json")
+    _, out, _ = call(capsys, "advise", str(path), "--quiet")
+    assert "--dataset synthetic:lam=1,mu=1,max_size=100 --partition natural --seed 0 --clients 5" in out
+    assert call(capsys, "advise", str(path.parent), "--quiet") == (0, out, "")
+
+
+def test_a_run_is_named_by_the_beginning_of_its_hash(capsys, tmp_path):
+    command = ["run", "--dataset", "synthetic:1,1,max_size=100", "--clients", "5", "--rounds", "1", "--quiet"]
+    call(capsys, *command, "--runs", "mine")
+    (folder,) = tmp_path.glob("mine/*")
+    by_folder = call(capsys, "advise", str(folder))
+    assert by_folder[0] == 0
+    assert call(capsys, "advise", folder.name[:6], "--runs", "mine") == by_folder
+    code, _, err = call(capsys, "advise", folder.name[:6])
+    assert code == 2
+    assert f"there is no run '{folder.name[:6]}' in runs" in err
+
+
+@pytest.mark.parametrize("dataset", ["digits", "folder:imgs"])
+def test_data_without_clients_of_their_own_need_a_split(capsys, tmp_path, dataset):
+    (tmp_path / "counts.csv").write_text("50,0,3\n1,20,9\n")
+    _, out, _ = call(capsys, "advise", "counts.csv", "--dataset", dataset)
+    assert f"--dataset {dataset} --partition replay:SPLIT.json --clients 2" in out
+    assert "where SPLIT.json is" in out
+
+
+def test_the_command_for_a_split_runs_once_the_split_is_there(capsys, tmp_path):
+    (tmp_path / "counts.csv").write_text("50,0,3\n1,20,9\n")
+    words = shlex.split(call(capsys, "advise", "counts.csv", "--dataset", "digits", "--quiet")[1])
+    (tmp_path / "SPLIT.json").write_text(json.dumps([list(range(100)), list(range(100, 200))]))
+    short = ["--rounds", "1", "--seeds", "1", "--local-epochs", "1", "--json"]
+    code, _, err = call(capsys, *words[1:], *short)
+    assert (code, err) == (0, "")
+
+
+@pytest.mark.parametrize("dataset", ["npz:mine.npz", "femnist", "synthetic:1,1"])
+def test_data_with_clients_of_their_own_keep_them(capsys, tmp_path, dataset):
+    (tmp_path / "counts.csv").write_text("50,0,3\n1,20,9\n")
+    _, out, _ = call(capsys, "advise", "counts.csv", "--dataset", dataset)
+    assert f"--dataset {dataset} --partition natural --clients 2" in out
+    assert ("where mine.npz holds" in out) == (dataset == "npz:mine.npz")
+
+
+def test_the_data_set_of_a_card_named_again_keeps_its_partition(capsys, card):
+    assert call(capsys, "advise", str(card), "--dataset", "digits") == call(capsys, "advise", str(card))
+
+
+def test_a_folder_that_is_no_runs_is_named(capsys, tmp_path):
+    code, out, err = call(capsys, "advise", str(tmp_path))
+    assert (code, out) == (2, "")
+    assert "there is no file" in err
+    assert "partition.json" in err
+
+
+def test_a_first_line_of_class_numbers_is_said_beside_the_advice(capsys, tmp_path):
+    (tmp_path / "counts.csv").write_text("0,1,2\n5,0,3\n1,2,9\n")
+    code, out, err = call(capsys, "advise", "counts.csv", "--json")
+    assert (code, err) == (0, "line 1 was taken for class numbers\n")
+    assert json.loads(out)["clients"] == 2
+
+
+def test_counts_without_data_leave_a_place_for_them(capsys, tmp_path):
+    (tmp_path / "counts.csv").write_text("5,0,3\n1,2,9\n")
+    _, out, _ = call(capsys, "advise", "counts.csv")
+    assert "--dataset npz:DATA.npz --partition natural --clients 2" in out
+    assert "where DATA.npz holds" in out
+
+
+@pytest.mark.parametrize(
+    ("text", "word"),
+    [
+        (b"", "empty"),
+        (b"5,-1\n", "negative"),
+        (b"5,0.5\n", "0.5"),
+        (b"5,\n", "missing"),
+        (b"5,x\n1,2\n", "'x'"),
+        (b"1,2\n3\n", "line 2"),
+        (b"1,2\n0,0\n", "no example"),
+        (b"\xff\xff", "UTF-8"),
+    ],
+)
+def test_a_wrong_table_is_one_line_and_exit_code_2(capsys, tmp_path, text, word):
+    (tmp_path / "counts.csv").write_bytes(text)
+    code, out, err = call(capsys, "advise", "counts.csv")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert word in err
+
+
+@pytest.mark.parametrize(("text", "word"), [("5,3\n", "There is one client"), ("5\n3\n", "There is one class")])
+def test_one_client_or_class_is_legal(capsys, tmp_path, text, word):
+    (tmp_path / "counts.csv").write_text(text)
+    code, out, _ = call(capsys, "advise", "counts.csv")
+    assert code == 0
+    assert word in out
+    assert "Try it" not in out

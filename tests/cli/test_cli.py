@@ -1,0 +1,550 @@
+import contextlib
+import csv
+import io
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedskew import Run, Store, __version__, simulate
+from fedskew.cli import RUN_OPTIONS, main
+from fedskew.cli.options import algorithm_names
+from fedskew.data import DATASETS
+from fedskew.report.page.entries import read_entries
+from tests.helpers.waiting import PATIENCE, has_lines, wait_until
+
+SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("FEDSKEW_RUNS", "FEDSKEW_DATA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def call(capsys, *arguments):
+    """Exit code, standard output and standard error of a command."""
+    with pytest.raises(SystemExit) as caught:
+        main(arguments)
+    out, err = capsys.readouterr()
+    return caught.value.code, out, err
+
+
+def process(*arguments, **more):
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedskew", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **more},
+    )
+
+
+def test_options_are_the_fields_of_a_run():
+    assert {*RUN_OPTIONS, "algorithm"} == set(Run.model_fields)
+
+
+@pytest.mark.parametrize("command", ["run", "flower init"])
+def test_help_names_every_data_set(capsys, command):
+    said = call(capsys, *command.split(), "--help")[1].partition("--dataset TEXT")[2].partition("[default")[0]
+    assert set(DATASETS) <= set(re.findall(r"\w+", said))
+
+
+def test_help_needs_no_torch():
+    code = (
+        "import sys; from fedskew.cli import main\n"
+        "try: main(['--help'])\nexcept SystemExit: print('torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "False"
+    assert "compare" in done.stdout
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["run", "compare", "inspect", "diagnose", "advise", "report", "export"]
+    + [f"runs {name}" for name in ("list", "show", "remove", "condense")]
+    + [f"data {name}" for name in ("list", "verify", "fetch")]
+    + [f"paper {name}" for name in ("list", "run", "show", "map")]
+    + [f"flower {name}" for name in ("init", "certificates")],
+)
+def test_every_help_shows_an_example(capsys, command):
+    code, out, _ = call(capsys, *command.split(), "--help")
+    assert code == 0
+    assert f"Example: fedskew {command}" in " ".join(out.split())
+    assert "--json" in out
+    assert "\\" not in out
+
+
+@pytest.mark.parametrize("command", [[], ["paper"], ["data"], ["flower"]])
+def test_a_group_without_a_command_prints_its_help(capsys, command):
+    assert call(capsys, *command) == call(capsys, *command, "--help")
+
+
+@pytest.mark.parametrize("command", [[], ["runs"], ["paper"], ["data"], ["flower"]])
+def test_no_line_of_a_groups_help_is_cut(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    _, out, _ = call(capsys, *command, "--help")
+    listed = out.partition("Commands:\n")[2].splitlines()
+    assert listed
+    assert not any("..." in line or line.startswith("   ") for line in listed)
+
+
+def test_commands_are_listed_as_in_the_docs(capsys):
+    _, out, _ = call(capsys, "--help")
+    listed = [line.split()[0] for line in out.partition("Commands:")[2].strip().splitlines()]
+    docs = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
+    assert listed == re.findall(r"^fedskew (\w+)", docs, re.MULTILINE)
+
+
+def test_version(capsys):
+    assert call(capsys, "--version") == (0, f"fedskew {__version__}\n", "")
+
+
+@pytest.mark.parametrize(
+    ("command", "repeats", "default"),
+    [("run", False, True), ("compare", True, False), ("flower init", False, True)],
+)
+def test_what_is_said_of_algorithm_holds(capsys, command, repeats, default):
+    _, out, _ = call(capsys, *command.split(), "--help")
+    said = " ".join(out.partition("--algorithm TEXT")[2].partition(" --")[0].split())
+    assert ("repeats" in said, "[default: fedavg]" in said) == (repeats, default)
+
+
+def test_run_prints_one_json_document(capsys):
+    code, out, err = call(capsys, "run", *SMALL, "--algorithm", "fedlc+scaffold", "--json")
+    assert (code, err) == (0, "")
+    result = json.loads(out)
+    assert set(result) == {
+        "run_hash", "algorithm", "seed", "rounds", "accuracy", "accuracy_last10", "balanced_accuracy",
+        "client_accuracy", "loss", "validation_accuracy", "per_class_accuracy", "diverged", "seconds", "engine",
+        "device", "partition_hash", "run", "folder",
+    }  # fmt: skip
+    assert len(result["per_class_accuracy"]) == 10
+    assert result["rounds"] == 6
+    assert len(result["partition_hash"]) == 64
+    assert Run(**result["run"]).hash == result["run_hash"]
+    again = json.loads(call(capsys, "run", *SMALL, "--algorithm", "fedlc+scaffold", "--json")[1])
+    assert again == result
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_a_killed_run_goes_on_to_the_same_numbers(capsys):
+    command = ["run", "--dataset", "synthetic:1,1", "--clients", "100", "--algorithm", "fedlc+scaffold",
+               "--rounds", "60", "--json"]  # fmt: skip
+    whole = json.loads(call(capsys, *command, "--runs", "whole")[1])
+    killed = process(*command, "--runs", "parts", OMP_NUM_THREADS="1")  # as many threads as here
+    records = Path("parts", whole["run_hash"], "records.jsonl")
+    wait_until(lambda: has_lines(records, 5), killed)
+    killed.send_signal(signal.SIGKILL)
+    killed.communicate()
+    parts = json.loads(call(capsys, *command, "--runs", "parts")[1])
+    for name in ("accuracy", "accuracy_last10", "balanced_accuracy", "loss", "per_class_accuracy", "partition_hash"):
+        assert parts[name] == whole[name]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number):
+    command = ["run", "--dataset", "synthetic:1,1", "--clients", "50", "--rounds", "100000", "--json"]
+    working = process(*command)
+    wait_until(lambda: any(has_lines(path) for path in tmp_path.glob("runs/*/records.jsonl")), working)
+    working.send_signal(number)
+    _, err = working.communicate(timeout=PATIENCE)
+    assert working.returncode == 130
+    assert err.count("\n") == 1
+    assert "goes on from there" in err
+    assert list(tmp_path.glob("runs/*/checkpoint.safetensors"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "--algorithm", "fedlx"], ["fedlx", "fedlc"]),
+        (["run", "--algorithm", "fedlc:tau=x"], ["tau", "x"]),
+        (["run", "--lrr", "1"], ["--lrr", "--lr"]),
+        (["run", "--rounds", "many"], ["--rounds", "many"]),
+        (["run", "--lr", "nan"], ["lr", "nan"]),
+        (["run", "--lr", "-1"], ["lr", "-1"]),
+        (["run", "--dataset", "mnist"], ["mnist", "digits"]),
+        (["run", "--partition", "dirichlet:0.01,min_size=70"], ["min_size"]),
+        (["run", "--partition", "shards:1000"], ["shards", "1000"]),
+        (["run", "--model", "cnn"], ["8x8", "mlp"]),
+        (["run", "--algorithm", "fedavg,fedlc"], ["compare"]),
+        (["run", "missing.toml"], ["missing.toml"]),
+        (["compare"], ["--algorithm"]),
+        (["compare", "--algorithm", "fedavg", "--seeds", "0"], ["seeds", "0"]),
+        (["compar"], ["compar"]),
+        (["compare", "--algorithm", "fedavg", "--target", "60"], ["target", "60", "0.6"]),
+        (["compare", "--algorithm", "fedavg", "--partition", "iid", "--iid"], ["iid", "already"]),
+        (["compare", "--algorithm", "fedavg,fedavg"], ["fedavg", "twice"]),
+        (["run", "--algorithm", "fedopt:server=adagrad,b1=0.5"], ["adagrad", "b1"]),
+        (["run", "--device", "mps"], ["mps", "cuda"]),
+        (["runs", "show", "abc"], ["abc", "runs list"]),
+        (["runs", "remove"], ["RUN"]),
+        (["export", "abc", "x.safetensors"], ["abc"]),
+        (["inspect", "--partition", "labels:99"], ["99"]),
+        (["inspect", "--clients", "1000000000"], ["1000000000 clients", "1442 samples"]),
+        (["inspect", "--dataset", "synthetic:1,1", "--clients", "1000000000"], ["synthetic:1,1", "fewer clients"]),
+        (["compare", "--algorithm", "fedavg", "--seeds", "1000000000"], ["seeds", "1 to 1,000"]),
+        (["run", "--local-epochs", "1000000000"], ["this run needs at least"]),
+        (["run", "--model", "mlp:hidden=1000000000000"], ["mlp:hidden=1000000000000", "GB"]),
+        (["run", "--algorithm", "fedlc\x1b[2J"], [r"fedlc\x1b[2J", "without control characters"]),
+        (["run", "--data-dir", "~nobody-of-this-name", "--dataset", "svhn"], ["~nobody-of-this-name", "home"]),
+        (["run", "--algorithm", "a" * 5000], ["aaa ... ", "known: fedavg"]),
+    ],
+)
+def test_a_wrong_request_is_one_or_two_lines_and_exit_code_2(capsys, arguments, words):
+    code, out, err = call(capsys, *arguments)
+    assert code == 2
+    assert out == ""
+    assert 1 <= err.count("\n") <= 2
+    assert "Traceback" not in err
+    for word in words:
+        assert word in err
+
+
+def test_a_failure_while_working_is_exit_code_1(capsys, tmp_path):
+    file = tmp_path / "bad.py"
+    file.write_text(
+        "def bad():\n    def loss(logits, labels, counts):\n        raise RuntimeError('no')\n    return loss\n"
+    )
+    code, _, err = call(capsys, "run", *SMALL, "--algorithm", f"{file}:bad")
+    assert code == 1
+    assert err.startswith("fedskew: round 1, clients 0, 1, 2, 3, 4, 5: no; this run has its own loss: ")
+    assert err.count("\n") == 1
+
+
+def test_an_error_without_memory_says_so(capsys, monkeypatch):
+    import fedskew.simulation.simulation
+
+    def fail(run):
+        raise RuntimeError("round 1") from MemoryError("Unable to allocate 9 TiB for an array")
+
+    monkeypatch.setattr(fedskew.simulation.simulation, "build_federation", fail)
+    code, _, err = call(capsys, "inspect")
+    assert (code, err.split(";")[0]) == (1, "fedskew: memory does not suffice")
+
+
+def test_a_failure_of_the_system_without_a_path_is_not_called_none(capsys, monkeypatch):
+    import fedskew.simulation.simulation
+
+    def fail(run):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(fedskew.simulation.simulation, "build_federation", fail)
+    assert call(capsys, "inspect") == (1, "", "fedskew: No space left on device\n")
+
+
+def test_what_others_wrote_is_shown_and_not_obeyed(capsys, tmp_path):
+    """Names of files and folders reach the terminal in messages, tables and notes."""
+    name = "a\x1b[2J\x9b\u202e[/bold]\udcff"
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / f"{name.replace('/', '')}.csv").write_text("1,x\n")
+    for arguments in (
+        ["advise", str(next((tmp_path / "tables").iterdir()))],
+        ["data", "list", "--data-dir", name],
+        ["runs", "show", name],
+    ):
+        _, out, err = call(capsys, *arguments)
+        assert not [letter for letter in out + err if not letter.isprintable() and letter != "\n"]
+        assert r"\x1b[2J\x9b\u202e" in out + err
+
+
+def test_a_terminal_that_lacks_letters_gets_its_table(monkeypatch):
+    screen = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    monkeypatch.setattr(sys, "stdout", screen)
+    with pytest.raises(SystemExit, match="0"):
+        main(["inspect", "--clients", "3"])
+    assert rb"\xb7" in screen.buffer.getvalue()
+
+
+def test_an_unwritable_store_is_exit_code_1(capsys, tmp_path):
+    (tmp_path / "runs").write_text("a file, not a folder")
+    code, _, err = call(capsys, "run", *SMALL)
+    assert code == 1
+    assert "cannot write" in err
+
+
+def test_run_from_a_toml_file(capsys, tmp_path):
+    (tmp_path / "my.toml").write_text(
+        'dataset = "synthetic:1,1,max_size=100"\nclients = 6\nrounds = 3\nalgorithm = "fedlc"\n'
+    )
+    result = json.loads(call(capsys, "run", "my.toml", "--rounds", "2", "--json")[1])
+    assert result["run"]["clients"] == 6
+    assert result["rounds"] == 2
+    assert result["algorithm"].startswith("fedlc")
+    (tmp_path / "bad.toml").write_text("rounds = \n")
+    assert call(capsys, "run", "bad.toml")[0] == 2
+    (tmp_path / "odd.toml").write_text("ruonds = 3\n")
+    code, _, err = call(capsys, "run", "odd.toml")
+    assert code == 2
+    assert "rounds" in err
+
+
+def test_plain_and_quiet_output(capsys):
+    code, out, _ = call(capsys, "run", *SMALL)
+    assert code == 0
+    for word in (
+        "fedavg on synthetic:1,1",
+        "balanced accuracy",
+        "per class",
+        "stacked",
+        "kept in",
+        "next: fedskew diagnose ",
+    ):
+        assert word in out
+    code, out, _ = call(capsys, "run", *SMALL, "--quiet")
+    assert len(out.split()) == 2
+    assert len(out.splitlines()) == 1
+
+
+def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
+    arguments = ["compare", *SMALL, "--algorithm", "fedavg,fedlc", "--algorithm", "fedlc:tau=2", "--seeds", "2"]
+    code, out, _ = call(capsys, *arguments, "--out", "figures")
+    assert code == 0
+    for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
+        assert word in out
+    assert re.search(r"last ten rounds: fedlc:tau=2 is [a-z ]+ fedavg, [+-]\d+\.\d\d \[.*\] over 2 seeds", out)
+    made = {path.name for path in (tmp_path / "figures").iterdir()}
+    assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md"}
+    document = json.loads(call(capsys, *arguments, "--json")[1])
+    assert [row["method"] for row in document["rows"]] == ["fedavg", "fedlc", "fedlc:tau=2"]
+    assert set(document) == {"runs", "iid_runs", "target", "rows", "files"}
+    row = document["rows"][1]
+    values = [json.loads(call(capsys, "runs", "show", h, "--json")[1])["accuracy"] for h in document["runs"]["fedlc"]]
+    mean = sum(values) / 2
+    assert row["accuracy"]["mean"] == pytest.approx(mean)
+    assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
+    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "verdict"}
+    assert document["rows"][0]["against_fedavg"] is None
+    assert (row["iid"], row["gap_closed"], document["iid_runs"]) == (None, None, None)
+
+
+def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):
+    small = ["--dataset", "digits", "--clients", "4", "--lr", "0.1", "--rounds", "12", "--eval-every", "3"]
+    split = ["--partition", "shards:2", "--algorithm", "fedavg,fedlc", "--seeds", "2"]
+    document = json.loads(call(capsys, "compare", *small, *split, "--iid", "--json")[1])
+    base, other = document["rows"]
+    assert set(document["iid_runs"]) == {"fedavg", "fedlc"}
+    shown = json.loads(call(capsys, "runs", "show", document["iid_runs"]["fedlc"][1], "--json")[1])
+    assert (shown["run"]["partition"], shown["run"]["seed"]) == ("iid", 1)
+    assert base["gap_closed"]["share"] == 0
+    means = [row["accuracy_last10"]["mean"] for row in (other, base, base["iid"])]
+    assert other["gap_closed"]["share"] == pytest.approx((means[0] - means[1]) / (means[2] - means[1]))
+    assert set(other["rounds_to_reach"]) == {"rounds", "reached", "seeds"}
+    code, out, _ = call(capsys, "compare", *small, *split, "--iid", "--target", "0.01", "--out", "figures")
+    assert code == 0
+    for word in ("rounds to", "IID gap", "on IID data", "evaluated ones, every 3 rounds"):
+        assert word in out
+    table = list(csv.DictReader((tmp_path / "figures" / "table.csv").read_text().splitlines()))
+    assert [row["rounds_to_reach"] for row in table] == ["3", "3"]  # nothing is evaluated earlier
+    assert float(table[1]["iid_gap_closed"]) == pytest.approx(other["gap_closed"]["share"])
+    assert "| rounds to 1 % | IID gap closed |" in (tmp_path / "figures" / "table.md").read_text()
+
+
+def test_compare_without_fedavg_has_a_target_only_if_it_is_given(capsys):
+    document = json.loads(call(capsys, "compare", *SMALL, "--algorithm", "fedlc", "--json")[1])
+    assert document["rows"][0]["rounds_to_reach"] is None
+    document = json.loads(call(capsys, "compare", *SMALL, "--algorithm", "fedlc", "--target", "1", "--json")[1])
+    assert document["rows"][0]["rounds_to_reach"] == {"rounds": None, "reached": 0, "seeds": 1}
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        (["fedavg, fedlc"], ["fedavg", "fedlc"]),
+        (["fedavg,fedlc:tau=1"], ["fedavg", "fedlc:tau=1"]),
+        (["fedlc:tau=1,missing=floor,fedavg"], ["fedlc:tau=1,missing=floor", "fedavg"]),
+        (["fedlc:1,floor+scaffold,fedrs+fedprox:mu=1"], ["fedlc:1,floor+scaffold", "fedrs+fedprox:mu=1"]),
+        (["fedavg,fedlx:tau=1"], ["fedavg", "fedlx:tau=1"]),
+        (["fedavg,mine.py:loss,base=a:b,scaffold", "fedrs"], ["fedavg", "mine.py:loss,base=a:b,scaffold", "fedrs"]),
+        (None, []),
+    ],
+)
+def test_a_comma_before_a_method_begins_another(given, names):
+    assert algorithm_names(given) == names
+
+
+@pytest.mark.parametrize("named", ['"fedlc:tau=1,fedavg"', '["fedlc:tau=1", "fedavg"]'])
+def test_compare_takes_the_methods_of_the_run_file(capsys, named):
+    Path("run.toml").write_text(f"algorithm = {named}\nrounds = 1\n")
+    small = [*SMALL[:-2], "--json"]
+    code, out, _ = call(capsys, "compare", "run.toml", *small)
+    assert code == 0
+    assert [row["method"] for row in json.loads(out)["rows"]] == ["fedlc:tau=1", "fedavg"]
+    _, out, _ = call(capsys, "compare", "run.toml", *small, "--algorithm", "fedrs")
+    assert [row["method"] for row in json.loads(out)["rows"]] == ["fedrs"]
+
+
+@pytest.mark.parametrize("named", ["3", "[1]"])
+def test_methods_of_a_run_file_that_are_none(capsys, named):
+    Path("run.toml").write_text(f"algorithm = {named}\n")
+    code, _, err = call(capsys, "compare", "run.toml")
+    assert (code, err.count("\n")) == (2, 1)
+    assert f"algorithm is {named} in run.toml" in err
+
+
+def test_runs_alone_takes_the_options_of_runs_list(capsys):
+    call(capsys, "run", *SMALL, "--quiet", "--runs", "here")
+    for options in (["--json"], ["-q"], []):
+        listed = call(capsys, "runs", "list", *options, "--runs", "here")
+        assert call(capsys, "runs", *options, "--runs", "here") == listed
+        assert listed[0] == 0
+        assert "no runs" not in listed[1]
+    code, _, err = call(capsys, "runs", "--json", "list")
+    assert code == 2
+    assert "behind list" in err
+
+
+def test_runs_says_what_diverged_and_what_cannot_be_read(capsys, tmp_path):
+    call(capsys, "run", *SMALL, "--lr", "1e30", "--quiet")
+    call(capsys, "run", *SMALL, "--quiet")
+    call(capsys, "run", *SMALL, "--seed", "1", "--quiet")
+    states = {row["hash"][:8]: row["state"] for row in json.loads(call(capsys, "runs", "--json")[1])}
+    damaged = next(start for start, state in states.items() if state == "done")
+    next(tmp_path.glob(f"runs/{damaged}*/run.json")).write_text("damaged")
+    shown = {line.split()[0]: line for line in call(capsys, "runs")[1].splitlines() if line}
+    for start, state in states.items():
+        said = "unreadable" if start == damaged else state
+        assert (said in shown[start]) == (said != "done")
+
+
+def test_inspect(capsys, tmp_path):
+    arguments = ["inspect", "--partition", "dirichlet:0.5", "--clients", "4"]
+    code, out, _ = call(capsys, *arguments, "--out", "split", "--export", "split.json")
+    assert code == 0
+    assert "effective number of classes" in out
+    assert {"split.png", "split.svg", "split.json"} <= {path.name for path in tmp_path.iterdir()}
+    card = json.loads(call(capsys, *arguments, "--json")[1])
+    assert sum(card["sizes"]) == card["samples"] == 1442
+    assert len(card["counts"]) == 4
+    quiet = call(capsys, *arguments, "--quiet")[1].strip()
+    assert quiet == card["hash"]
+
+
+def test_inspect_of_many_classes_says_what_it_leaves_out(capsys, tmp_path):
+    labels = np.arange(1200) % 60
+    arrays = {"x_train": np.zeros((1200, 2), np.float32), "y_train": labels}
+    np.savez("sixty.npz", **arrays, x_test=arrays["x_train"][:60], y_test=labels[:60])
+    command = ["inspect", "--dataset", "npz:sixty.npz", "--clients", "3", "--partition", "dirichlet:1"]
+    card = json.loads(call(capsys, *command, "--json")[1])
+    _, out, _ = call(capsys, *command)
+    lines = [line.split("  ") for line in out.splitlines() if re.match(r"[012] ", line)]
+    shown = [[word.strip() for word in line if word.strip()] for line in lines]
+    for k, (client, size, missing, frequent) in enumerate(shown):
+        assert (client, size, missing) == (str(k), str(card["sizes"][k]), str(len(card["missing"][k])))
+        first = [int(n) for n in re.findall(r"\((\d+)\)", frequent)]
+        assert first == sorted(card["counts"][k], reverse=True)[:5]
+    assert len(shown) == 3
+    assert "of 60 classes (--json" in out
+
+
+def test_the_store_from_the_command_line(capsys, tmp_path, monkeypatch):
+    assert "no runs yet" in call(capsys, "runs")[1]
+    monkeypatch.setenv("FEDSKEW_RUNS", str(tmp_path / "mine"))
+    call(capsys, "run", *SMALL)
+    listed = json.loads(call(capsys, "runs", "list", "--json")[1])
+    assert [row["state"] for row in listed] == ["done"]
+    name = listed[0]["hash"]
+    assert name[:8] in call(capsys, "runs")[1]
+    assert name in call(capsys, "runs", "show", name[:6])[1]
+    (tmp_path / "mine" / name / "run.json").write_text("{}")
+    assert json.loads(call(capsys, "runs", "list", "--json")[1])[0]["state"] == "unreadable"
+    assert json.loads(call(capsys, "runs", "remove", name[:6], "--json")[1]) == {"removed": [name]}
+    assert not (tmp_path / "mine" / name).exists()
+
+
+def test_export_for_plain_pytorch(capsys, tmp_path):
+    import torch
+    from safetensors.torch import load_file
+
+    from fedskew.runs.export import load_model
+    from fedskew.simulation.plan import build_federation
+
+    result = json.loads(call(capsys, "run", *SMALL, "--json")[1])
+    code, out, _ = call(capsys, "export", result["run_hash"][:8], "model.safetensors")
+    assert code == 0
+    assert "after round 6" in out
+    state = load_file("model.safetensors")
+    plain = torch.nn.Linear(60, 10)
+    plain.load_state_dict({name.removeprefix("linear."): leaf for name, leaf in state.items()})
+    data = build_federation(Run(**result["run"])).dataset
+    right = (plain(data.x_test).argmax(-1) == data.y_test).double().mean().item()
+    assert right == pytest.approx(result["accuracy"])
+    assert torch.equal(load_model("model.safetensors")(data.x_test), plain(data.x_test))
+
+
+def test_the_module_is_the_command_line_too():
+    done = process("runs", "list")
+    out, err = done.communicate(timeout=PATIENCE)
+    assert (done.returncode, err) == (0, "")
+    assert "no runs yet" in out
+    assert __version__
+
+
+def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys, monkeypatch):
+    from fedskew import cli
+    from fedskew.simulation.session import simulate
+
+    def swallowing(run, probes, store):
+        for record in simulate(run, probes, store=store):
+            if record.round == 3:
+                with contextlib.suppress(KeyboardInterrupt):
+                    signal.raise_signal(signal.SIGINT)
+            yield record
+
+    monkeypatch.setattr("fedskew.simulation.session.simulate", swallowing)
+    code, _, err = call(capsys, "run", *SMALL)
+    assert code == 130
+    assert "goes on from there" in err
+    assert cli.Path("runs").exists()
+    listed = json.loads(call(capsys, "runs", "list", "--json")[1])
+    assert listed[0]["progress"] == "3/6"
+
+
+def test_an_interruption_before_there_is_a_command(capsys, monkeypatch):
+    monkeypatch.setattr("typer.main.get_command", lambda app: signal.raise_signal(signal.SIGINT))
+    code, _, err = call(capsys, "run", *SMALL)
+    assert code == 130
+    assert "interrupted" in err
+
+
+def test_a_diverged_run_is_no_figure_when_quiet(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "run", "--lr", "1e30", "--rounds", "3", "-q")
+    assert code == 0
+    assert out.split()[0] == "diverged"
+
+
+def test_a_users_file_may_change_while_it_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    """Rounds that are done stay under the file's content at the start."""
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "from pathlib import Path\nfrom fedskew import Algorithm\nfrom fedskew.losses import cross_entropy\n\n\n"
+        "def loss(logits, labels, counts):\n"
+        "    Path(__file__).write_text(Path(__file__).read_text() + '# changed')\n"
+        "    return cross_entropy(logits, labels, counts)\n\n\n"
+        "def method():\n    return Algorithm('mine', loss=loss)\n"
+    )
+    code, out, err = call(capsys, "run", "-a", f"{own}:method", "--rounds", "2", "-q")
+    assert (code, err) == (0, ""), err
+    assert out.split()[0] != "diverged"
+
+
+def test_a_shorter_run_of_one_that_was_interrupted_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    for record in simulate(Run(rounds=40), store="runs"):
+        if record.round == 2:
+            break
+    call(capsys, "run", "--rounds", "4", "-q")
+    _, out, _ = call(capsys, "runs", "--json")
+    (listed,) = json.loads(out)
+    assert (listed["progress"], listed["state"]) == ("4/4", "done")
+    (entry,), _ = read_entries(Store("runs"))
+    assert (entry.run["rounds"], entry.state) == (4, "done")

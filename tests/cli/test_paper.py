@@ -1,0 +1,218 @@
+"""`fedskew paper` as a user types it, on stand-in data."""
+
+import json
+import signal
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from fedskew.paper import ITEMS, figure3
+from fedskew.paper.two_clients import two_clients
+from tests.cli.test_cli import call
+from tests.helpers.waiting import PATIENCE, wait_until
+
+FEW = ("--stand-in", "--rounds", "2", "--seeds", "1")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+_measured_once = cache(two_clients)
+
+
+@pytest.fixture
+def _figure3_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Figure 3 has no runs to keep and is measured whenever it is shown, for seconds; here it is shown three times."""
+    monkeypatch.setattr(figure3, "two_clients", _measured_once)
+
+
+@pytest.mark.usefixtures("_figure3_once")
+@pytest.mark.parametrize("item", ITEMS)
+def test_every_table_and_figure_runs_to_its_end(item: str, capsys: pytest.CaptureFixture[str]) -> None:
+    few = ("--methods", "fedavg,fedlc") if item in ("table1", "table2", "table3", "table4", "table5", "table6") else ()
+    code, out, err = call(capsys, "paper", "run", item, *FEW, *few, "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["problems"] == []
+    code, out, _ = call(capsys, "paper", "run", item, *FEW, *few, "--json")
+    assert json.loads(out)["done"] == []  # nothing is repeated
+    code, out, _ = call(capsys, "paper", "show", item, "--stand-in", "--json")
+    rows = json.loads(out)["rows"]
+    assert code == 0
+    assert rows
+    if item.startswith("table"):
+        assert any(row["ours"] and row["ours"]["shortened"] and row["ours"]["rounds"] == 2 for row in rows)
+    else:
+        code, out, _ = call(capsys, "paper", "show", item, "--stand-in", "--out", "drawn/it.png")
+        assert code == 0
+        assert Path("drawn/it.png").stat().st_size > 1000
+        assert Path("drawn/it.svg").exists()
+        code, out, _ = call(capsys, "paper", "show", item, "--stand-in")
+        assert "STAND-IN" in out
+        assert len(out.splitlines()) > 2
+
+
+def test_list_names_everything_and_what_is_done(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = call(capsys, "paper", "list", "--json")
+    rows = json.loads(out)
+    assert code == 0
+    assert [row["name"] for row in rows] == list(ITEMS)
+    assert all(row["done"] == 0 for row in rows)
+    code, out, _ = call(capsys, "paper", "list")
+    assert all(name in out for name in ITEMS)
+
+
+def test_show_prints_every_format(capsys: pytest.CaptureFixture[str]) -> None:
+    cell = ("--cells", "cifar10/dirichlet:0.5", "--methods", "fedavg")
+    call(capsys, "paper", "run", "table1", *FEW, *cell, "--quiet")
+    for format, mark in (
+        ("markdown", "| fedavg |"),
+        ("latex", "\\toprule"),
+        ("csv", "cell,method"),
+        ("terminal", "fedavg"),
+    ):
+        code, out, _ = call(capsys, "paper", "show", "table1", "--stand-in", "--format", format, *cell)
+        assert code == 0
+        assert mark in out
+        assert "2 rounds" in out.replace(",2,True", ",2 rounds")
+    code, out, err = call(capsys, "paper", "show", "table1", "--format", "word")
+    assert code == 2
+    assert "allowed: terminal" in err
+
+
+def test_the_map_from_nothing_to_a_picture(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ("paper", "map", "--stand-in", "--rounds", "2", "--taus", "1,5", "--out", "map.png")
+    code, out, err = call(capsys, *arguments, "--json")
+    shown = json.loads(out)
+    assert (code, err) == (0, "")
+    assert shown["rows"]
+    assert Path("map.png").exists()
+    assert any(line.startswith("nothing changed:") for line in shown["summary"])
+    assert len({row["hash"] for row in shown["rows"]}) == len(list(Path("runs").iterdir()))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("paper", "run", "table8"), "unknown table or figure 'table8': did you mean table7"),
+        (("paper", "run", "table1", "--cells", "cifar10/dirichlet:0.2"), "unknown cell"),
+        (("paper", "run", "table1", "--methods", "fedlx"), "unknown method 'fedlx': did you mean fedlc"),
+        (("paper", "run", "table1", "--profile", "tunned"), "did you mean tuned"),
+        (("paper", "run", "table1", "--seeds", "0"), "seeds is 0"),
+        (("paper", "run", "table1", "--rounds", "0"), "rounds is 0"),
+        (("paper", "run", "table1", "--shard", "3/2"), "shard is '3/2'"),
+        (("paper", "map", "--cell", "cifar10/dirichlet:9"), "unknown cell"),
+        (("paper", "map", "--part", "all,around"), "part is"),
+        (("paper", "map", "--taus", "one"), "taus is 'one'"),
+        (("paper", "show", "figure2", "--out", "x.png"), "has not been measured yet"),
+        (("paper", "show", "figure1", "--format", "csv"), "allowed for a figure"),
+        (("paper", "run", "figure2", "--cells", "cifar1"), "unknown cell 'cifar1'"),
+        (("paper", "run", "table1", "--rounds", "500"), "at most the paper's"),
+        (("paper", "run", "table1", "--profile", "none.toml"), "there is no file none.toml"),
+        (("paper", "show", "table1", "--results", "nowhere"), "there is no folder of results nowhere"),
+        (("paper", "map", "--cell", "femnist"), "unknown cell 'femnist'"),
+    ],
+)
+def test_a_wrong_request_is_a_line(arguments: tuple[str, ...], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = call(capsys, *arguments)
+    assert code == 2
+    assert said in err
+    assert "Traceback" not in err
+    assert not out
+
+
+def test_absent_data_are_named_with_the_way_to_get_them(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(
+        capsys, "paper", "run", "table1", "--cells", "svhn", "--methods", "fedavg", "--seeds", "1", "--data-dir", "none"
+    )
+    assert code == 1
+    assert "4 runs not done" in err
+    assert "fedskew data fetch svhn" in err
+
+
+def test_tuned_tries_then_the_runs_then_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ("--cells", "cifar10/dirichlet:0.5", "--methods", "fedlc", "--profile", "tuned", "--stand-in")
+    code, out, _ = call(capsys, "paper", "run", "table1", *chosen, "--rounds", "3", "--seeds", "2", "--json")
+    assert code == 0
+    assert len(json.loads(out)["done"]) == 4 + 2
+    call(capsys, "paper", "run", "table1", *chosen, "--rounds", "2", "--seeds", "1", "--quiet")
+    for rounds, given in ((3, ()), (2, ("--rounds", "2"))):
+        code, out, _ = call(capsys, "paper", "show", "table1", *chosen, *given, "--json")
+        (row,) = json.loads(out)["rows"]
+        assert row["ours"]["rounds"] == rounds
+
+
+def test_shares_of_a_two_step_item_say_when_they_wait(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = ("--cells", "cifar10/dirichlet:0.5", "--methods", "fedlc", "--profile", "tuned", "--stand-in")
+    few = (*chosen, "--rounds", "2", "--seeds", "1", "--quiet")
+    codes = [call(capsys, "paper", "run", "table1", *few, "--shard", f"{k}/2")[0] for k in (1, 2, 1, 2)]
+    assert codes[-1] == 0
+    assert len(list(Path("runs").iterdir())) == 5
+
+
+def test_a_figure_is_measured_again_on_a_longer_run(capsys: pytest.CaptureFixture[str]) -> None:
+    for rounds in ("2", "4"):
+        call(capsys, "paper", "run", "figure6", "--stand-in", "--rounds", rounds, "--quiet")
+        (row,) = json.loads(call(capsys, "paper", "show", "figure6", "--stand-in", "--json")[1])["rows"]
+        assert row["rounds"] == row["measured"]["fedavg"]["round"] == int(rounds)
+
+
+INTERRUPTED = """
+import signal, sys
+from pathlib import Path
+from fedskew.cli import main
+from fedskew.paper import execute
+
+begun, simulate_many = [], execute.simulate_many
+
+def watched(runs, store):
+    begun.append(runs)
+    for position, record in simulate_many(runs, store=store):
+        yield position, record
+        if len(begun) == 3 and record.round == 2:
+            Path("waits").touch()
+            signal.pause()
+
+execute.simulate_many = watched
+main(sys.argv[1:])
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_and_again_repeats_no_finished_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """Two runs are done, the third is at its second round, when a process gets the signal."""
+    chosen = ["--cells", "cifar10", "--methods", "fedavg,fedlc", "--seeds", "1", "--rounds", "3", "--stand-in"]
+    command = ["paper", "run", "table1", *chosen]
+    process = subprocess.Popen(
+        [sys.executable, "-c", INTERRUPTED, *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: Path("waits").exists(), process)
+    process.send_signal(signal.SIGINT)
+    first, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert len(first.splitlines()) == 2
+    code, again, _ = call(capsys, *command)
+    assert code == 0
+    hashes = [line.split()[-1] for text in (first, again) for line in text.splitlines()]
+    assert len(hashes) == len(set(hashes)) == 8
+
+
+def test_runs_condense_keeps_finished_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    call(capsys, "run", "--dataset", "digits", "--rounds", "2", "--clients", "4", "--quiet")
+    code, out, _ = call(capsys, "runs", "condense", "kept.jsonl", "--json")
+    assert code == 0
+    assert json.loads(out) == {"file": "kept.jsonl", "added": 1, "lines": 1, "left_out": []}
+
+
+def test_show_far_from_published_results_says_that_there_are_none(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, out, err = call(capsys, "paper", "show", "table4")
+    assert (code, err) == (0, "fedskew: note: no published results, there is no folder results/paper here\n")
+    assert "Nothing of this has been run yet." in out

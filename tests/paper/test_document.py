@@ -1,0 +1,169 @@
+"""The generated pages are what the committed results say."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import pytest
+
+from fedskew.paper import FIGURES, TABLES
+from fedskew.paper.behind import behind
+from fedskew.paper.choice import Choice
+from fedskew.paper.claims import claims, in_short
+from fedskew.paper.document import BEGIN, END, between, reproduction
+from fedskew.paper.formats import cell_text, rests_on
+from fedskew.runs.results import Results, read_lines
+from fedskew.runs.run import Run
+from fedskew.runs.versions import result_version
+from tests.paper.test_tables import Known, result
+
+ROOT = Path(__file__).parents[2]
+PUBLISHED = ROOT / "results" / "paper"
+
+
+def test_the_pages_are_regenerated_to_the_byte() -> None:
+    where = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+    assert where is not None
+    assert where.loader is not None
+    generate = importlib.util.module_from_spec(where)
+    where.loader.exec_module(generate)
+    for path, text in generate.pages(ROOT).items():
+        assert path.read_text() == text, f"{path} is not what `make reproduction` writes"
+
+
+def test_every_published_line_names_the_run_it_says() -> None:
+    lines = [line for path in sorted(PUBLISHED.glob("*.jsonl")) for line in read_lines(path)]
+    assert lines
+    for line in lines:
+        assert Run(**line.run).hash == line.hash, line.hash
+        assert line.result_version == result_version(line.run["algorithm"])
+        assert line.summary["partition_hash"]
+        assert line.sessions
+        assert line.summary["accuracy"] is not None
+        assert line.curve[-1] == (line.summary["rounds"], round(line.summary["accuracy"], 4))
+
+
+def test_figures_on_the_page_change_with_the_results() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
+    plain, calibrated = TABLES["table1"].runs(choice)
+    results = Known([result(plain, 0.4), result(calibrated, 0.61)])
+    page = reproduction(results, Path("nowhere"))
+    assert "FedLC against FedAvg is not decided: one seed, +21.00 (last round +21.00; the paper +17.84)" in page
+    assert "Nothing of this has been run yet." in page
+    assert (
+        "| table1: cifar10/dirichlet:0.1 | stated | 400 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | not decided: one "
+        "seed, +21.00 | 48.07, 65.91 |" in page
+    )
+
+
+def test_what_was_run_is_counted_in_short() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.3", "svhn/dirichlet:0.3"), methods=("fedavg", "fedlc"), seeds=1)
+    runs = TABLES["table1"].runs(choice)
+    assert [run.dataset.partition(":")[0] for run in runs] == ["svhn", "svhn", "cifar10", "cifar10"]
+    accuracies = (0.8, 0.7, 0.6, 0.725)
+    first, second = in_short(Known([result(*pair) for pair in zip(runs, accuracies, strict=True)]), TABLES.values())
+    assert first.startswith(
+        "svhn, profile `stated`, 400 rounds, one seed: FedLC against FedAvg: not decided in 1 of 1 settings; gains -10"
+    )
+    assert second == (  # a cell of two tables, once
+        "cifar10, profile `stated`, 400 rounds, one seed: FedLC against FedAvg: not decided in 1 of 1 settings; gains "
+        "+12.50, the paper's +16.23. Our FedLC is +0.32 points from the paper's FedLC, our FedAvg +4.05 from its "
+        "FedAvg."
+    )
+    assert in_short(Results(), TABLES.values()) == []
+
+
+def test_verdicts_over_seeds_are_counted_with_their_intervals() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.1", "cifar10/dirichlet:0.5"), methods=("fedavg", "fedlc"), seeds=3)
+    accuracies = (0.4, 0.5, 0.6, 0.45, 0.56, 0.67, 0.4, 0.5, 0.6, 0.45, 0.49, 0.6)
+    found = [result(*pair) for pair in zip(TABLES["table1"].runs(choice), accuracies, strict=True)]
+    (said,) = in_short(Known(found), TABLES.values())
+    assert "3 seeds: FedLC against FedAvg: above in 1, tied in 1 of 2 settings; gains +1.33 [-6.65, +9.32] to " in said
+    assert "to +6.00 [+3.52, +8.48], the paper's" in said
+    assert "FedLC is above each of the 1 other methods run in 1 of 2." in said
+
+
+def test_a_gain_over_seeds_is_paired() -> None:
+    table, choice = TABLES["table1"], Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=3)
+    runs = table.runs(choice)
+    accuracies = (0.4, 0.5, 0.6, 0.45, 0.56, 0.67)  # of different seeds, far apart, but FedLC always ahead
+    results = Known([result(*pair) for pair in zip(runs, accuracies, strict=True)])
+    (claim,) = claims(table, table.rows(results, choice))
+    assert "FedLC is above FedAvg, +6.00 [+3.52, +8.48] over 3 seeds (last round +6.00;" in str(claim)
+
+
+def test_a_run_done_twice_is_shown_twice() -> None:
+    (run,) = TABLES["table1"].runs(Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg",), seeds=1))
+    page = reproduction(Known([result(run, 0.5)]), Path("nowhere"), [result(run, 0.52)])
+    assert f"- {run.hash}, fedavg on cifar10 dirichlet:0.1, 20 clients, E 1, 400 rounds: 50.00 · 50.00 on" in page
+    assert "52.00 · 52.00." in page
+    assert "- table1: 1 of 96 under `stated`, 1 of them with one seed" in page
+    assert "- table3: nothing" in page
+
+
+def test_accuracy_over_classes_and_clients_is_told_where_it_differs() -> None:
+    (run,) = TABLES["table4"].runs(Choice(cells=("synthetic:1,1",), methods=("fedavg",), seeds=1))
+    uneven = result(run, 0.5, balanced_accuracy=0.3, client_accuracy=0.2)
+    rows = TABLES["table4"].rows(Known([uneven]))
+    assert "synthetic:1,1, last round, mean over classes (mean over clients): fedavg 30.00 (20.00)." in rests_on(rows)
+    even = TABLES["table4"].rows(Known([result(run, 0.5)]))
+    assert not [line for line in rests_on(even) if "mean over classes" in line]
+    assert "Not run: synthetic:0,0, synthetic:0.5,0.5, femnist." in rests_on(even)
+
+
+def test_what_was_not_run_still_shows_the_printed_figure_and_other_versions() -> None:
+    row = next(row for row in TABLES["table1"].rows(Results()) if row["method"] == "fedlc")
+    assert cell_text(row) == f"- ({row['printed']['mean']:.2f})"
+    assert rests_on([{**row, "other_versions": 3}]) == [
+        "Nothing of this has been run yet.",
+        "3 runs of another result version are kept and not shown.",
+    ]
+
+
+def test_a_figure_names_the_runs_it_rests_on() -> None:
+    figure = FIGURES["figure5"]
+    some = figure.runs(Choice(cells=("imagenet12/dirichlet:0.1",), seeds=1, rounds=7))
+    results = Known([result(run, 0.3) for run in some])
+    rows = figure.rows(results)
+    said = "30.00 % after 7 rounds, the last ten 30.00 %, shortened"
+    assert [line.endswith(said) for line in figure.lines(rows)] == [True, True]
+    text = "\n".join(behind(rows, results))
+    assert "Rounds 7; E 1;" in text
+    assert "clients 40; model resnet18" in text
+    for run in some:
+        assert f"{run.hash} (partition {'p' * 16})" in text
+    assert behind([], results) == []
+
+
+@pytest.mark.parametrize("name", ["figure1", "figure2", "figure5", "figure6", "figure7"])
+def test_every_published_figure_carries_its_runs(name: str) -> None:
+    page = (ROOT / "docs" / "reproduction.md").read_text()
+    part = page.partition(f"### Figure {name[-1]}:")[2].partition("###")[0]
+    assert re.search(r"Rounds \d+; E \d+; .* device ", part)
+    assert re.search(r"Runs: [0-9a-f]{16} \(partition [0-9a-f]{16}\)", part)
+    assert (name in ("figure2", "figure6", "figure7")) == ("Local updates of that model were measured on " in part)
+
+
+def test_a_worse_fedlc_is_said_to_be_below() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=2)
+    runs = TABLES["table1"].runs(choice)
+    found = [result(*pair) for pair in zip(runs, (0.6, 0.5, 0.4, 0.29), strict=True)]
+    assert "FedLC is below FedAvg, -20.50 [-26.85, -14.15] over 2 seeds" in reproduction(Known(found), Path("nowhere"))
+
+
+def test_runs_of_different_seeds_are_not_held_against_each_other() -> None:
+    choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
+    plain, calibrated = TABLES["table1"].runs(choice)
+    results = Known([result(plain.model_copy(update={"seed": 1}), 0.1), result(calibrated, 0.6)])
+    assert "FedAvg and FedLC are of different length or seeds" in reproduction(results, Path("nowhere"))
+
+
+def test_only_the_marked_part_is_replaced() -> None:
+    assert between(f"a\n{BEGIN}\nold\n{END}\nb", "new") == f"a\n{BEGIN}\nnew\n{END}\nb"
+    with pytest.raises(ValueError, match="no part"):
+        between("a", "new")
+
+
+def test_nothing_published_is_an_empty_page() -> None:
+    page = reproduction(Results(), Path("nowhere"))
+    assert len(re.findall("Nothing of this has been run yet", page)) == len(TABLES)

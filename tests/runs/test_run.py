@@ -1,0 +1,127 @@
+import json
+
+import pytest
+from pydantic import ValidationError
+
+from fedskew import Run
+from fedskew.runs.run import explain
+
+
+def test_defaults_are_the_papers():
+    run = Run()
+    assert (run.clients, run.clients_per_round, run.batch_size, run.local_epochs) == (20, 20, 128, 1)
+    assert (run.lr, run.momentum, run.weight_decay, run.weighting) == (0.01, 0.0, 0.0, "samples")
+
+
+def test_specs_are_stored_with_every_default():
+    run = Run(algorithm="fedlc+scaffold", dataset="synthetic:1,1")
+    assert run.algorithm == "fedlc:tau=5,missing=floor,denominator=all+scaffold"
+    assert run.dataset == "synthetic:lam=1,mu=1,max_size=none"
+    assert (run.partition, run.model) == ("natural", "logistic")
+    assert run.short == {
+        "dataset": "synthetic:1,1",
+        "partition": "natural",
+        "model": "logistic",
+        "algorithm": "fedlc+scaffold",
+    }
+
+
+def test_json_round_trip():
+    run = Run(algorithm="fedopt:server=yogi", grad_clip=1.5, lr_schedule="step:10")
+    again = Run.model_validate_json(run.model_dump_json())
+    assert again == run
+    assert again.hash == run.hash
+    assert json.loads(run.model_dump_json())["lr_schedule"] == "step:every=10,factor=0.1"
+
+
+def test_hash_covers_what_decides_the_result_and_nothing_else():
+    base = Run(algorithm="fedlc")
+    same = [
+        Run(algorithm="fedlc:tau=5.0"),
+        Run(algorithm="fedlc", engine="serial"),
+        Run(algorithm="fedlc", eval_every=7),
+        Run(algorithm="fedlc", data_dir="elsewhere"),
+        Run(algorithm="fedlc", rounds=3),
+    ]
+    assert {run.hash for run in same} == {base.hash}
+    other = [
+        Run(algorithm="fedlc:tau=2"),
+        Run(algorithm="fedlc", seed=1),
+        Run(algorithm="fedlc", lr=0.02),
+        Run(algorithm="fedlc", partition="iid"),
+        Run(algorithm="fedlc", precision="fp64"),
+        Run(algorithm="fedlc", clients_per_round=5),
+        Run(algorithm="fedlc", lr_schedule="cosine"),
+    ]
+    assert len({run.hash for run in [base, *other]}) == len(other) + 1
+
+
+def test_a_schedule_over_all_rounds_makes_rounds_count():
+    assert Run(lr_schedule="cosine", rounds=5).hash != Run(lr_schedule="cosine", rounds=6).hash
+
+
+def test_hash_covers_the_users_file(tmp_path):
+    file = tmp_path / "mine.py"
+    file.write_text("from fedskew import fedlc\n\ndef mine(tau: float = 2.0):\n    return fedlc(tau)\n")
+    first = Run(algorithm=f"{file}:mine")
+    file.write_text(file.read_text() + "# changed\n")
+    second = Run(algorithm=f"{file}:mine")
+    assert first.algorithm == second.algorithm
+    hashes = {second.hash}
+    file.write_text(file.read_text() + "# changed again\n")
+    assert second.hash not in hashes
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"algorithm": "fedlx"}, ["fedlx", "fedlc"]),
+        ({"algorithm": "fedlc:tua=1"}, ["tua", "tau"]),
+        ({"algorithm": "fedlc:tau=-1"}, ["-1", "0 or more"]),
+        ({"algorithm": "fedlc:tau=nan"}, ["tau", "nan"]),
+        ({"algorithm": "fedlc:missing=drop"}, ["drop", "floor"]),
+        ({"algorithm": "fedlc+fedrs"}, ["fedlc", "fedrs", "loss"]),
+        ({"algorithm": "fedopt:server=adm"}, ["adm", "adam"]),
+        ({"algorithm": "nowhere.py:f"}, ["nowhere.py"]),
+        ({"dataset": "digit"}, ["digit", "digits"]),
+        ({"dataset": "synthetic:1"}, ["mu"]),
+        ({"dataset": "synthetic:1,1", "partition": "iid"}, ["iid", "natural"]),
+        ({"partition": "dirchlet:0.1"}, ["dirchlet", "dirichlet"]),
+        ({"partition": "dirichlet:-1"}, ["-1"]),
+        ({"partition": "shards"}, ["needs a"]),
+        ({"model": "cn"}, ["cn", "cnn"]),
+        ({"lr": -0.1}, ["lr", "-0.1", "greater than 0"]),
+        ({"lr": float("nan")}, ["lr", "nan"]),
+        ({"momentum": 1.0}, ["momentum", "less than 1"]),
+        ({"weight_decay": -1}, ["weight_decay"]),
+        ({"rounds": 0}, ["rounds", "0"]),
+        ({"clients": -3}, ["clients", "-3"]),
+        ({"clients_per_round": 30}, ["30", "20"]),
+        ({"dropout_rate": 1.0}, ["dropout_rate"]),
+        ({"grad_clip": 0}, ["grad_clip"]),
+        ({"lr_schedule": "step:5,3"}, ["factor=3"]),
+        ({"lr_schedule": "cosin"}, ["cosine"]),
+        ({"engine": "stackd"}, ["stackd", "stacked"]),
+        ({"device": "gpu"}, ["gpu", "cuda"]),
+        ({"precision": "fp8"}, ["fp8", "bf16"]),
+        ({"weighting": "equal"}, ["equal", "uniform"]),
+        ({"algorithm": "scaffold", "optimizer": "adam"}, ["scaffold", "sgd", "adam"]),
+        ({"algorithm": "fednova", "optimizer": "yogi"}, ["fednova", "sgd"]),
+        ({"optimizer": "adam", "momentum": 0.9}, ["momentum", "adam"]),
+        ({"learning_rate": 0.1}, ["learning_rate"]),
+        ({"seed": -1}, ["seed", "-1"]),
+        ({"partition": "natural:off"}, ["natural:off", "no argument"]),
+        ({"local_epochs": 10**30}, ["local_epochs", "less than 2147483648"]),
+        ({"clients": 1 << 20_000}, ["clients", "0x1000", "less than 2147483648"]),
+        ({"rounds": True}, ["rounds is on"]),
+        ({"data_dir": "a\0b"}, ["data_dir", "without control characters", "\\x00"]),
+        ({"dataset": "npz:\x1b[2J"}, ["dataset", "without control characters", "\\x1b"]),
+    ],
+)
+def test_wrong_requests_name_the_value_and_what_is_allowed(fields, words):
+    with pytest.raises(ValidationError) as caught:
+        Run(**fields)
+    line = explain(caught.value)
+    assert "\n" not in line
+    for word in words:
+        assert word in line

@@ -1,0 +1,102 @@
+"""The one rule of verdicts: a Student interval over seeds, paired."""
+
+import pytest
+from scipy import stats
+
+from fedskew.runs.verdict import Difference, against_baseline, ahead, best, paired
+
+
+def by_seed(*values):
+    return dict(enumerate(values))
+
+
+def test_a_difference_by_hand():
+    """Differences 1, 2, 3: mean 2, s = 1, t = 4.3027 with two degrees of freedom."""
+    found = paired(by_seed(11.0, 22.0, 33.0), by_seed(10.0, 20.0, 30.0))
+    assert (found.mean, found.seeds) == (2.0, 3)
+    assert found.half == pytest.approx(4.302653 / 3**0.5, rel=1e-6)
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 10, 40])
+def test_the_interval_is_scipys(n):
+    gaps = [0.3 + (7 * i) % 5 for i in range(n)]
+    found = paired(by_seed(*gaps), by_seed(*[0.0] * n))
+    low, high = stats.ttest_1samp(gaps, 0).confidence_interval(0.95)
+    assert (found.mean - found.half, found.mean + found.half) == (pytest.approx(low), pytest.approx(high))
+
+
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [
+        ([6.0], "not decided"),
+        ([60.0], "not decided"),
+        ([5.0, 6.0, 7.0], "above"),
+        ([-5.0, -6.0, -7.0], "below"),
+        ([1.0, 2.0, 3.0], "tied"),  # 2 ± 2.48
+        ([0.0, 0.0, 0.0], "tied"),
+        ([2.0, 12.0], "tied"),  # two seeds: t = 12.7
+    ],
+)
+def test_what_is_decided(gaps, verdict):
+    assert paired(by_seed(*gaps), by_seed(*[0.0] * len(gaps))).verdict == verdict
+
+
+def test_seeds_that_one_side_lacks_are_left_out():
+    found = paired({0: 5.0, 1: 6.0, 2: None, 3: 9.0}, {1: 4.0, 0: 1.0, 2: 3.0, 3: None})
+    assert (found.mean, found.seeds) == (3.0, 2)
+    assert paired({0: 1.0}, {1: 1.0}) is None
+    assert paired({}, {}) is None
+
+
+def test_the_words_carry_the_interval_and_the_number_of_seeds():
+    assert str(Difference(6.0, 2.48, 3)) == "above, +6.00 [+3.52, +8.48] over 3 seeds"
+    assert str(Difference(-0.4, 1.0, 5)) == "tied, -0.40 [-1.40, +0.60] over 5 seeds"
+    assert str(Difference(1.3, None, 1)) == "not decided: one seed, +1.30"
+
+
+@pytest.mark.parametrize(
+    ("difference", "said"),
+    [
+        (Difference(-6.0, 2.0, 3), "FedLC is below FedAvg, -6.00 [-8.00, -4.00] over 3 seeds"),
+        (Difference(1.0, 2.0, 3), "FedLC is tied with FedAvg, +1.00 [-1.00, +3.00] over 3 seeds"),
+        (Difference(1.0, None, 1), "FedLC against FedAvg is not decided: one seed, +1.00"),
+    ],
+)
+def test_sentences(difference, said):
+    assert difference.sentence("FedLC", "FedAvg") == said
+
+
+def row(method, *each, measure="accuracy_last10", diverged=0):
+    """A row of `over_seeds` with one measure."""
+    known = [value for value in each if value is not None]
+    mean = sum(known) / len(known) if known else None
+    return {
+        "method": method,
+        "seeds": list(range(len(each))),
+        "diverged": diverged,
+        measure: {"mean": mean, "each": each},
+    }
+
+
+def test_rows_are_compared_in_points():
+    plain, other = row("fedavg", 0.5, 0.6), row("fedlc", 0.52, 0.63)
+    assert ahead(other, plain).mean == pytest.approx(2.5)
+    assert against_baseline([other, plain]) == [ahead(other, plain), None]
+    assert against_baseline([other]) == [None]
+
+
+def test_the_best_is_above_every_other():
+    low, middle, high = row("a", 0.1, 0.11), row("b", 0.2, 0.21), row("c", 0.4, 0.41)
+    assert best([low, high, middle], "accuracy_last10") == 1
+    assert best([low, high, row("d", 0.39, 0.41)], "accuracy_last10") is None
+    assert best([high], "accuracy_last10") is None
+    assert best([row("a", 0.1), row("b", 0.9)], "accuracy_last10") is None
+    assert best([low, row("c", 0.4, 0.41, None, diverged=1)], "accuracy_last10") is None
+    assert best([low, high, row("d", None, None, diverged=2)], "accuracy_last10") == 1
+
+
+def test_of_losses_the_lowest_is_best():
+    rows = [row("a", 2.0, 2.1, measure="loss"), row("b", 1.0, 1.2, measure="loss")]
+    assert best(rows, "loss") == 1  # -0.95 ± 0.64
+    rows[1] = row("b", 1.0, 1.5, measure="loss")
+    assert best(rows, "loss") is None
