@@ -4,8 +4,7 @@ import csv
 import io
 from typing import Any
 
-from fedskew.paper import TABLES
-from fedskew.paper import formats as paper_tables
+from fedskew.paper import TABLES, formats
 from fedskew.paper.choice import Choice
 from tests.paper.test_tables import Known, result
 
@@ -19,7 +18,7 @@ def rows(**more: Any) -> list[dict[str, Any]]:
 
 
 def test_markdown_has_ours_the_printed_figure_and_what_it_rests_on() -> None:
-    text = paper_tables.markdown(rows())
+    text = formats.markdown(rows())
     assert "| method | cifar10/dirichlet:0.1 |\n" in text  # a cell that nobody ran is left out
     assert "| fedlc | 50.50 ± 0.71 · 50.50 (65.91; -15.41) |" in text
     assert "Rounds 400; E 1; momentum 0; lr 0.01; batch 128" in text
@@ -29,27 +28,27 @@ def test_markdown_has_ours_the_printed_figure_and_what_it_rests_on() -> None:
 
 def test_shortened_and_diverged_runs_are_marked() -> None:
     short = [result(run.model_copy(update={"rounds": 60}), 0.5) for run in TABLES["table1"].runs(CHOICE)]
-    text = paper_tables.markdown(TABLES["table1"].rows(Known(short), CHOICE))
+    text = formats.markdown(TABLES["table1"].rows(Known(short), CHOICE))
     assert "50.00 ± 0.00 · 50.00 [60 rounds] (48.07; +1.93)" in text
     assert "square brackets" in text
-    assert "diverged (2 diverged, round 9)" in paper_tables.markdown(rows(diverged=True, rounds=9))
+    assert "diverged (2 diverged, round 9)" in formats.markdown(rows(diverged=True, rounds=9))
 
 
 def test_nothing_run_yet() -> None:
-    text = paper_tables.markdown(TABLES["table1"].rows(Known([]), CHOICE))
+    text = formats.markdown(TABLES["table1"].rows(Known([]), CHOICE))
     assert "Nothing of this has been run yet." in text
     assert "| fedavg | - (48.07) | - (60.18) |" in text
 
 
 def test_latex_is_for_booktabs_and_escaped() -> None:
-    text = paper_tables.latex(rows())
+    text = formats.latex(rows())
     assert text.startswith("\\begin{tabular}{lc}\n\\toprule")
     assert text.endswith("\\bottomrule\n\\end{tabular}\n")
     assert "50.50 $\\pm$ 0.71 · 50.50 (65.91; -15.41) \\\\" in text
 
 
 def test_csv_has_everything_a_figure_rests_on() -> None:
-    lines = list(csv.DictReader(io.StringIO(paper_tables.as_csv(rows()))))
+    lines = list(csv.DictReader(io.StringIO(formats.csv_text(rows()))))
     assert len(lines) == 4
     done = next(line for line in lines if line["cell"] == "cifar10/dirichlet:0.1" and line["method"] == "fedlc")
     assert done["ours_mean"] == "50.5"
@@ -65,7 +64,7 @@ def test_stand_in_data_are_marked_in_every_format() -> None:
     choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg",), seeds=1, stand_in=True, rounds=2)
     (run,) = TABLES["table1"].runs(choice)
     found = TABLES["table1"].rows(Known([result(run)]), choice)
-    assert "STAND-IN DATA: digits" in paper_tables.markdown(found)
-    assert "% STAND-IN DATA" in paper_tables.latex(found)
-    (line,) = csv.DictReader(io.StringIO(paper_tables.as_csv(found)))
+    assert "STAND-IN DATA: digits" in formats.markdown(found)
+    assert "% STAND-IN DATA" in formats.latex(found)
+    (line,) = csv.DictReader(io.StringIO(formats.csv_text(found)))
     assert (line["stand_in"], line["dataset"]) == ("True", "digits")

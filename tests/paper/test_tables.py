@@ -12,7 +12,7 @@ from fedskew import Run
 from fedskew.paper import FIGURES, ITEMS, TABLES, mapped
 from fedskew.paper.choice import Choice, chosen
 from fedskew.paper.execute import Problem, execute, missing, share, together
-from fedskew.paper.formats import as_csv, latex, markdown
+from fedskew.paper.formats import csv_text, latex, markdown
 from fedskew.paper.profiles import PROFILES, VALIDATION, find_profile
 from fedskew.paper.table import answer, best_try, printed
 from fedskew.runs.results import Result, Results, question
@@ -157,7 +157,7 @@ def test_rounds_to_reach_and_the_iid_gap_of_a_cell() -> None:
     text = markdown(table.rows(known, choice))
     assert "| fedlc | +10.00 · 20 · 50 % |" in text
     assert "Gain on IID data, points: fedlc +1.00." in text
-    (fields,) = csv.DictReader(as_csv([mine]).splitlines())
+    (fields,) = csv.DictReader(csv_text([mine]).splitlines())
     assert (fields["rounds_to_reach"], fields["gain"]) == ("20", "10.0")
     assert float(fields["iid_gap_closed"]) == pytest.approx(0.5)
     assert r"fedlc & +10.00 · 20 · 50 \%" in latex(table.rows(known, choice))

@@ -3,7 +3,7 @@ import statistics
 import pytest
 
 from fedskew.report import figures
-from fedskew.report.comparison import as_csv, markdown
+from fedskew.report.comparison import csv_text, markdown
 from fedskew.report.style import look
 from fedskew.runs.summary import over_seeds, percent, summarise
 
@@ -64,7 +64,7 @@ def test_tables():
     ]
     assert "| fedavg | 25.00 | 25.00 | 25.00 | - | never | 1 |" in markdown(rows)
     assert "| fedlc | 50.00 | 50.00 | 50.00 | not decided: one seed, +25.00 | never | 1 |" in markdown(rows)
-    plain, calibrated = as_csv(rows).splitlines()[1:]
+    plain, calibrated = csv_text(rows).splitlines()[1:]
     assert plain.startswith("fedavg,1,0,0.25,")
     assert plain.endswith(",,,,,0,,,,,,")
     assert calibrated.endswith(",25.0,,not decided,,0,,,,,,")

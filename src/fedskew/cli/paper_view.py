@@ -64,13 +64,13 @@ def print_map(
 
 
 def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
-    from fedskew.paper import formats as paper_tables
+    from fedskew.paper import formats
 
     if format == "json":
         return json.dumps({"title": title, "rows": list(rows)}, indent=1, allow_nan=False) + "\n"
     if format == "csv":
-        return paper_tables.as_csv(rows)
-    known = {"markdown": paper_tables.markdown, "latex": paper_tables.latex}
+        return formats.csv_text(rows)
+    known = {"markdown": formats.markdown, "latex": formats.latex}
     if format in known:
         return known[format](rows, target)
     if format != "terminal":
@@ -79,15 +79,15 @@ def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: f
 
 
 def _terminal(rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
-    from fedskew.paper import formats as paper_tables
+    from fedskew.paper import formats
 
     screen = console(color_system=None)  # its text is printed like any other, or written to a file
     with screen.capture() as capture:
         screen.print(title)
-        screen.print(_grid(*paper_tables.whole(rows)))
-        for line in paper_tables.rests_on(rows) if not quiet else ():
+        screen.print(_grid(*formats.whole(rows)))
+        for line in formats.rests_on(rows) if not quiet else ():
             screen.print(line)
-        gained = paper_tables.gains(rows, target)
+        gained = formats.gains(rows, target)
         if gained is not None:
             screen.print(_grid(gained.methods, gained.cells, gained.texts))
             for line in gained.said if not quiet else ():

@@ -4,8 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.paper import FIGURES, TABLES, depends, mapped
-from fedskew.paper import formats as paper_tables
+from fedskew.paper import FIGURES, TABLES, depends, formats, mapped
 from fedskew.paper.behind import behind
 from fedskew.paper.choice import Choice
 from fedskew.paper.claims import Claim, alike, claims, in_short
@@ -135,7 +134,7 @@ def _table(table: Table, results: Results) -> Iterator[str]:
 
 
 def _shown(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield paper_tables.markdown(rows).rstrip()
+    yield formats.markdown(rows).rstrip()
     if said := list(claims(table, rows)):
         yield "\n".join(f"- {claim}" for claim in said)
 
@@ -227,7 +226,7 @@ def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) 
 def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:
     if row is None or not alike(row["ours"], like):
         return "-"
-    return paper_tables.ours_text(row).partition(" [")[0]
+    return formats.ours_text(row).partition(" [")[0]
 
 
 def between(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:

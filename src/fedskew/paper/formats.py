@@ -1,11 +1,10 @@
 """Tables of the paper, ours beside the printed figure: Markdown, LaTeX, CSV. Rows come from `paper.table`."""
 
-import csv
-import io
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.measures import Reach, Share, target_words
 from fedskew.runs.verdict import Difference
 
@@ -64,8 +63,12 @@ def markdown(rows: Sequence[Row], target: float | None = None) -> str:
 
 
 def _markdown_grid(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
-    lines = ["| method | " + " | ".join(cells) + " |", "|" + " --- |" * (1 + len(cells))]
-    return [*lines, *(f"| {m} | " + " | ".join(shown) + " |" for m, shown in zip(methods, texts, strict=True))]
+    return as_markdown(["method", *cells], [[m, *shown] for m, shown in zip(methods, texts, strict=True)])
+
+
+def _tabular(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
+    rows = [[tex(m), *map(tex, shown)] for m, shown in zip(methods, texts, strict=True)]
+    return as_latex(["method", *cells], rows)
 
 
 def whole(rows: Sequence[Row]) -> tuple[list[str], list[str], list[list[str]]]:
@@ -188,40 +191,9 @@ def latex(rows: Sequence[Row], target: float | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _tabular(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
-    lines = [f"\\begin{{tabular}}{{l{'c' * len(cells)}}}", "\\toprule"]
-    lines += ["method & " + " & ".join(map(tex, cells)) + " \\\\", "\\midrule"]
-    lines += [f"{tex(m)} & " + " & ".join(map(tex, shown)) + " \\\\" for m, shown in zip(methods, texts, strict=True)]
-    return [*lines, "\\bottomrule", "\\end{tabular}"]
-
-
-def tex(text: str) -> str:
-    """Text as LaTeX prints it."""
-    for plain, escaped in (
-        ("\\", r"\textbackslash "),
-        ("{", r"\{"),
-        ("}", r"\}"),
-        ("$", r"\$"),
-        ("_", r"\_"),
-        ("%", r"\%"),
-        ("&", r"\&"),
-        ("#", r"\#"),
-        ("^", r"\^{}"),
-        ("~", r"\~{}"),
-        ("±", r"$\pm$"),
-    ):
-        text = text.replace(plain, escaped)
-    return text
-
-
-def as_csv(rows: Sequence[Row]) -> str:
+def csv_text(rows: Sequence[Row]) -> str:
     """One line for each cell and method, everything in it."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for row in rows:
-        writer.writerow([_plain(row, name) for name in COLUMNS])
-    return out.getvalue()
+    return as_csv(COLUMNS, [[_plain(row, name) for name in COLUMNS] for row in rows])
 
 
 def _plain(row: Row, name: str) -> Any:
@@ -234,7 +206,7 @@ def _plain(row: Row, name: str) -> Any:
     value = known[name] if name in known else ours.get(name)
     if isinstance(value, list | dict):
         return " ".join(map(str, value))
-    return "" if value is None else value
+    return value
 
 
 def _measures(ours: Row) -> Row:

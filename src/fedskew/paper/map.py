@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedskew.paper import map_text as sensitivity
+from fedskew.paper import map_text
 from fedskew.paper.choice import Choice
 from fedskew.paper.map_figure import map_figure
 from fedskew.paper.map_text import DENOMINATOR, RULES

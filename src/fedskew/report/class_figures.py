@@ -1,5 +1,6 @@
 """What a local update does, drawn: accuracy per class before and after it, and the features it leaves."""
 
+import math
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any

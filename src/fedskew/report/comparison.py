@@ -1,13 +1,12 @@
 """A comparison of methods, read from the store: rows, tables and figures."""
 
-import csv
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from fedskew.report import figures
+from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.runs.store import Store, write_whole
 from fedskew.runs.summary import MEASURES, over_seeds, percent, summarise
@@ -68,7 +67,7 @@ def write_comparison(
     """Curves, partition, and the table as Markdown and CSV."""
     out.mkdir(parents=True, exist_ok=True)
     write_whole(out / "table.md", markdown(rows, target).encode())
-    write_whole(out / "table.csv", as_csv(rows).encode())
+    write_whole(out / "table.csv", csv_text(rows).encode())
     series = {name: [store.folder(hash).records()[:rounds] for hash in group] for name, group in hashes.items()}
     first = store.folder(next(iter(hashes.values()))[0])
     title, card = first.short()["title"], first.card()
@@ -113,13 +112,13 @@ def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str
         *more,
         "seeds",
     ]
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    lines = []
     for i, (row, difference) in enumerate(zip(rows, against_baseline(rows), strict=True)):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in ("accuracy", "balanced_accuracy", "accuracy_last10")]
         cells.append("-" if difference is None else str(difference))
         cells += [column[i] for column in more.values()]
-        lines.append("| " + " | ".join([row["method"], *cells, str(len(row["seeds"]))]) + " |")
-    return "\n".join(lines) + "\n"
+        lines.append([row["method"], *cells, str(len(row["seeds"]))])
+    return "\n".join(as_markdown(heads, lines)) + "\n"
 
 
 _DIFFERENCE = {"difference": "mean", "difference_half": "half", "verdict": "verdict"}
@@ -127,21 +126,20 @@ _REACH = {"rounds_to_reach": "rounds", "seeds_that_reached": "reached"}
 _SHARE = {"iid_gap": "gap", "iid_gap_closed": "share"}
 
 
-def as_csv(rows: Sequence[dict[str, Any]]) -> str:
+def csv_text(rows: Sequence[dict[str, Any]]) -> str:
     """A line per method, shares of one."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
     measures = [f"{m}_{part}" for m in MEASURES for part in ("mean", "std")]
     on_iid = ["iid_accuracy_last10_mean", *(f"iid_{name}" for name in _DIFFERENCE)]
-    writer.writerow(["method", "seeds", "diverged", *measures, *_DIFFERENCE, *_REACH, *_SHARE, *on_iid])
+    heads = ["method", "seeds", "diverged", *measures, *_DIFFERENCE, *_REACH, *_SHARE, *on_iid]
+    lines = []
     for row in rows:
         iid = row["iid"] or {"accuracy_last10": {}, "against_fedavg": None}
         values = [row[m][part] for m in MEASURES for part in ("mean", "std")]
         values += _values(row["against_fedavg"], _DIFFERENCE)
         values += [*_values(row["rounds_to_reach"], _REACH), *_values(row["gap_closed"], _SHARE)]
         values += [iid["accuracy_last10"].get("mean"), *_values(iid["against_fedavg"], _DIFFERENCE)]
-        writer.writerow([row["method"], len(row["seeds"]), row["diverged"], *("" if v is None else v for v in values)])
-    return out.getvalue()
+        lines.append([row["method"], len(row["seeds"]), row["diverged"], *values])
+    return as_csv(heads, lines)
 
 
 def _values(found: Mapping[str, Any] | None, names: Mapping[str, str]) -> list[Any]:

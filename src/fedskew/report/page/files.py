@@ -1,17 +1,15 @@
 """What goes beside the page: figures as PNG and PDF, tables as CSV and LaTeX, in a folder per federation."""
 
-import csv
-import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from fedskew.paper.formats import tex
 from fedskew.report import figures
 from fedskew.report.page.entries import MEASURES
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.series import partition_of
 from fedskew.report.page.tables import more_cells, more_heads, verdict_text
+from fedskew.report.text_tables import as_csv, as_latex, tex
 from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES as SUMMARISED
 from fedskew.runs.summary import percent
@@ -53,7 +51,7 @@ def results_csv(federation: Federation) -> str:
     parts = [f"{measure}_{part}" for measure in SUMMARISED for part in ("mean", "std")]
     heads = ["method", "seeds", "unfinished", "diverged", *parts, *_DIFFERENCE, *_MORE]
     heads += [f"iid_{name}" for name in _DIFFERENCE]
-    return _csv(heads, [_result(federation, method) for method in federation.methods])
+    return as_csv(heads, [_result(federation, method) for method in federation.methods])
 
 
 def runs_csv(federation: Federation) -> str:
@@ -65,7 +63,7 @@ def runs_csv(federation: Federation) -> str:
         for method in federation.methods
         for entry in method.entries
     ]
-    return _csv(heads, rows)
+    return as_csv(heads, rows)
 
 
 def latex(federation: Federation) -> str:
@@ -73,18 +71,17 @@ def latex(federation: Federation) -> str:
     leaders = {measure: best([method.row for method in federation.methods], measure) for measure in _SHOWN}
     heads = ["method", *(f"{word} (%)" for word in _SHOWN.values()), f"last ten − {BASELINE} (95 % interval)"]
     heads += more_heads(federation)
-    lines = [f"\\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", "\\toprule"]
-    lines += [" & ".join(map(_tex, heads)) + " \\\\", "\\midrule"]
+    rows = []
     for i, method in enumerate(federation.methods):
-        cells = [_tex(method.name)]
+        cells = [tex(method.name)]
         for measure in _SHOWN:
-            text = _tex(percent(method.row[measure]["mean"], method.row[measure]["std"]))
+            text = tex(percent(method.row[measure]["mean"], method.row[measure]["std"]))
             cells.append(f"\\textbf{{{text}}}" if leaders[measure] == i else text)
         difference = federation.difference(method)
-        cells.append(_tex("-" if difference is None else verdict_text(difference)))
-        cells += map(_tex, more_cells(federation, method))
-        lines.append(" & ".join(cells) + " \\\\")
-    return "\n".join([*lines, "\\bottomrule", "\\end{tabular}"]) + "\n"
+        cells.append(tex("-" if difference is None else verdict_text(difference)))
+        cells += map(tex, more_cells(federation, method))
+        rows.append(cells)
+    return "\n".join(as_latex(heads, rows)) + "\n"
 
 
 def _result(federation: Federation, method: Method) -> list[object]:
@@ -102,15 +99,3 @@ def _difference(found: Difference | None) -> list[object]:
         return [None] * len(_DIFFERENCE)
     half = None if found.half is None else found.half / 100
     return [found.mean / 100, half, found.seeds, found.verdict]
-
-
-def _tex(text: str) -> str:
-    return tex(text).replace("−", "$-$")
-
-
-def _csv(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(heads)
-    writer.writerows([["" if value is None else value for value in row] for row in rows])
-    return out.getvalue()

@@ -1,0 +1,47 @@
+"""A table as text: CSV, Markdown, LaTeX."""
+
+import csv
+import io
+from collections.abc import Sequence
+
+
+def as_csv(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    """None is an empty field."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(heads)
+    writer.writerows([["" if value is None else value for value in row] for row in rows])
+    return out.getvalue()
+
+
+def as_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines."""
+    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
+    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+
+
+def as_latex(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines for booktabs; what rows hold is LaTeX already."""
+    lines = [f"\\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", "\\toprule"]
+    lines += [" & ".join(map(tex, heads)) + " \\\\", "\\midrule", *(" & ".join(row) + " \\\\" for row in rows)]
+    return [*lines, "\\bottomrule", "\\end{tabular}"]
+
+
+def tex(text: str) -> str:
+    """Text as LaTeX prints it."""
+    for plain, escaped in (
+        ("\\", r"\textbackslash "),
+        ("{", r"\{"),
+        ("}", r"\}"),
+        ("$", r"\$"),
+        ("_", r"\_"),
+        ("%", r"\%"),
+        ("&", r"\&"),
+        ("#", r"\#"),
+        ("^", r"\^{}"),
+        ("~", r"\~{}"),
+        ("±", r"$\pm$"),
+        ("−", "$-$"),
+    ):
+        text = text.replace(plain, escaped)
+    return text
