@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from fedskew import Run, Store, __version__, simulate
-from fedskew.cli import RUN_OPTIONS, main
-from fedskew.cli.options import algorithm_names
+from fedskew.cli import main
+from fedskew.cli.options import RUN_OPTIONS, algorithm_names
 from fedskew.data import DATASETS
 from fedskew.report.page.entries import read_entries
 from tests.helpers.waiting import PATIENCE, has_lines, wait_until

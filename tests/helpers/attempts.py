@@ -131,9 +131,9 @@ def _child(work: Callable[[], Any], out: Path, err: Path, gave: Path) -> None:
     except SystemExit as done:
         code = done.code if isinstance(done.code, int) else int(bool(done.code))
     except Exception as error:
-        from fedskew.cli import _complain, _explained
+        from fedskew.cli.entry import complain, explained
 
-        code = _complain(*_explained(error))
+        code = complain(*explained(error))
         said = {"bare": "" if _spoken(error) else f"{type(error).__name__}: {error}"}
     except BaseException:
         traceback.print_exc()

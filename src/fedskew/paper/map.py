@@ -38,7 +38,7 @@ BASES = (
     Setting("E=10, momentum 0.9", {"local_epochs": 10, "momentum": 0.9}, shorter=5),
 )
 ROUNDS = 100
-UNCHANGED = Setting(sensitivity.UNCHANGED, {})
+UNCHANGED = Setting(map_text.UNCHANGED, {})
 
 
 def around(run: Run) -> list[Setting]:

@@ -1,0 +1,77 @@
+"""`fedskew compare`: several methods side by side."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedskew.cli.options import (
+    RUN_OPTIONS,
+    Algorithms,
+    File,
+    Json,
+    Quiet,
+    Runs,
+    Target,
+    build_run,
+    checked_target,
+    compared_names,
+    interruption,
+    open_store,
+    run_options,
+)
+from fedskew.cli.shared import decode
+from fedskew.cli.terminal.progress import (
+    echo,
+    print_comparison,
+    print_json,
+    round_progress,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@run_options(*RUN_OPTIONS)
+def compare_command(
+    fields: dict[str, Any],
+    file: File = None,
+    algorithm: Algorithms = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
+    target: Target = None,
+    iid: Annotated[bool, typer.Option("--iid", help="The same methods on an IID split as well.")] = False,
+    out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """Several methods side by side, on the same data, split, first model and cohorts.
+
+    Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 5
+    """
+    from fedskew.report.comparison import comparison_rows, write_comparison
+    from fedskew.simulation.compare import Comparison
+
+    names, target = compared_names(algorithm, file), checked_target(target)
+    comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
+    level = comparison.on_iid() if iid else None
+    out.mkdir(parents=True, exist_ok=True)
+    store, show = open_store(runs), not (json_ or quiet)
+    some = next(iter(comparison.runs.values()))[0]
+    decode(some, enabled=show)
+    parts = [comparison] if level is None else [comparison, level]
+    with round_progress(some.rounds * seeds * len(comparison.runs) * len(parts), enabled=show) as step:
+        for part in parts:
+            for name, _, record in part.results(store):
+                step(name if part is comparison else f"{name}, IID", record)
+                interruption.check()
+    hashes, level_hashes = comparison.hashes, level.hashes if level else None
+    rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes)
+    made = write_comparison(store, hashes, rows, some.rounds, out, target)
+    if json_:
+        about = {"runs": hashes, "iid_runs": level_hashes, "target": target, "rows": rows}
+        print_json({**about, "files": [str(path) for path in made]})
+        return
+    print_comparison(rows, f"{some.title}, {some.rounds} rounds", target, some.eval_every)
+    if show:
+        echo("written: " + ", ".join(str(path) for path in made))

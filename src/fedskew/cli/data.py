@@ -1,0 +1,70 @@
+"""`fedskew data`: files of data sets."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedskew.cli.options import (
+    DataDir,
+    Json,
+    Quiet,
+)
+from fedskew.cli.terminal.progress import (
+    byte_progress,
+    echo,
+    print_data,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+data_app = typer.Typer(help="Data files: list, verify, fetch.", rich_markup_mode=None, no_args_is_help=True)
+
+
+@data_app.command("list", short_help="What is there of each data set.")
+def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
+    """What is there of each data set, how large it is and where it comes from.
+
+    Example: fedskew data list
+    """
+    from fedskew.data.fetch import listing
+
+    print_data(listing(data_dir), json_=json_, quiet=quiet)
+
+
+@data_app.command("verify", short_help="Check the files that are there against their checksums.")
+def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
+    """Check the files that are there against their official checksums; exit code 1 if one is not good.
+
+    Example: fedskew data verify --data-dir ~/data
+    """
+    from fedskew.data.fetch import verify
+
+    checked = verify(data_dir)
+    print_data(checked, json_=json_, quiet=quiet)
+    if any(status.state in ("other checksum", "missing") for status in checked):
+        raise typer.Exit(1)
+
+
+@data_app.command("fetch", short_help="Download, check and extract the files of a data set.")
+def data_fetch(
+    name: Annotated[str, typer.Argument(help="cifar10 | cifar100 | svhn | svhn-extra")],
+    mirror: Annotated[str | None, typer.Option(help="An address below which the files have their names.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    data_dir: DataDir = None,
+) -> None:
+    """Download the official files of a data set, check and extract them; goes on where it broke off.
+
+    Example: fedskew data fetch cifar10
+    """
+    from fedskew.data.fetch import fetch
+
+    with byte_progress(name, enabled=not (json_ or quiet)) as report:
+        paths = fetch(name, data_dir, mirror, report)
+    if json_:
+        print_json({"dataset": name, "files": [str(path) for path in paths]})
+    elif not quiet:
+        echo("there: " + ", ".join(str(path) for path in paths))

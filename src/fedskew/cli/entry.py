@@ -1,0 +1,164 @@
+"""The command line: parse, call, print. Nothing heavy is imported before a command needs it."""
+
+import io
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Annotated
+
+import click
+import typer
+
+from fedskew import __version__
+from fedskew.cli.advise import advise_command
+from fedskew.cli.compare import compare_command
+from fedskew.cli.data import data_app
+from fedskew.cli.diagnose import diagnose_command
+from fedskew.cli.export import export_command
+from fedskew.cli.flower import flower_app
+from fedskew.cli.help_text import Commands, with_plain_help
+from fedskew.cli.inspect import inspect_command
+from fedskew.cli.methods import methods_command
+from fedskew.cli.options import interruption
+from fedskew.cli.paper import paper_app
+from fedskew.cli.report import report_command
+from fedskew.cli.run import run_command
+from fedskew.cli.runs import runs_app
+from fedskew.cli.terminal.progress import echo, note
+from fedskew.core.ranks import expected, rank
+
+app = typer.Typer(
+    cls=Commands,
+    add_completion=False,
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for name, group in {"runs": runs_app, "data": data_app, "paper": paper_app, "flower": flower_app}.items():
+    app.add_typer(group, name=name)
+app.command("methods", short_help="Every method, and what it changes of FedAvg.")(methods_command)
+app.command("advise", short_help="How skewed label counts are, and what helped under such skew.")(advise_command)
+app.command("diagnose", short_help="What label skew does to a stored run's model.")(diagnose_command)
+app.command("report", short_help="Runs of the store as one HTML page.")(report_command)
+app.command("run")(run_command)
+app.command("compare", short_help="Several methods side by side, over several seeds.")(compare_command)
+app.command("inspect", short_help="Who holds what: label counts and skew of a partition.")(inspect_command)
+app.command("export")(export_command)
+
+_INTERRUPTED = 130
+_LONGEST = 500
+_FIRST_SPEAKS = 20.0
+"""Seconds: torchrun ends all ranks with the first that ends, which must not be before the first rank has spoken."""
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        echo(f"fedskew {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def app_callback(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
+) -> None:
+    """Federated learning under label skew.
+
+    Example: fedskew compare --dataset digits --algorithm fedavg,fedlc
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command; a wrong request ends with 2, a failure with 1, an interruption with 130."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if threading.current_thread() is not threading.main_thread():
+        sys.exit(_guarded(given))  # only the main thread hears of signals
+    interruption.seen = False
+    before = {number: signal.signal(number, interruption) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        code = _guarded(given)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    sys.exit(code)
+
+
+def _guarded(arguments: list[str]) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that has no ± still gets its table
+    warnings.showwarning = lambda message, *_, **__: note(str(message))
+    try:
+        if expected() > 1 and arguments[:1] != ["run"]:
+            raise ValueError(
+                f"torchrun shares the work of `fedskew run`, not of {' '.join(arguments[:2]) or 'fedskew'}; "
+                "`fedskew paper run --shard k/n` shares a table's runs"
+            )
+        command = with_plain_help(typer.main.get_command(app))
+        code = command(arguments, prog_name="fedskew", standalone_mode=False)
+        if code == _INTERRUPTED:
+            raise KeyboardInterrupt
+        return code if isinstance(code, int) else 0
+    except KeyboardInterrupt:  # also before there is a command to be interrupted
+        return complain("interrupted; what was done is kept, the same command goes on from there", _INTERRUPTED)
+    except click.ClickException as error:
+        if type(error).__name__ == "NoArgsIsHelpError":
+            echo(error.format_message())
+            return 0
+        return complain(_click_message(error), 2)
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone
+        return 0
+    except Exception as error:
+        if os.environ.get("FEDSKEW_DEBUG"):
+            raise
+        return complain(*explained(error))
+
+
+def explained(error: Exception) -> tuple[str, int]:
+    """A line for the user, and whether the request (2) or the work (1) was at fault."""
+    if type(error).__name__ == "ValidationError":
+        from fedskew.runs.run import explain
+
+        return explain(error), 2  # type: ignore[arg-type]
+    if _lacks_memory(error):
+        return "memory does not suffice; fewer clients per round, a smaller batch size or model would need less", 1
+    if isinstance(error, OSError) and error.strerror:
+        return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
+    wrong = isinstance(error, ValueError | FileNotFoundError)
+    return str(error) or type(error).__name__, 2 if wrong else 1
+
+
+def _lacks_memory(error: BaseException | None) -> bool:
+    """Whether an error, or what caused it, is an array that could not be had; PyTorch says so in words alone."""
+    while error is not None and not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
+        error = error.__cause__
+    return error is not None
+
+
+def _click_message(error: click.ClickException) -> str:
+    where = getattr(error, "ctx", None)
+    hint = f" (see {where.command_path} --help)" if where is not None else ""
+    return error.format_message().replace("\n", " ") + hint
+
+
+def complain(message: str, code: int) -> int:
+    """Of several ranks only the first speaks of what all of them see: a wrong request, an interruption."""
+    if not rank() or code == 1:
+        echo(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{_shortened(message)}", err=True)
+    elif code == 2:
+        with suppress(KeyboardInterrupt):
+            time.sleep(_FIRST_SPEAKS)
+    return code
+
+
+def _shortened(message: str) -> str:
+    """A message that repeats a very long request, without the middle of it."""
+    return message if len(message) <= 2 * _LONGEST else f"{message[:_LONGEST]} ... {message[-_LONGEST:]}"

@@ -1,0 +1,41 @@
+"""`fedskew export`: a model for plain PyTorch."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fedskew.cli.options import (
+    Json,
+    Quiet,
+    Runs,
+    open_store,
+)
+from fedskew.cli.terminal.progress import (
+    echo,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+def export_command(
+    run: Annotated[str, typer.Argument(help="The run's hash or the beginning of it.")],
+    path: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """The final model of a run, for plain PyTorch.
+
+    Example: fedskew export 3fa9 model.safetensors
+    """
+    from fedskew.runs.export import export_model
+
+    folder = open_store(runs).find(run)
+    round = export_model(folder, path)
+    if json_:
+        print_json({"run_hash": folder.path.name, "round": round, "file": str(path)})
+    elif not quiet:
+        echo(f"written: {path}, the model of {folder.path.name} after round {round}")

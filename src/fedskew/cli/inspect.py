@@ -1,0 +1,59 @@
+"""`fedskew inspect`: who holds what."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedskew.cli.options import (
+    Json,
+    Quiet,
+    build_run,
+    run_options,
+)
+from fedskew.cli.shared import decode
+from fedskew.cli.terminal.progress import (
+    echo,
+    print_card,
+    print_json,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+_PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
+
+
+@run_options(*_PARTITION_OPTIONS)
+def inspect_command(
+    fields: dict[str, Any],
+    out: Annotated[Path | None, typer.Option(help="Draw the partition as OUT.png and OUT.svg.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Write the split as JSON, to be replayed.")] = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Who holds what: label counts, missing classes and skew of a partition.
+
+    Example: fedskew inspect --dataset digits --partition dirichlet:0.1 --clients 10 --out split.png
+    """
+    from fedskew import partition
+    from fedskew.report import figures
+    from fedskew.simulation.plan import build_federation, describe_partition
+
+    run = build_run(fields, None, {})
+    decode(run, enabled=not (json_ or quiet))
+    federation = build_federation(run)
+    card = describe_partition(run, federation)
+    made = figures.rectangles(out, card, f"{run.title}, seed {run.seed}") if out else []
+    if export:
+        partition.export(export, run.partition, federation.indices)
+        made.append(export)
+    if json_:
+        print_json({**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]})
+    elif quiet:
+        echo(card["hash"])
+    else:
+        print_card(run, card)
+        if made:
+            echo("written: " + ", ".join(str(path) for path in made))

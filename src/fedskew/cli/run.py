@@ -1,0 +1,102 @@
+"""`fedskew run`: one method on one federation."""
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+from fedskew.cli.options import (
+    RUN_OPTIONS,
+    Algorithm,
+    File,
+    Json,
+    Quiet,
+    Runs,
+    Track,
+    Watch,
+    algorithm_names,
+    build_run,
+    interruption,
+    open_store,
+    run_options,
+)
+from fedskew.cli.shared import decode, result_of
+from fedskew.cli.terminal.progress import (
+    echo,
+    percent_of,
+    print_json,
+    print_result,
+    round_progress,
+)
+from fedskew.core.ranks import expected, rank
+
+if TYPE_CHECKING:
+    from fedskew.simulation.records import RoundRecord
+
+
+@run_options(*RUN_OPTIONS)
+def run_command(
+    fields: dict[str, Any],
+    file: File = None,
+    algorithm: Algorithm = None,
+    watch: Watch = False,
+    track: Track = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """One method on one federation.
+
+    Example: fedskew run --dataset digits --algorithm fedlc --rounds 60 --lr 0.1 --batch-size 16
+    """
+    from fedskew.cli.terminal.watch import watching
+    from fedskew.diagnostics.quick_drift import drift_measures
+    from fedskew.simulation.session import simulate
+    from fedskew.tracking import check, tracking
+
+    names = algorithm_names(algorithm)
+    check(track or ())
+    if len(names) > 1:
+        raise ValueError(f"run takes one algorithm, not {len(names)}; fedskew compare takes several")
+    run = build_run(fields, file, {"algorithm": names[0]} if names else {})
+    store, hash = open_store(runs), run.hash  # of a user's files as they are now
+    show = not (json_ or quiet or rank())
+    decode(run, enabled=show)
+    if rank():
+        _follow(simulate(run))
+        return
+    coming = simulate(run, [drift_measures] if (watch or track) and expected() == 1 else [], store=store)
+    first, records = next(coming), []  # a wrong request shows before anything is printed
+    title = f"{run.short_algorithm} on {run.title}, run {hash}"
+    if show:
+        echo(title)
+    progress = watching(title, run.rounds, enabled=show) if watch else round_progress(run.rounds, enabled=show)
+    with progress as step, tracking(track or (), run) as log:
+        for record in chain([first], coming):
+            records.append(record)
+            step(run.short_algorithm, record)
+            log(record)
+            interruption.check()
+    folder = store.folder(hash)
+    result = {**result_of(folder, [record.as_dict() for record in records]), "run": run.model_dump()}
+    if json_:
+        print_json(result)
+    elif quiet:
+        echo(f"{'diverged' if result['diverged'] else percent_of(result['accuracy'])} {hash}")
+    else:
+        print_result(result, folder)
+        if not result["diverged"]:
+            where = f" --runs {runs}" if runs else ""
+            echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")
+
+
+def _follow(records: "Iterator[RoundRecord]") -> None:
+    """Another rank's part of a run; the first rank has the store and the word."""
+    from torch import distributed
+
+    try:
+        for _ in records:
+            interruption.check()
+    except ValueError as error:
+        if distributed.is_initialized():
+            raise  # all ranks have this error
+        raise RuntimeError(str(error)) from error
