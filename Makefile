@@ -78,7 +78,7 @@ test-wheel: $(READY_DEV)
 
 # The lowest versions that pyproject.toml allows.
 test-lowest: $(LOWEST)/ready
-	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(ROUNDING:%=tests/%) tests/test_cli.py tests/experiments/test_store.py
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(ROUNDING:%=tests/%) tests/cli tests/runs/test_store.py
 
 $(LOWEST)/ready: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv --clear $(LOWEST)
