@@ -1,4 +1,4 @@
-"""A run's final model as one safetensors file that plain PyTorch can load."""
+"""A run's final model as one file: safetensors, which plain PyTorch can load, or ONNX."""
 
 import json
 from pathlib import Path
@@ -10,17 +10,23 @@ from torch import nn
 from fedskew.core import spec, tree
 from fedskew.data import facts
 from fedskew.models import build_model
+from fedskew.runs import onnx
 from fedskew.runs.checkpoint import load_checkpoint
-from fedskew.runs.origin import check_origin
+from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError, write_whole
 
 
 def export_model(folder: Folder, path: Path) -> int:
-    """Write the state dict of the last checkpoint, with what rebuilds the module beside it; returns its round."""
+    """Write the model of the last checkpoint and return its round: a state dict with what rebuilds the module, or the
+    whole computation where the file ends in .onnx."""
+    as_onnx = path.suffix.lower() == ".onnx"
+    if as_onnx:
+        onnx.check()
     if not folder.checkpoint.exists():
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     run, checkpoint = Run.stored(folder), load_checkpoint(folder.checkpoint, diverged=folder.diverged())
+    check_files(folder, run)
     if not tree.finite(checkpoint.server.params):
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
     data = facts(run.dataset, run.seed, run.clients, run.data_dir)
@@ -38,8 +44,13 @@ def export_model(folder: Folder, path: Path) -> int:
     model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
     tensors = model.whole_state(checkpoint.server.params, checkpoint.server.buffers)
     whole = {name: leaf.contiguous() for name, leaf in tensors.items()}
+    if as_onnx:
+        model.module.load_state_dict(whole)
+        content = onnx.onnx_bytes(model.module, data.input_shape, about)
+    else:
+        content = save(whole, {"fedskew": json.dumps(about)})
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, save(whole, {"fedskew": json.dumps(about)}))
+    write_whole(path, content)
     return checkpoint.round
 
 
