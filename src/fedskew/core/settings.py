@@ -13,8 +13,6 @@ from fedskew.core.federation import Ints
 if TYPE_CHECKING:
     from fedskew.data.augment import Augment
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
-
 
 def dtype_of(precision: str) -> torch.dtype:
     """The type that parameters are kept in."""
