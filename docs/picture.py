@@ -10,7 +10,7 @@ from selenium import webdriver
 
 ROOT = Path(__file__).parent.parent
 SETTING = "--dataset digits --partition dirichlet:0.1 --clients 10 --rounds 10 --lr 0.1 --batch-size 16"
-WIDTH, HEIGHT = 1040, 980
+WIDTH, HEIGHT = 1280, 950
 
 
 def photograph(page: Path, picture: Path) -> None:
@@ -25,7 +25,7 @@ def photograph(page: Path, picture: Path) -> None:
     driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(shutil.which("chromedriver")))
     try:
         driver.get(page.as_uri())
-        driver.set_window_size(WIDTH, HEIGHT + 140)  # a window without a screen keeps room for its bars
+        driver.set_window_size(WIDTH, HEIGHT + 300)  # a window without a screen keeps room for its bars
         driver.save_screenshot(str(picture))
     finally:
         driver.quit()
