@@ -26,7 +26,7 @@ FIELDS: dict[str, Any] = {
 }
 MINE = """
 from torch import nn
-from fedskew.models import mlp
+from fedskew.models.mlp import mlp
 from fedskew.models.cnn import cnn
 
 

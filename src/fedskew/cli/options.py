@@ -26,7 +26,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
         "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: the data set's usual one]",
     ),
     "clients": (int, "how many clients there are  [default: 20]"),
-    "clients_per_round": (int, "how many are sampled each round  [default: all]"),
+    "clients_per_round": (str, "how many are sampled each round: 10, or a share as 0.1 or 10%  [default: all]"),
     "model": (
         str,
         "logistic | mlp | cnn:norm=batch | mcmahan | resnet18 | leaf_cnn | FILE.py:FACTORY  "
