@@ -9,7 +9,7 @@ from fedskew import Run, Store, simulate
 from fedskew.runs.store import StoreError
 from tests.helpers import assert_trees_close, assert_trees_equal
 
-pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from flwr.app import Array, Error, Message, MetricRecord, RecordDict
 

@@ -2,6 +2,7 @@
 
 import inspect
 import os
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -81,18 +82,23 @@ Target = Annotated[
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDSKEW_DATA or data/]")]
 
 
-def run_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one option per field of a run; the command receives those that were set as `fields`."""
+def run_options(*names: str, **defaults: Any) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option per field of a run; the command receives those that were set as `fields`.
+
+    `defaults` are the command's own, where they are not the run's.
+    """
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def wrapped(**given: Any) -> None:
             fields = {name: given.pop(name) for name in names}
-            command(fields={name: value for name, value in fields.items() if value is not None}, **given)
+            command(fields=defaults | {name: value for name, value in fields.items() if value is not None}, **given)
 
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "fields"]
         options = []
         for name in names:
             kind, text = RUN_OPTIONS[name]
+            if name in defaults:
+                text = re.sub(r"\[default: .*\]", f"[default: {defaults[name]}]", text)
             flag = typer.Option(f"--{name.replace('_', '-')}", help=text)
             option = Annotated[kind | None, flag]  # type: ignore[valid-type]
             options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option))

@@ -33,7 +33,7 @@ name = "{name}"
 version = "1.0.0"
 description = "A federation trained with fedskew"
 license = "Apache-2.0"
-dependencies = ["fedskew[flower]"]
+dependencies = [] # none: fedskew is that of the environment. Flower would download what is named here, for every run
 
 [tool.hatch.build.targets.wheel]
 packages = ["."]

@@ -74,7 +74,8 @@ def federate(
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
             record = _round(grid, strategy, outer, round, evaluate)
-            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, record.accuracy)
+            shown = "not measured" if record.accuracy is None else f"{100 * record.accuracy:.2f} %"
+            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, shown)
             if folder is not None:
                 folder.append_record(record.as_dict())
                 save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy))
