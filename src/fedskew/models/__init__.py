@@ -31,7 +31,7 @@ def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed:
     A factory of the user's own may take `input_shape` and `num_classes`, which are the data set's.
     """
     resolved = spec.resolve(text, "model", MODELS, GIVEN)
-    if resolved.file_sha256 is None:
+    if not resolved.own:
         _check_size(resolved, input_shape, num_classes)
     with rng.torch_seed(seed, "init"):
         module = resolved.build(input_shape=input_shape, num_classes=num_classes)
