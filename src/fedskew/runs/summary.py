@@ -1,7 +1,7 @@
 """One run, and several seeds of one method, in a few numbers."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 LAST = 10
@@ -40,7 +40,7 @@ def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict
     }
 
 
-MEASURES = ("accuracy", "balanced_accuracy", "client_accuracy", "accuracy_last10", "loss")
+MEASURES = ("accuracy", "balanced_accuracy", "client_accuracy", "accuracy_last10", "loss", "validation_accuracy")
 
 
 def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seconds": sum(summary["seconds"] for summary in summaries),
     }
     for name in MEASURES:
-        each = [None if s["diverged"] else s[name] for s in summaries]
+        each = [None if s["diverged"] else s.get(name) for s in summaries]
         values = [value for value in each if value is not None]
         row[name] = {
             "mean": statistics.fmean(values) if values else None,
@@ -61,6 +61,11 @@ def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "each": each,
         }
     return row
+
+
+def held_out(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The measure of examples held out, where some row of `over_seeds` has one: a column that is shown then only."""
+    return ["validation_accuracy"] if any(row["validation_accuracy"]["mean"] is not None for row in rows) else []
 
 
 def percent(mean: float | None, std: float | None = None) -> str:
