@@ -4,6 +4,8 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from fedskew.core import spec
+
 LAST = 10
 """Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
 
@@ -66,6 +68,12 @@ def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
 def held_out(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """The measure of examples held out, where some row of `over_seeds` has one: a column that is shown then only."""
     return ["validation_accuracy"] if any(row["validation_accuracy"]["mean"] is not None for row in rows) else []
+
+
+def setting_text(values: Mapping[str, spec.Value]) -> str:
+    """`tau=2, lr=0.1`; a method stands for itself, and what is None is left out."""
+    shown = {name: spec.show(value) for name, value in values.items() if value is not None}
+    return ", ".join(text if name == "algorithm" else f"{name}={text}" for name, text in shown.items())
 
 
 def percent(mean: float | None, std: float | None = None) -> str:
