@@ -4,15 +4,13 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from fedskew.models.leaf import leaf_cnn
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fedskew.core import tree
 from fedskew.core.tree import Params
-from fedskew.models import MODELS, Model, build_model
-from fedskew.models.leaf import leaf_cnn
-from fedskew.models.mcmahan import mcmahan
-from fedskew.models.mlp import mlp
+from fedskew.models import MODELS, Model, build_model, mcmahan, mlp
 from fedskew.models.resnet import resnet18
 from tests.helpers import apply
 
