@@ -14,7 +14,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ROUNDING := aggregators contracts core corrections diagnostics losses models optimizers simulation test_algorithms.py
 
 .NOTPARALLEL:
-.PHONY: setup setup-dev demo test coverage test-portable test-slow test-federation test-wheel test-lowest torture lint bench bench-peers reproduction evidence figures clean
+.PHONY: setup setup-dev demo test coverage test-portable test-gpu test-slow test-federation test-wheel test-lowest torture lint bench bench-peers reproduction evidence figures clean
 
 define install
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, e.g. make PYTHON=python3.12")'
@@ -69,6 +69,9 @@ test-portable: $(READY_DEV)
 
 test-federation: $(READY_DEV)
 	$(BIN)/python -m pytest -m 'slow or not slow' --durations 5 tests/flower tests/engine/test_distributed.py
+
+test-gpu: $(READY_DEV)
+	$(BIN)/python -m pytest -m gpu -rs tests/gpu
 
 test-slow: $(READY_DEV)
 	$(BIN)/python -m pytest -m slow
