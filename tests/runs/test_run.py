@@ -97,6 +97,11 @@ def test_hash_covers_the_users_file(tmp_path):
         ({"rounds": 0}, ["rounds", "0"]),
         ({"clients": -3}, ["clients", "-3"]),
         ({"clients_per_round": 30}, ["30", "20"]),
+        ({"clients_per_round": 1.5}, ["clients_per_round", "1.5"]),
+        ({"clients_per_round": "150%"}, ["clients_per_round", "150%"]),
+        ({"clients_per_round": "0%"}, ["clients_per_round", "0%"]),
+        ({"clients_per_round": "many"}, ["clients_per_round", "many"]),
+        ({"clients_per_round": -1}, ["clients_per_round", "-1"]),
         ({"dropout_rate": 1.0}, ["dropout_rate"]),
         ({"grad_clip": 0}, ["grad_clip"]),
         ({"lr_schedule": "step:5,3"}, ["factor=3"]),
@@ -125,3 +130,27 @@ def test_wrong_requests_name_the_value_and_what_is_allowed(fields, words):
     assert "\n" not in line
     for word in words:
         assert word in line
+
+
+@pytest.mark.parametrize(
+    ("given", "clients", "number"),
+    [
+        (10, 100, 10),
+        ("10", 100, 10),
+        (0.1, 100, 10),
+        ("0.1", 100, 10),
+        ("10%", 100, 10),
+        ("10 %", 100, 10),
+        (1, 100, 1),
+        (1.0, 100, 100),
+        ("100%", 100, 100),
+        (0.01, 20, 1),
+        (0.26, 10, 3),
+        (0, 20, 20),
+        (None, 20, 20),
+    ],
+)
+def test_clients_per_round_is_a_number_or_a_share(given, clients, number):
+    run = Run(clients=clients, clients_per_round=given)
+    assert run.clients_per_round == number
+    assert run.hash == Run(clients=clients, clients_per_round=number).hash
