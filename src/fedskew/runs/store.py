@@ -125,6 +125,11 @@ class Folder:
         """The round whose model is kept; 0 where there is none. Records of later rounds are computed again."""
         return checkpoint_facts(self.checkpoint)[0] if self.checkpoint.exists() else 0
 
+    def written(self) -> float | None:
+        """When the last record was written, in seconds since 1970; a run without one has its beginning."""
+        times = [path.stat().st_mtime for name in (_RECORDS, _RUN) if (path := self.path / name).is_file()]
+        return times[0] if times else None
+
     def diverged(self) -> bool:
         """Whether the last record says that the model is no longer finite."""
         records = self.records()
