@@ -15,7 +15,7 @@ import fedskew
 ROOT = Path(fedskew.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
 PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
-GROUND = ("fedskew.core.tree", "fedskew.core.rng", "fedskew.core.files", "fedskew.core.view")
+GROUND = tuple(f"fedskew.core.{name}" for name in ("tree", "rng", "files", "view", "checks"))
 LEVELS = (
     ("core",),
     PARTS,
@@ -133,7 +133,7 @@ def test_parts_know_trees_randomness_files_and_their_own_folder(folder: str) -> 
         assert not strangers, f"{path}: {strangers}"
 
 
-@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view", "ranks"])
+@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view", "ranks", "checks"])
 def test_the_ground_floor_knows_nothing(name: str) -> None:
     assert not own(ROOT / "core" / f"{name}.py")
 
