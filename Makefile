@@ -15,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ROUNDING := aggregators contracts core corrections diagnostics losses models optimizers simulation test_algorithms.py
 
 .NOTPARALLEL:
-.PHONY: setup setup-dev demo test coverage test-portable test-slow test-federation test-wheel test-lowest torture lint bench bench-peers reproduction evidence figures docs picture clean
+.PHONY: setup setup-dev demo test coverage test-portable test-gpu test-slow test-federation test-wheel test-lowest torture lint bench bench-peers reproduction evidence figures docs picture clean
 
 define install
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, e.g. make PYTHON=python3.12")'
@@ -75,6 +75,9 @@ test-portable: $(READY_DEV)
 test-federation: $(READY_DEV)
 	$(BIN)/python -m pytest -m 'slow or not slow' --durations 5 tests/flower tests/engine/test_distributed.py
 
+test-gpu: $(READY_DEV)
+	$(BIN)/python -m pytest -m gpu -rs tests/gpu
+
 test-slow: $(READY_DEV)
 	$(BIN)/python -m pytest -m slow
 
@@ -83,7 +86,7 @@ test-wheel: $(READY_DEV)
 
 # The lowest versions that pyproject.toml allows.
 test-lowest: $(LOWEST)/ready
-	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(ROUNDING:%=tests/%) tests/test_cli.py tests/experiments/test_store.py
+	$(LOWEST)/bin/python -m pytest -n 2 --dist loadfile $(ROUNDING:%=tests/%) tests/cli tests/runs/test_store.py
 
 $(LOWEST)/ready: pyproject.toml constraints-lowest.txt
 	$(PYTHON) -m venv --clear $(LOWEST)

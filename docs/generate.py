@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md, the README's part on results, tables of methods and the picture of rooms: `make reproduction`.
+"""Write the pages and parts of pages that follow results, methods and modules: `make reproduction`.
 
 With `--figures` the pictures are drawn first, as far as their measurements are there (`make figures`)."""
 

@@ -5,8 +5,11 @@ FedAvg is the default of each part. `describe` lists every method with the parts
 `combine(fedlc(), scaffold())` is the union of their parts.
 """
 
+import inspect
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
+from functools import wraps
+from typing import ParamSpec
 
 from torch import Tensor
 
@@ -39,6 +42,7 @@ from fedskew.losses import (
 )
 from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
 
+P = ParamSpec("P")
 Ascent = Callable[[Params, Params, int], Params]
 """(params, gradient, number of leading axes) -> where to take the gradient that a step follows."""
 
@@ -76,26 +80,62 @@ class Algorithm:
         return any(getattr(part, "needs_travel", False) for part in parts)
 
 
+ALGORITHMS: dict[str, Callable[..., Algorithm]] = {}
+"""Every registered method, in order."""
+
+
+def method(factory: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
+    """Register a method by its name; what it makes knows the spec that makes the same."""
+
+    @wraps(factory)
+    def made(*values: P.args, **named: P.kwargs) -> Algorithm:
+        algorithm = factory(*values, **named)
+        given = inspect.signature(factory).bind(*values, **named).arguments
+        if all(value is None or isinstance(value, bool | int | float | str) for value in given.values()):
+            tail = ",".join(f"{name}={spec.show(value)}" for name, value in given.items())
+            _remember(algorithm, f"{factory.__name__}:{tail}" if tail else factory.__name__)
+        return algorithm
+
+    ALGORITHMS[factory.__name__] = made
+    return made
+
+
+def _remember(algorithm: Algorithm, origin: str | tuple[Algorithm, ...]) -> None:
+    """No field: what `dataclasses.replace` makes of a method is another one."""
+    object.__setattr__(algorithm, "_origin", origin)
+
+
+def origin(algorithm: Algorithm) -> str | tuple[Algorithm, ...] | None:
+    """The spec of a registered method, the members of a combination, or nothing."""
+    known: str | tuple[Algorithm, ...] | None = vars(algorithm).get("_origin")
+    return known
+
+
+@method
 def fedavg() -> Algorithm:
     """Federated averaging (McMahan et al., 2017)."""
     return Algorithm("fedavg")
 
 
+@method
 def fedprox(mu: float = 0.01) -> Algorithm:
     """A proximal term holds clients near the global model (Li et al., 2020)."""
     return Algorithm("fedprox", correction=proximal(mu))
 
 
+@method
 def scaffold(*, mean: str = "weighted") -> Algorithm:
     """Control variates correct each client's drift (Karimireddy et al., 2020). mean=uniform is that paper's rule."""
     return Algorithm("scaffold", correction=control_variates(mean))
 
 
+@method
 def fednova() -> Algorithm:
     """Deltas are normalised by how far each client travelled (Wang et al., 2020)."""
     return Algorithm("fednova", aggregate=normalized_mean())
 
 
+@method
 def fedopt(
     server: str = "adam", eta: float | None = None, b1: float = 0.9, b2: float = 0.99, eps: float = 1e-3
 ) -> Algorithm:
@@ -113,41 +153,49 @@ def fedopt(
     return Algorithm("fedopt", server=OPTIMIZERS[server](rate, **known))
 
 
+@method
 def fedavgm(beta: float = 0.9) -> Algorithm:
     """Momentum on the server: m = beta m + delta, w += m (Hsu et al., 2019). beta = 0 is FedAvg."""
     return Algorithm("fedavgm", server=sgd(1.0, momentum=beta))
 
 
+@method
 def fedacg(lam: float = 0.85, mu: float = 0.002) -> Algorithm:
     """Clients start ahead, where the server's momentum goes, with a proximal term (Kim et al., 2024)."""
     return Algorithm("fedacg", correction=proximal(mu), server=look_ahead(1.0, momentum=lam))
 
 
+@method
 def feddyn(alpha: float = 0.1) -> Algorithm:
     """A regulariser that remembers each client's drift (Acar et al., 2021)."""
     return Algorithm("feddyn", correction=dynamic(alpha))
 
 
+@method
 def fedcm(alpha: float = 0.1) -> Algorithm:
     """Local steps follow the last round's common direction (Xu et al., 2021). alpha = 1 is FedAvg."""
     return Algorithm("fedcm", correction=client_momentum(alpha))
 
 
+@method
 def fedgc() -> Algorithm:
     """Gradients and classifier updates with rows of mean zero (GC-Fed, Seo et al., 2025)."""
     return Algorithm("fedgc", correction=centralized())
 
 
+@method
 def fedsam(rho: float = 0.05) -> Algorithm:
     """Each step follows the gradient a little uphill (Qu et al., 2022). rho = 0 is FedAvg."""
     return Algorithm("fedsam", ascents=(sharpness(rho),) if rho else ())
 
 
+@method
 def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
     """Restricted softmax: logits of missing classes are scaled down (Li and Zhan, 2021)."""
     return Algorithm("fedrs", loss=on_logits(restricted(alpha, mode)))
 
 
+@method
 def fedlc(
     tau: float = 5.0, missing: str = "floor", denominator: str = "all", *, travel: float | None = None
 ) -> Algorithm:
@@ -156,11 +204,13 @@ def fedlc(
     return Algorithm("fedlc", loss=on_logits(loss) if travel is None else calibrated_by_travel(loss, travel))
 
 
+@method
 def fedla(tau: float = 1.0, missing: str = "floor") -> Algorithm:
     """Logit adjustment with the client's own label distribution (after Menon et al., 2021)."""
     return Algorithm("fedla", loss=on_logits(adjusted(tau, missing)))
 
 
+@method
 def fedvls(lam: float = 0.1, suppress: float = 0.005) -> Algorithm:
     """Logit adjustment, distillation over missing classes, other logits held down (Guo et al., 2025).
 
@@ -173,21 +223,25 @@ def fedvls(lam: float = 0.1, suppress: float = 0.005) -> Algorithm:
     )
 
 
+@method
 def fedntd(beta: float = 1.0, T: float = 1.0, classes: str = "not_true") -> Algorithm:
     """Distillation from the global model over classes but the true one (Lee et al., 2022). classes=major is FedLMD."""
     return Algorithm("fedntd", terms=(distillation(beta, T, classes),))
 
 
+@method
 def feddecorr(beta: float = 0.1) -> Algorithm:
     """Features are kept from correlating (Shi et al., 2023)."""
     return Algorithm("feddecorr", terms=(decorrelation(beta),))
 
 
+@method
 def trimmed(share: float = 0.2) -> Algorithm:
     """Coordinate-wise trimmed mean: `share` of the clients is left out at each end (Yin et al., 2018)."""
     return Algorithm("trimmed", aggregate=trimmed_mean(share))
 
 
+@method
 def median() -> Algorithm:
     """Coordinate-wise median of the clients (Yin et al., 2018)."""
     return Algorithm("median", aggregate=trimmed_mean(0.5))
@@ -209,30 +263,8 @@ def combine(*algorithms: Algorithm) -> Algorithm:
                 raise ValueError(f"{setter[field.name]} and {algorithm.name} both set the {field.name}")
             setter[field.name] = algorithm.name
             merged = replace(merged, **{field.name: part})
+    _remember(merged, algorithms)
     return merged
-
-
-ALGORITHMS: dict[str, Callable[..., Algorithm]] = {
-    "fedavg": fedavg,
-    "fedprox": fedprox,
-    "scaffold": scaffold,
-    "fednova": fednova,
-    "fedopt": fedopt,
-    "fedavgm": fedavgm,
-    "fedacg": fedacg,
-    "feddyn": feddyn,
-    "fedcm": fedcm,
-    "fedgc": fedgc,
-    "fedsam": fedsam,
-    "fedrs": fedrs,
-    "fedlc": fedlc,
-    "fedla": fedla,
-    "fedvls": fedvls,
-    "fedntd": fedntd,
-    "feddecorr": feddecorr,
-    "trimmed": trimmed,
-    "median": median,
-}
 
 
 def resolve_algorithm(text: str) -> list[spec.Resolved]:

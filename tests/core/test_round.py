@@ -27,8 +27,7 @@ from fedskew.core.round import (
     take,
 )
 from fedskew.core.tree import Params
-from fedskew.models import Model
-from fedskew.models.logistic import logistic
+from fedskew.models import Model, logistic
 from fedskew.optimizers import sgd
 from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import OWN, assert_trees_close, integers, normal

@@ -13,7 +13,7 @@ LEVELS = (
     ("core",),
     PARTS,
     ("algorithms", "data", "models"),
-    ("engine",),
+    ("engine", "knobs"),
     ("runs",),
     ("simulation", "tracking"),
     ("diagnostics", "report", "flower"),

@@ -26,8 +26,8 @@ FIELDS: dict[str, Any] = {
 }
 MINE = """
 from torch import nn
-from fedskew.models.mlp import mlp
-from fedskew.models.cnn import cnn
+from fedskew.models import mlp
+from fedskew.models.convnet import cnn
 
 
 def frozen(module, start):

@@ -10,11 +10,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedskew.core.tree import Params
-from fedskew.models import Model, build_model
-from fedskew.models.cnn import cnn
+from fedskew.models import Model, build_model, cnn, logistic, mlp
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Linear, max_pool2
-from fedskew.models.logistic import logistic
-from fedskew.models.mlp import mlp
 from tests.helpers import OWN, apply, assert_close, assert_trees_close, assert_trees_equal, clones, normal
 from tests.helpers.own import dropping, instance_normed, normed, plain
 

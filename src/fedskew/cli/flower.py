@@ -21,7 +21,7 @@ from fedskew.cli.terminal.progress import echo, print_json
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
-_START: dict[str, int | float] = {"clients": 10, "rounds": 10, "lr": 0.1, "batch_size": 16}  # learns digits in a minute
+_START: dict[str, Any] = {"clients": 10, "rounds": 10, "lr": 0.1, "batch_size": 16}  # learns digits in a minute
 
 
 @flower_app.command("init", short_help="A runnable Flower app: the run, and a few lines of Python.")

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from fedskew.core.round import Recipe
     from fedskew.data.augment import Augment
 
-PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
-
 
 def dtype_of(precision: str) -> torch.dtype:
     """The type that parameters are kept in."""

@@ -3,6 +3,7 @@
     spec = name [":" argument {"," argument}]      argument = value | key "=" value
 
 A spec whose name ends in `.py` is a factory in the user's own file: `path/my_file.py:my_factory,mu=0.1`.
+A name with an `@` is an object that was given in Python (`core/live.py`): `my_factory@1f0c9a2b7d3e4f58:mu=0.1`.
 `resolve` binds a spec to a factory's signature, so that every default is written out: that text names a run. Only a
 keyword-only argument is left out where it has its default: a factory can get a new one, and old runs keep their names.
 """
@@ -28,6 +29,8 @@ _WORDS: dict[str, Value] = {"on": True, "true": True, "off": False, "false": Fal
 _LARGEST = 2**63
 """Whole numbers are below it."""
 _first: ContextVar[Path | None] = ContextVar("first", default=None)
+LIVE: dict[str, Callable[..., Any]] = {}
+"""Factories that this process was given as Python objects, by name and digest."""
 
 
 @dataclass(frozen=True)
@@ -39,13 +42,18 @@ class Resolved:
     text: str
     file_sha256: str | None = None
 
+    @property
+    def own(self) -> bool:
+        """Whether it is the user's own code."""
+        return self.file_sha256 is not None or is_live(self.text)
+
     def build(self, **given: Any) -> Any:
         """Make the thing, with those of the program's own arguments that its factory takes."""
         wanted = parameters(self.factory)
         try:
             return self.factory(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
         except Exception as error:
-            if self.file_sha256 is None or isinstance(error, ValueError):
+            if not self.own or isinstance(error, ValueError):
                 raise
             raise ValueError(f"{self.text} failed: {type(error).__name__}: {error}") from error
 
@@ -113,6 +121,8 @@ def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given
         head, values = f"{name}:{values[0]}", values[1:]
     elif name in known:
         factory, head = known[name], name
+    elif is_live(name):
+        factory, head = _live(name, kind), name
     else:
         raise ValueError(unknown(kind, name, known))
     arguments = _bind(factory, text, values, named, given)
@@ -149,12 +159,19 @@ def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
     if name.endswith(".py"):
         given = ",".join(f"{key}={show(value)}" for key, value in named.items())
         return f"{values[0]}:{given}" if given else str(values[0])
+    if is_live(name):
+        return text.partition("@")[0] + "".join(text.partition(":")[1:])
     if name not in known:
         return text
     defaults = {p.name: p.default for p in parameters(known[name]).values()}
     bare = [show(value) for key, value in named.items() if defaults.get(key) is inspect.Parameter.empty]
     kept = [f"{k}={show(v)}" for k, v in named.items() if defaults.get(k) not in (inspect.Parameter.empty, v)]
     return f"{name}:{','.join([*bare, *kept])}" if bare or kept else name
+
+
+def family(text: str) -> str:
+    """A method, or a combination of several, without arguments: `fedlc+scaffold`."""
+    return "+".join(part.partition(":")[0] for part in text.split("+"))
 
 
 def _value(text: str) -> Value:
@@ -219,6 +236,22 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{text!r}: {name} is {value}, which is not a finite number")
     return value
+
+
+def is_live(text: str) -> bool:
+    """Whether a spec stands for an object that was given in Python."""
+    name = text.partition(":")[0].strip()
+    return "@" in name and not name.endswith(".py")
+
+
+def _live(name: str, kind: str) -> Callable[..., Any]:
+    if name not in LIVE:
+        called, _, digest = name.partition("@")
+        raise ValueError(
+            f"{kind} {called!r} (digest {digest}) was given as a Python object, and this process does not have it: the "
+            f"run's own code is needed; run the script or notebook that makes it, with {called!r} unchanged"
+        )
+    return LIVE[name]
 
 
 @contextmanager

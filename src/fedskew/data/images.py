@@ -140,7 +140,7 @@ def _pixels(path: Path, size: int | None) -> Pixels:
     """One file as [3, H, W]."""
     try:
         with Image.open(regular(path), formats=_formats()) as image:
-            rgb = _rgb(image)
+            rgb = as_rgb(image)
     except UnidentifiedImageError:
         raise ValueError(f"{path} is not a readable image: no known format, or cut short") from None
     except Image.DecompressionBombError as error:
@@ -155,7 +155,7 @@ def _pixels(path: Path, size: int | None) -> Pixels:
     return np.ascontiguousarray(np.asarray(rgb).transpose(2, 0, 1))
 
 
-def _rgb(image: Image.Image) -> Image.Image:
+def as_rgb(image: Image.Image) -> Image.Image:
     if image.mode.startswith("I;16"):
         image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     if image.mode in ("I", "F"):

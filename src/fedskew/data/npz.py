@@ -32,8 +32,12 @@ Ints = NDArray[np.int64]
 
 
 def npz(path: str) -> Dataset:
-    arrays = _read(path)
-    x_train, x_test = (_examples(path, name, arrays[name]) for name in ("x_train", "x_test"))
+    return of_arrays(f"npz:{path}", path, checked(path, _loaded(path)))
+
+
+def of_arrays(name: str, path: str, arrays: dict[str, Array], *, channels_first: bool = False) -> Dataset:
+    """A data set of arrays as they are in such a file; messages call them `path`."""
+    x_train, x_test = (_examples(path, part, arrays[part], channels_first) for part in ("x_train", "x_test"))
     if x_train.shape[1:] != x_test.shape[1:] or x_train.dtype != x_test.dtype:
         shown = " and ".join(f"{x.dtype} {list(x.shape[1:])}" for x in (x_train, x_test))
         raise ValueError(f"{path}: examples of x_train and x_test differ: {shown}")
@@ -43,7 +47,7 @@ def npz(path: str) -> Dataset:
     if x_train.dtype == np.uint8:
         mean, std = channel_statistics(x_train if x_train.ndim == 4 else x_train[:, None])
     return Dataset(
-        name=f"npz:{path}",
+        name=name,
         x_train=torch.from_numpy(x_train),
         y_train=torch.from_numpy(y_train),
         x_test=torch.from_numpy(x_test),
@@ -81,9 +85,8 @@ def _existing(path: str) -> Path:
     return regular(file)
 
 
-def _read(path: str) -> dict[str, Array]:
-    """The arrays we know, of the right lengths. Object arrays would be unpickled, and are refused."""
-    arrays = _loaded(path)
+def checked(path: str, arrays: dict[str, Array]) -> dict[str, Array]:
+    """The arrays we know, of the right lengths."""
     absent = [name for name in _NEEDED if name not in arrays]
     if absent:
         raise ValueError(f"{path} has no {', '.join(absent)}; needed: {', '.join(_NEEDED)}")
@@ -98,6 +101,7 @@ def _read(path: str) -> dict[str, Array]:
 
 
 def _loaded(path: str) -> dict[str, Array]:
+    """What a file holds. Object arrays would be unpickled, and are refused."""
     file, name = _existing(path), "its list of arrays"
     if not zipfile.is_zipfile(file):
         raise ValueError(f"{path} is not an .npz file, or not a whole one; write it with numpy.savez")
@@ -122,7 +126,7 @@ def _array(archive: Any, name: str) -> Array:
     return array
 
 
-def _examples(path: str, name: str, x: Array) -> Array:
+def _examples(path: str, name: str, x: Array, channels_first: bool = False) -> Array:
     """Stored values with channels first: uint8, or float32."""
     if x.dtype != np.uint8 and x.dtype.kind != "f":
         raise ValueError(f"{path}: {name} holds {x.dtype}; allowed: uint8 images or floating-point features")
@@ -130,7 +134,7 @@ def _examples(path: str, name: str, x: Array) -> Array:
         raise ValueError(f"{path}: {name} has the shape {list(x.shape)}, which holds no value")
     if x.dtype.kind == "f":
         x = _finite(path, name, x)
-    if x.ndim == 4:
+    if x.ndim == 4 and not channels_first:
         if x.shape[1] == x.shape[3]:
             raise ValueError(f"{path}: {name} {list(x.shape)} may be [n, H, W, C] or [n, C, H, W]; they must differ")
         x = x if x.shape[1] < x.shape[3] else x.transpose(0, 3, 1, 2)

@@ -7,20 +7,21 @@ from torch import nn
 
 from fedskew.core import rng, spec
 from fedskew.core.memory import check_room, free_memory
-from fedskew.models import cnn, leaf, logistic, mcmahan, mlp, resnet
+from fedskew.models.convnet import cnn
 from fedskew.models.model import Model
 from fedskew.models.network import Network
+from fedskew.models.perceptrons import logistic, mlp
+from fedskew.models.resnet import resnet18
+from fedskew.models.two_convolutions import leaf_cnn, mcmahan
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    "logistic": logistic.logistic,
-    "mlp": mlp.mlp,
-    "cnn": cnn.cnn,
-    "mcmahan": mcmahan.mcmahan,
-    "resnet18": resnet.resnet18,
-    "leaf_cnn": leaf.leaf_cnn,
+    "logistic": logistic,
+    "mlp": mlp,
+    "cnn": cnn,
+    "mcmahan": mcmahan,
+    "resnet18": resnet18,
+    "leaf_cnn": leaf_cnn,
 }
-
-
 GIVEN = ("input_shape", "num_classes")
 
 
@@ -30,7 +31,7 @@ def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed:
     A factory of the user's own may take `input_shape` and `num_classes`, which are the data set's.
     """
     resolved = spec.resolve(text, "model", MODELS, GIVEN)
-    if resolved.file_sha256 is None:
+    if not resolved.own:
         _check_size(resolved, input_shape, num_classes)
     with rng.torch_seed(seed, "init"):
         module = resolved.build(input_shape=input_shape, num_classes=num_classes)

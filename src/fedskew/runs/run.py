@@ -5,7 +5,7 @@ import json
 import math
 from collections.abc import Iterator
 from functools import lru_cache
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -17,6 +17,7 @@ from fedskew.engine import ENGINES
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
 from fedskew.partition import PARTITIONS
+from fedskew.runs.given import with_specs
 from fedskew.runs.schedules import SCHEDULES, Schedule
 from fedskew.runs.store import Folder, StoreError
 from fedskew.runs.versions import result_version
@@ -31,7 +32,17 @@ Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class Run(BaseModel):
-    """One method on one federation. Specs are short strings and are stored with every default written out."""
+    """One method on one federation. Specs are short strings and are stored with every default written out.
+
+    `dataset`, `partition`, `model` and `algorithm` also take Python objects, which get specs of their own
+    (`runs/given.py`).
+    """
+
+    if TYPE_CHECKING:
+
+        def __init__(
+            self, *, dataset: Any = ..., partition: Any = ..., model: Any = ..., algorithm: Any = ..., **fields: Any
+        ) -> None: ...
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
@@ -67,7 +78,7 @@ class Run(BaseModel):
         """Defaults that depend on other fields, and specs with every argument written out."""
         if not isinstance(values, dict):
             return values
-        values = {key: value for key, value in values.items() if value is not None}
+        values = with_specs({key: value for key, value in values.items() if value is not None})
         for name, value in values.items():
             if isinstance(value, bool):
                 raise ValueError(f"{name} is {spec.show(value)}; allowed: a number or a text, as the field has it")

@@ -172,6 +172,8 @@ def print_result(result: dict[str, Any], folder: "Folder", spent: "Spent") -> No
     ]
     if result["client_accuracy"] is not None:
         lines.insert(2, f"mean over clients  {percent_of(result['client_accuracy'])} %")
+    if result["validation_accuracy"] is not None:
+        lines.insert(2, f"held out           {percent_of(result['validation_accuracy'])} %")
     if session.get("changed"):
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
         lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
@@ -187,16 +189,15 @@ def print_comparison(
     target: float | None = None,
     eval_every: int = 1,
 ) -> None:
-    from fedskew.report.comparison import more_columns
-    from fedskew.runs.summary import percent
+    from fedskew.report.comparison import HEADS, more_columns
+    from fedskew.runs.summary import held_out, percent
     from fedskew.runs.verdict import BASELINE, against_baseline, best
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
-    heads = {"accuracy": "accuracy %", "balanced_accuracy": "balanced %", "client_accuracy": "per client %",
-             "accuracy_last10": "last ten rounds %"}  # fmt: skip
+    measures += held_out(rows)
     more = more_columns(rows, target)
-    grid = Grid("method", *(heads[name] for name in measures), *more, "time s")
+    grid = Grid("method", *(HEADS[name] for name in measures), *more, "time s")
     leaders = {name: best(rows, name) for name in measures}
     for i, row in enumerate(rows):
         cells = [percent(row[name]["mean"], row[name]["std"]) for name in measures]

@@ -1,0 +1,248 @@
+"""What a Python object is, as a digest that is the same in every process: its code by source, its values by content.
+
+A function counts with its source, defaults, attributes, what it closes over and the globals that it reads; a class with
+its methods; an instance with its class and its attributes; tensors and arrays with their bytes. What comes from the
+standard library, from fedskew or from another installed package counts by name and is not looked into. Anything whose
+content cannot be told (code without source, a generator, an open file) is refused.
+"""
+
+import dataclasses
+import dis
+import enum
+import hashlib
+import inspect
+import re
+import reprlib
+import site
+import struct
+import sys
+import sysconfig
+import textwrap
+import weakref
+from collections.abc import Iterator
+from functools import cached_property, lru_cache, partial
+from pathlib import Path, PurePath
+from types import BuiltinFunctionType, CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+import numpy as np
+import torch
+
+from fedskew.core import tree
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, torch.dtype, torch.device, np.dtype)
+_OF_EVERY_CLASS = {
+    "__abstractmethods__",
+    "__annotations__",
+    "__annotate_func__",
+    "__annotations_cache__",
+    "__dataclass_params__",
+    "__dict__",
+    "__doc__",
+    "__firstlineno__",
+    "__match_args__",
+    "__module__",
+    "__orig_bases__",
+    "__parameters__",
+    "__qualname__",
+    "__static_attributes__",
+    "__weakref__",
+    "_abc_impl",
+}
+_DATACLASS_METHODS = {
+    f"__{name}__" for name in ("init", "repr", "eq", "lt", "le", "gt", "ge", "hash", "setattr", "delattr")
+}
+_POINTER = struct.calcsize("P")
+
+
+def identity(thing: object, name: str) -> str:
+    """64 hexadecimal digits; `name` is what messages call the thing."""
+    return _Reading().of(thing, name)
+
+
+class _Reading:
+    """One walk through an object. What is met again on the way down is named by its depth, so circles end."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, int] = {}
+        self._done: dict[int, tuple[object, str]] = {}
+
+    def of(self, thing: object, where: str) -> str:
+        if isinstance(thing, enum.Enum):
+            return _digest("enum", _name(type(thing)), thing.name)
+        if isinstance(thing, np.generic) or type(thing) in _PLAIN:
+            return _digest(type(thing).__name__, repr(thing))
+        if id(thing) in self._open:
+            return _digest("outer", str(self._open[id(thing)]))
+        if id(thing) not in self._done:
+            self._open[id(thing)] = len(self._open)
+            found = _digest(*self._parts(thing, where))
+            del self._open[id(thing)]
+            self._done[id(thing)] = thing, found  # kept alive, so that no other gets its id
+        return self._done[id(thing)][1]
+
+    def _parts(self, thing: Any, where: str) -> Iterator[str]:
+        yield type(thing).__name__
+        if isinstance(thing, torch.Tensor):
+            yield from (tree.digest({"": thing}), str(thing.requires_grad))
+        elif isinstance(thing, np.ndarray) and not thing.dtype.hasobject:
+            yield from (
+                str(thing.dtype),
+                str(thing.shape),
+                hashlib.sha256(np.ascontiguousarray(thing).data).hexdigest(),
+            )
+        elif isinstance(thing, FunctionType):
+            yield from self._function(thing, where)
+        elif isinstance(thing, BuiltinFunctionType | np.ufunc):
+            yield _name(thing)
+        elif isinstance(thing, MethodType):
+            yield from (self.of(thing.__func__, where), self.of(thing.__self__, where))
+        elif isinstance(thing, partial):
+            yield from (self.of(part, where) for part in (thing.func, thing.args, thing.keywords))
+        elif isinstance(thing, property):
+            yield from (self.of(part, where) for part in (thing.fget, thing.fset, thing.fdel))
+        elif isinstance(thing, staticmethod | classmethod):
+            yield self.of(thing.__func__, where)
+        elif isinstance(thing, cached_property):
+            yield self.of(thing.func, where)
+        elif isinstance(thing, ModuleType):
+            yield from (thing.__name__, "" if _installed(thing.__name__) else _file_digest(thing, where))
+        elif isinstance(thing, type):
+            yield from self._class(thing, where)
+        elif isinstance(thing, weakref.ref):
+            yield self.of(thing(), where)
+        elif isinstance(thing, PurePath | re.Pattern):
+            yield str(thing)
+        else:
+            yield from self._instance(thing, where)
+
+    def _function(self, function: FunctionType, where: str) -> Iterator[str]:
+        where = f"{where}: {function.__name__}()"
+        if _installed(function.__module__):
+            yield _name(function)
+        else:
+            yield _source(function.__code__, where)
+            yield self._named(function.__kwdefaults__ or {}, where)
+            yield self._named({k: v for k, v in vars(function).items() if k != "__wrapped__"}, where)
+            known = {name: function.__globals__[name] for name in _globals(function.__code__, function.__globals__)}
+            yield self._named(known, where)
+        yield self.of(function.__defaults__, where)
+        for cell_name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+            try:
+                held = cell.cell_contents
+            except ValueError:
+                raise ValueError(f"{where}: {cell_name} has no value yet") from None
+            yield self.of(held, f"{where}: {cell_name}")
+
+    def _class(self, kind: type, where: str) -> Iterator[str]:
+        yield _name(kind) if _installed(kind.__module__) else kind.__name__
+        if _installed(kind.__module__):
+            return
+        where = f"{where}: class {kind.__name__}"
+        yield from (self.of(base, where) for base in kind.__bases__)
+        members = {name: value for name, value in vars(kind).items() if name not in _OF_EVERY_CLASS}
+        if dataclasses.is_dataclass(kind):
+            members = {name: value for name, value in members.items() if not _written_by_dataclass(name, value)}
+            members["__dataclass_fields__"] = [_field(field) for field in dataclasses.fields(kind)]
+        slots = {name: None for name, value in members.items() if inspect.ismemberdescriptor(value)}
+        yield self._named({**members, **slots}, where)
+
+    def _instance(self, thing: Any, where: str) -> Iterator[str]:
+        yield self.of(type(thing), where)
+        if isinstance(thing, dict):
+            pairs = ((self.of(key, where), self.of(value, f"{where}[{key!r}]")) for key, value in thing.items())
+            yield from sorted(_digest(*pair) for pair in pairs)
+        elif isinstance(thing, list | tuple):
+            yield from [self.of(value, f"{where}[{i}]") for i, value in enumerate(thing)]
+        elif isinstance(thing, set | frozenset):
+            yield from sorted(self.of(value, where) for value in thing)
+        elif _hides(type(thing)):
+            raise _refused(where, f"is a {type(thing).__name__}, whose content cannot be told")
+        if dataclasses.is_dataclass(thing):
+            yield self._named({f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}, where)
+        else:
+            kept = {name: getattr(thing, name) for name in _slots(type(thing)) if hasattr(thing, name)}
+            kept |= getattr(thing, "__dict__", {})
+            known = {k: v for k, v in kept.items() if not isinstance(getattr(type(thing), k, None), cached_property)}
+            yield self._named(known, where)
+
+    def _named(self, values: dict[str, Any], where: str) -> str:
+        return _digest(*(_digest(name, self.of(values[name], f"{where}: {name}")) for name in sorted(values)))
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def _slots(kind: type) -> list[str]:
+    declared = [base for base in kind.__mro__ if "__slots__" in vars(base)]
+    return [name for base in declared for name, value in vars(base).items() if inspect.ismemberdescriptor(value)]
+
+
+def _hides(kind: type) -> bool:
+    """Whether instances are larger than their attributes: pickle asks the same of what it has no rule for."""
+    pointers = (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0) + len(_slots(kind))
+    return kind.__basicsize__ > object.__basicsize__ + pointers * _POINTER
+
+
+def _name(thing: Any) -> str:
+    return f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', getattr(thing, '__name__', ''))}"
+
+
+def _refused(where: str, why: str) -> ValueError:
+    return ValueError(f"{where} {why}, so a run with it could not be told from others; see docs/api.md for what can")
+
+
+def _source(code: CodeType, where: str) -> str:
+    try:
+        text = inspect.getsource(code)
+    except (OSError, TypeError):
+        raise _refused(where, "has no source here") from None
+    if code.co_name == "<lambda>" and len(re.findall(r"\blambda\b", text)) > 1:
+        raise _refused(where, "is one of several lambdas in one place; write it with def")
+    return textwrap.dedent(text).strip()
+
+
+def _globals(code: CodeType, known: dict[str, Any]) -> set[str]:
+    """The globals that code reads, functions inside it included."""
+    found = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            found |= _globals(inner, known)
+    return found & known.keys()
+
+
+def _field(field: "dataclasses.Field[Any]") -> list[Any]:
+    defaults = (None if value is dataclasses.MISSING else value for value in (field.default, field.default_factory))
+    return [field.name, field.init, field.compare, *defaults]
+
+
+def _written_by_dataclass(name: str, member: object) -> bool:
+    """Whether the decorator wrote a method, which then has no source; the fields say what it does."""
+    return (
+        name in _DATACLASS_METHODS
+        and isinstance(member, FunctionType)
+        and member.__code__.co_filename in ("<string>", dataclasses.__file__, reprlib.__file__)
+    )
+
+
+@lru_cache
+def _installed(module: str | None) -> bool:
+    """Whether a module belongs to Python, fedskew, or another installed package."""
+    root = (module or "").partition(".")[0]
+    if root == "__main__":  # whose file, in a notebook, is that of an installed program
+        return False
+    if root == "fedskew" or root in sys.stdlib_module_names:
+        return True
+    file = getattr(sys.modules.get(root), "__file__", None) or getattr(sys.modules.get(module or ""), "__file__", None)
+    if file is None:
+        return False
+    places = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
+    return any(Path(file).is_relative_to(place) for place in places if Path(place).name.endswith("-packages"))
+
+
+def _file_digest(module: ModuleType, where: str) -> str:
+    file = getattr(module, "__file__", None)
+    if file is None or not Path(file).is_file():
+        raise _refused(f"{where}: module {module.__name__}", "has no source here")
+    return hashlib.sha256(Path(file).read_bytes()).hexdigest()
