@@ -24,6 +24,7 @@ LEVELS = (
     ("runs",),
     ("simulation", "tracking"),
     ("diagnostics", "report", "flower"),
+    ("api",),
     ("paper",),
     ("advice",),
     ("cli",),
