@@ -69,7 +69,7 @@ def test_help_needs_no_torch():
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "compare", "sweep", "inspect", "diagnose", "advise", "report", "export"]
+    ["run", "compare", "sweep", "tune", "inspect", "diagnose", "advise", "report", "export"]
     + [f"runs {name}" for name in ("list", "show", "remove", "condense")]
     + [f"data {name}" for name in ("list", "verify", "fetch")]
     + [f"paper {name}" for name in ("list", "run", "show", "map")]
