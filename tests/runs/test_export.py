@@ -62,7 +62,7 @@ def test_what_pytorch_cannot_write_as_onnx_is_said(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x if x.sum().item() > 0 else -x
 
-    with pytest.raises(ValueError, match="cannot write Branching as ONNX; a .safetensors file holds any model"):
+    with pytest.raises(ValueError, match=r"cannot write Branching as ONNX; a \.safetensors file holds any model"):
         writer.onnx_bytes(Branching(), (4,), {})
 
 

@@ -21,7 +21,16 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, note, percent_of, print_comparison, print_json, round_progress
+from fedskew.cli.terminal.progress import (
+    Spent,
+    console,
+    echo,
+    note,
+    percent_of,
+    print_comparison,
+    print_json,
+    round_progress,
+)
 from fedskew.cli.values import Assignments, Request, Rest, requested
 
 if TYPE_CHECKING:
@@ -69,8 +78,10 @@ def tune_command(
     with round_progress(tuning.rounds, enabled=show) as step:
         choices = tuning.choose(store, _held_out_only(step))
     comparison = tuning.comparison(choices)
+    spent = {name: Spent() for name in comparison.runs}
     with round_progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
         for name, _, record in comparison.results(store):
+            spent[name].add(record)
             step(f"{name}, test", record)
             interruption.check()
     rows = comparison_rows(store, comparison.hashes, some.rounds, target=target)
@@ -91,7 +102,7 @@ def tune_command(
         _print_tries(tries)
     _print_choices(choices, some.validation)
     title = f"{some.title}, {some.rounds} rounds, chosen settings on the test set"
-    print_comparison(rows, title, target, some.eval_every)
+    print_comparison(rows, title, spent, target, some.eval_every)
     echo(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
     if show:
         echo("written: " + ", ".join(str(path) for path in made))

@@ -13,7 +13,7 @@ from torch import nn
 def check() -> None:
     """Refuse before any work is done where a package is missing."""
     try:
-        import onnx
+        import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
         raise ValueError(f"an .onnx file needs more packages ({error}): pip install 'fedskew[onnx]'") from error
