@@ -99,7 +99,7 @@ def test_only_flower_needs_flower() -> None:
 def test_report_reads_only_the_store() -> None:
     allowed = (
         "fedskew.report",
-        *(f"fedskew.runs.{name}" for name in ("store", "summary", "measures", "verdict")),
+        *(f"fedskew.runs.{name}" for name in ("store", "summary", "measures", "verdict", "versions")),
         "fedskew.core.files",
         "fedskew.core.spec",
         "fedskew.__version__",
