@@ -94,6 +94,13 @@ def test_ones_own_runs_on_the_split_come_first(capsys, tmp_path):
     assert gain["points"]["mean"] == pytest.approx(found["mean"], abs=1e-3)
     assert shown["evidence"][0]["own"]
     assert json.loads(call(capsys, "advise", str(card), "--json")[1])["own"] == []
+    counts = json.loads(card.read_text())["counts"]
+    (tmp_path / "counts.csv").write_text("\n".join(",".join(map(str, row)) for row in counts))
+    from_csv = json.loads(call(capsys, "advise", "counts.csv", "--runs", "mine", "--json")[1])
+    assert (from_csv["own"], from_csv["kind"]) == (shown["own"], "generated vectors with a linear model")
+    assert (
+        "--dataset synthetic:1,1,max_size=60 --partition natural --seed 0 --clients 5 --rounds 3" in from_csv["command"]
+    )
 
 
 def test_a_damaged_run_of_the_store_is_named_and_advice_is_given(capsys, tmp_path, card):

@@ -114,8 +114,9 @@ def advise(
     settings with these values (local_epochs, momentum)."""
     classes, skew, sizes = int((counts.sum(0) > 0).sum()), skew_indices(counts), counts.sum(1).tolist()
     here = scaled(skew, classes)
-    mine = [_evidence(one, here, here, own=True) for one in own if _is_asked(one, wanted)]
-    known = [_evidence(s, here, _mean_skew(s, table)) for s in table["settings"] if _is_asked(s, wanted)]
+    asked = {name: value for name, value in wanted.items() if value is not None}.items()
+    mine = [_evidence(s, here, here, own=True) for s in own if asked <= s.items()]
+    known = [_evidence(s, here, _mean_skew(s, table)) for s in table["settings"] if asked <= s.items()]
     found = sorted((item for item in known if item.gains), key=lambda item: item.distance)
     near = [item for item in found if item.distance <= NEAR]
     shown = near or [item for item in found if item.distance <= FAR and item.cell == found[0].cell]
@@ -188,10 +189,6 @@ def scaled(skew: Mapping[str, float], classes: int) -> dict[str, float]:
 def distance(a: Mapping[str, float], b: Mapping[str, float]) -> float:
     """Mean absolute difference of the four scaled indices."""
     return statistics.fmean(abs(a[name] - b[name]) for name in a)
-
-
-def _is_asked(setting: Setting, wanted: Mapping[str, float | None]) -> bool:
-    return all(value is None or setting[name] == value for name, value in wanted.items())
 
 
 def _mean_skew(setting: Setting, table: Mapping[str, Any]) -> dict[str, float]:

@@ -59,21 +59,19 @@ def _why(advice: Advice) -> str:
         more = f"; in all such settings: {counted}" if sum(map(len, row.settings.values())) > 1 else ""
         said = f"{gain.points.sentence(name, 'FedAvg')}, and" if gain.points else name
         return f"Why: {said} {_saved(item, gain)} [{item.number}]{more}."
-    if advice.kind == UNKNOWN and not advice.own:
-        return "Why: the kind of your data is unknown (--dataset names it); what gains on one kind can lose on another."
+    mine = "your own runs do not decide it yet, and " if advice.own else ""
+    if advice.kind == UNKNOWN:
+        return f"Why: {mine}the kind of your data is unknown (--dataset names it); kinds differ in what gains."
     several = any(row.settings.keys() - {NOT_DECIDED} for row in advice.like)
     what = "no published method is above FedAvg on" if several else "no published run has several seeds on"
-    mine = "your own runs do not decide it yet, and " if advice.own else ""
     return f"Why: {mine}{what} {advice.kind} under similar skew; one seed, or other data, decides nothing."
 
 
 def _rests(advice: Advice) -> str:
     """What the verdict rests on, and how like the user's federation that is."""
     if not advice.evidence:
-        far = (
-            "there is none for this training" if advice.nearest is None else f"the nearest is {advice.nearest:.2f} away"
-        )
-        return f"Evidence: none under similar skew; {far}."
+        nearest = "there is none for this training" if advice.nearest is None else f"nearest at {advice.nearest:.2f}"
+        return f"Evidence: none under similar skew; {nearest}."
     used = advice.gain(advice.basis[0])[0] if advice.basis else advice.evidence[0]
     if used.own:
         splits = {name.rpartition(" ")[2] for name in used.setting["methods"][BASELINE]["partitions"]}

@@ -51,6 +51,9 @@ def advise_command(
     own, problems = own_settings(open_store(runs), table, data)
     for problem in problems:
         echo(f"left out: {problem}", err=True)
+    if data is None and own:  # equal label counts in the store: the user's own data
+        origin = {name: own[0][name] for name in ("dataset", "partition", "model")}
+        data = known = own[0]["dataset"]
     kind = kind_of(data, origin.get("model") if data == known else None)
     advice = advise(table, load(), own, kind, local_epochs=local_epochs, momentum=momentum)
     words = try_command(advice, origin, dataset)
