@@ -87,6 +87,8 @@ RANGES: dict[str, dict[str, Range]] = {
     "trimmed": {"share": Range(0.05, 0.45, log=False)},
 }
 """Where to look for the knobs of registered methods. An argument that is missing here keeps its default."""
+LR = Range(1e-3, 1)
+"""Where to look for the clients' learning rate, which every method has."""
 
 
 def around(default: float) -> Range:

@@ -1,7 +1,6 @@
 """What Python objects are told apart by, and what is refused."""
 
 import enum
-import linecache
 import subprocess
 import sys
 import threading
@@ -17,17 +16,7 @@ from torch import nn
 
 from fedskew import Algorithm
 from fedskew.core.identity import identity
-
-_cells = iter(range(1000))
-
-
-def run_cell(source: str, namespace: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a notebook does with a cell: its lines are kept where `inspect` finds them."""
-    namespace = {"__name__": "__main__"} if namespace is None else namespace
-    name = f"<cell {next(_cells)}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    exec(compile(source, name, "exec"), namespace)
-    return namespace
+from tests.helpers.notebooks import run_cell
 
 
 def told(source: str) -> str:

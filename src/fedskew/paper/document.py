@@ -13,6 +13,7 @@ from fedskew.paper.map_text import sentences
 from fedskew.paper.profiles import PROFILES
 from fedskew.paper.table import Table
 from fedskew.paper.trained import CELL
+from fedskew.report.text_tables import as_markdown
 from fedskew.runs.results import Result, Results
 from fedskew.runs.verdict import RULE
 
@@ -102,12 +103,13 @@ def _map(results: Results, figures: Path) -> Iterator[str]:
 
 
 def _map_table(rows: Sequence[dict[str, Any]]) -> str:
-    lines = ["| setting | method | held out % | test % | last ten % | rounds | run |", "|" + " --- |" * 7]
+    lines = []
     for row in rows:
         test = ["diverged", row["diverged"]] if row["test"] is None else [f"{row[n]:.2f}" for n in ("test", "last_ten")]
         shown = [row["setting"], f"`{row['algorithm']}`", f"{row['validation']:.2f}", *test, row["rounds"], row["hash"]]
-        lines.append("| " + " | ".join(map(str, shown)) + " |")
-    return "\n".join(lines)
+        lines.append([str(value) for value in shown])
+    heads = ("setting", "method", "held out %", "test %", "last ten %", "rounds", "run")
+    return "\n".join(as_markdown(heads, lines))
 
 
 def _table(table: Table, results: Results) -> Iterator[str]:
@@ -202,17 +204,17 @@ def _every(results: Results) -> str:
     """A line for every cell in which FedAvg and FedLC were run, the last round and behind the dot the last ten."""
     methods = ("FedAvg", "FedRS", "FedLC", "logit adj.")
     heads = ("cell", "profile", "rounds", *methods, "FedLC against FedAvg", "paper: FedAvg, FedLC")
-    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    lines = []
     for table in TABLES.values():
         for profile in PROFILES.values():
             rows = table.rows(results, Choice(profile=profile))
             for claim in claims(table, rows):
                 at = {row["method"]: row for row in rows if row["cell"] == claim.cell and row["ours"]}
                 lines.append(_line(f"{table.name}: {claim.cell}", profile.name, at, claim))
-    return "\n".join(lines)
+    return "\n".join(as_markdown(heads, lines))
 
 
-def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) -> str:
+def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) -> list[str]:
     """A method whose runs are of another length or other seeds than FedLC's is left out of the line."""
     ours = at["fedlc"]["ours"]
     said = str(claim.against("fedavg")) if claim.compared else "not compared"
@@ -220,7 +222,7 @@ def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) 
     printed = [at[method]["printed"]["mean"] for method in ("fedavg", "fedlc")]
     rounds = f"{ours['rounds']}" + (" (shortened)" if ours["shortened"] else "")
     theirs = ", ".join("-" if mean is None else f"{mean:.2f}" for mean in printed)
-    return "| " + " | ".join([cell, profile, rounds, *shown, said, theirs]) + " |"
+    return [cell, profile, rounds, *shown, said, theirs]
 
 
 def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:

@@ -61,22 +61,36 @@ def legend(figure: Any, panels: Sequence[Any], columns: int) -> None:
         )
 
 
-def curves(
-    path: Path,
-    series: Mapping[str, Sequence[Sequence[dict[str, Any]]]],
-    title: str,
-    measure: str = "accuracy",
-    vector: str = "svg",
-) -> list[Path]:
+Series = Mapping[str, Sequence[Sequence[dict[str, Any]]]]
+"""Of each method, the records of each seed."""
+
+
+def curves(path: Path, series: Series, title: str, measure: str = "accuracy", vector: str = "svg") -> list[Path]:
+    """`curve_figure`, saved."""
+    with drawing(6.4, 3.9) as (figure, [[axes]]):
+        _draw_with_legend(figure, axes, series, title, measure)
+        return save(figure, path, vector)
+
+
+def curve_figure(series: Series, title: str, measure: str = "accuracy") -> Any:
     """A measure against rounds: one line per method, the mean over its seeds; a few methods also get a band of one
     standard deviation."""
     with drawing(6.4, 3.9) as (figure, [[axes]]):
-        draw_curves(axes, series, {name: look(name, position) for position, name in enumerate(series)}, measure)
-        axes.set_xlabel("communication round")
-        axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
-        axes.set_title(title, fontsize=9, loc="left")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
-        return save(figure, path, vector)
+        _draw_with_legend(figure, axes, series, title, measure)
+        return figure
+
+
+def _draw_with_legend(figure: Any, axes: Any, series: Series, title: str, measure: str) -> None:
+    draw_method_curves(axes, series, title, measure)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
+
+
+def draw_method_curves(axes: Any, series: Series, title: str, measure: str = "accuracy") -> None:
+    """The curves of methods, each in its look, with what the axes are."""
+    draw_curves(axes, series, {name: look(name, position) for position, name in enumerate(series)}, measure)
+    axes.set_xlabel("communication round")
+    axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
+    axes.set_title(title, fontsize=9, loc="left")
 
 
 def draw_curves(
