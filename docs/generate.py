@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md and the README's part on results from results/paper/: `make reproduction`.
+"""Write docs/reproduction.md, the README's part on results and the picture of rooms: `make reproduction`.
 
 With `--figures` the pictures are drawn first, as far as their measurements are there (`make figures`)."""
 
@@ -15,9 +15,11 @@ from fedskew.paper.trained import CELL
 from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
-
+sys.path.insert(0, str(ROOT))
+from tests.helpers.rooms import picture  # noqa: E402
 
 METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
+ROOMS = "<!-- rooms: make reproduction -->", "<!-- end of rooms -->"
 
 
 def with_methods(page: str) -> str:
@@ -33,8 +35,9 @@ def pages(root: Path) -> dict[Path, str]:
     if results.problems:
         raise SystemExit("\n".join(results.problems))
     repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
-    readme = root / "README.md"
+    readme, design = root / "README.md", root / "docs" / "design.md"
     return {
+        design: between(design.read_text(), picture(), ROOMS),
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }

@@ -3,92 +3,15 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
 from importlib import import_module
-from pathlib import Path
 from types import ModuleType
 
 import pytest
 
-import fedskew
+from tests.helpers.rooms import FILES, LEVELS, PARTS, ROOT, below, imports, module_of, nodes, own, room, within
 
-ROOT = Path(fedskew.__file__).parent
-FILES = sorted(ROOT.rglob("*.py"))
-PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
 GROUND = ("fedskew.core.tree", "fedskew.core.rng", "fedskew.core.files", "fedskew.core.view")
-LEVELS = (
-    ("core",),
-    PARTS,
-    ("algorithms", "data", "models"),
-    ("engine",),
-    ("runs",),
-    ("simulation", "tracking"),
-    ("diagnostics", "report", "flower"),
-    ("api",),
-    ("paper",),
-    ("advice",),
-    ("cli",),
-    ("__main__",),
-)
-"""Every room stands on lower ones and knows nothing of those beside or above it."""
 GRADIENTS = {"grad", "backward", "vjp", "jacrev", "jacfwd", "grad_and_value", "jvp", "hessian"}
-
-
-def module_of(path: Path) -> str:
-    parts = path.relative_to(ROOT.parent).with_suffix("").parts
-    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-
-
-def is_type_checking(node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and ast.unparse(node.test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
-
-
-def nodes(tree: ast.AST) -> Iterator[ast.AST]:
-    """Everything that runs: what is only for the type checker is left out."""
-    for child in ast.iter_child_nodes(tree):
-        if is_type_checking(child):
-            for rest in child.orelse:  # type: ignore[attr-defined]
-                yield rest
-                yield from nodes(rest)
-            continue
-        yield child
-        yield from nodes(child)
-
-
-def imports(path: Path, source: str | None = None) -> set[str]:
-    """The modules a file imports; `from fedskew import tree` is fedskew.core.tree, `from a.b import c` is a.b."""
-    found: set[str] = set()
-    package = module_of(path) if path.name == "__init__.py" else module_of(path).rpartition(".")[0]
-    for node in nodes(ast.parse(source if source is not None else path.read_text())):
-        if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            base = node.module or ""
-            if node.level:
-                above = package.split(".")[: len(package.split(".")) - node.level + 1]
-                base = ".".join([*above, base] if base else above)
-            for alias in node.names:
-                inner = f"{base}.{alias.name}"
-                found.add(inner if base == "fedskew" or is_module(inner) else base)
-    return found
-
-
-def is_module(name: str) -> bool:
-    path = ROOT.parent.joinpath(*name.split("."))
-    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
-
-
-def own(path: Path) -> set[str]:
-    return {name for name in imports(path) if name == "fedskew" or name.startswith("fedskew.")}
-
-
-def within(name: str, *packages: str) -> bool:
-    return any(name == package or name.startswith(f"{package}.") for package in packages)
-
-
-def below(folder: str) -> list[Path]:
-    """A module of that name, or all files of a package."""
-    return [path for path in FILES if within(module_of(path), f"fedskew.{folder}")]
 
 
 def test_the_reading_itself() -> None:
@@ -109,11 +32,6 @@ def test_the_reading_itself() -> None:
         "fedskew.engine",
     }
     assert len(FILES) > 40
-
-
-def room(name: str) -> str:
-    """`losses` of `fedskew.losses.counts`; nothing for the package itself and its version."""
-    return name.split(".")[1] if name.count(".") and name != "fedskew.__version__" else ""
 
 
 def test_rooms_import_lower_rooms_only() -> None:

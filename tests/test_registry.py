@@ -89,7 +89,7 @@ def test_it_runs_in_every_engine(engine: str) -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_it_runs_in_a_federation() -> None:
-    pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+    pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
     from fedskew.flower import Rules, client_app
     from fedskew.flower.server import federate
     from tests.flower.in_process import Nodes

@@ -117,7 +117,7 @@ def _fail(name: str, number: int, code: int, lasting: bool) -> None:
 
 def _of_store(name: str, arguments: tuple[Any, ...]) -> bool:
     """Whether a call is about a run's files; only the store calls fsync."""
-    return name == "fsync" or arguments[0].suffix in (".jsonl", ".part") or arguments[0].name in ("lock", "run", _HASH)
+    return name == "fsync" or arguments[0].suffix in (".jsonl", ".part") or arguments[0].name in ("run", _HASH)
 
 
 def _whole(root: Path) -> dict[str, Any]:

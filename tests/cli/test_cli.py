@@ -69,7 +69,7 @@ def test_help_needs_no_torch():
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "compare", "inspect", "diagnose", "advise", "report", "export"]
+    ["run", "compare", "sweep", "inspect", "diagnose", "advise", "report", "export"]
     + [f"runs {name}" for name in ("list", "show", "remove", "condense")]
     + [f"data {name}" for name in ("list", "verify", "fetch")]
     + [f"paper {name}" for name in ("list", "run", "show", "map")]
@@ -223,23 +223,23 @@ def test_a_failure_while_working_is_exit_code_1(capsys, tmp_path):
 
 
 def test_an_error_without_memory_says_so(capsys, monkeypatch):
-    import fedskew.simulation.simulation
+    import fedskew.simulation.plan
 
     def fail(run):
         raise RuntimeError("round 1") from MemoryError("Unable to allocate 9 TiB for an array")
 
-    monkeypatch.setattr(fedskew.simulation.simulation, "build_federation", fail)
+    monkeypatch.setattr(fedskew.simulation.plan, "build_federation", fail)
     code, _, err = call(capsys, "inspect")
     assert (code, err.split(";")[0]) == (1, "fedskew: memory does not suffice")
 
 
 def test_a_failure_of_the_system_without_a_path_is_not_called_none(capsys, monkeypatch):
-    import fedskew.simulation.simulation
+    import fedskew.simulation.plan
 
     def fail(run):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(fedskew.simulation.simulation, "build_federation", fail)
+    monkeypatch.setattr(fedskew.simulation.plan, "build_federation", fail)
     assert call(capsys, "inspect") == (1, "", "fedskew: No space left on device\n")
 
 
@@ -491,7 +491,6 @@ def test_the_module_is_the_command_line_too():
 
 
 def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys, monkeypatch):
-    from fedskew import cli
     from fedskew.simulation.session import simulate
 
     def swallowing(run, probes, store):
@@ -505,7 +504,7 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     code, _, err = call(capsys, "run", *SMALL)
     assert code == 130
     assert "goes on from there" in err
-    assert cli.Path("runs").exists()
+    assert Path("runs").exists()
     listed = json.loads(call(capsys, "runs", "list", "--json")[1])
     assert listed[0]["progress"] == "3/6"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from fedskew.paper import ITEMS, figure3
+from fedskew.paper import ITEMS, run_figures
 from fedskew.paper.two_clients import two_clients
 from tests.cli.test_cli import call
 from tests.helpers.waiting import PATIENCE, wait_until
@@ -28,7 +28,7 @@ _measured_once = cache(two_clients)
 @pytest.fixture
 def _figure3_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Figure 3 has no runs to keep and is measured whenever it is shown, for seconds; here it is shown three times."""
-    monkeypatch.setattr(figure3, "two_clients", _measured_once)
+    monkeypatch.setattr(run_figures, "two_clients", _measured_once)
 
 
 @pytest.mark.usefixtures("_figure3_once")

@@ -50,10 +50,9 @@ def test_without_mean_values_are_used_as_they_are() -> None:
     assert make().prepare(stored, torch.float64).tolist() == [[7.0, 255.0]]
 
 
-def test_shape_and_counts() -> None:
+def test_the_shape_of_an_example() -> None:
     data = make(num_classes=5, y_train=torch.tensor([2, 2, 0]))
     assert data.input_shape == (2,)
-    assert data.train_counts() == [1, 0, 2, 0, 0]
 
 
 def test_moved_as_a_whole() -> None:

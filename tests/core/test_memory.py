@@ -12,7 +12,7 @@ from fedskew.cli import main
 from fedskew.core import memory
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, seeds_together
 from fedskew.data import DATASETS, load_dataset
-from fedskew.simulation import simulation
+from fedskew.simulation import session, simulation
 from fedskew.simulation.session import simulate_many
 from fedskew.simulation.simulation import Simulation
 
@@ -98,16 +98,16 @@ def test_seeds_that_do_not_fit_together_run_in_groups(room: int, most: int, monk
     runs = [Run(**SMALL, algorithm="fedlc+scaffold", seed=seed) for seed in range(5)]
     expected = [[r.as_dict() for r in simulate(run)] for run in runs]
     need = Simulation(runs[0]).need()
-    monkeypatch.setattr(simulation, "free_memory", lambda device: need.of(room))
+    monkeypatch.setattr(session, "free_memory", lambda device: need.of(room))
     monkeypatch.setattr(Simulation, "need", lambda self: need)
     groups: list[int] = []
-    advance = simulation.advance
+    advance = session.advance
 
     def counted(simulations: list[Simulation], probes: Any = ()) -> list[RoundRecord]:
         groups.append(len(simulations))
         return advance(simulations, probes)
 
-    monkeypatch.setattr(simulation, "advance", counted)
+    monkeypatch.setattr(session, "advance", counted)
     found: list[list[dict[str, Any]]] = [[] for _ in runs]
     with pytest.warns(UserWarning, match=f"memory does not suffice for all seeds together; {most} at a time"):
         records = list(simulate_many(runs))

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -119,3 +120,10 @@ def test_finite(a: Params, bad: float) -> None:
 def test_nbytes() -> None:
     a = {"w": torch.zeros(3, 4, dtype=torch.float64), "n": torch.zeros(5, dtype=torch.int16)}
     assert tree.nbytes([a, a]) == 2 * (96 + 10)
+
+
+def test_a_digest_tells_empty_trees_apart() -> None:
+    empty = {"w": torch.from_numpy(np.array([], dtype=np.int64))}
+    assert tree.digest(empty) == tree.digest({"w": torch.zeros(0, dtype=torch.int64)})
+    assert tree.digest(empty) != tree.digest({"w": torch.zeros(0)})
+    assert tree.digest(empty) != tree.digest({"w": torch.zeros(1, dtype=torch.int64)})

@@ -8,7 +8,7 @@ from fedskew import Run, Store, simulate
 from fedskew.core import tree
 from fedskew.diagnostics.kinds import kinds
 from fedskew.diagnostics.observing import from_folder, observe
-from fedskew.paper.local_effect import before_after
+from fedskew.paper.trained import before_after
 from fedskew.runs.store import StoreError
 from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import assert_trees_close, assert_trees_equal, clones

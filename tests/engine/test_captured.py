@@ -14,7 +14,7 @@ from fedskew.engine.captured import Lanes, worth_capturing
 from fedskew.engine.fixed import leaves
 from fedskew.engine.sheet import Sheet
 from fedskew.engine.timetable import client_table
-from fedskew.simulation.simulation import Simulation, advance
+from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_close
 
 FIELDS: dict[str, Any] = {
@@ -108,22 +108,3 @@ def test_a_sheet_brings_arrays_over_and_clears_what_is_behind_them() -> None:
     assert sheet.tensors["a"].tolist() == [8, 0, 0]
     assert sheet.tensors["b"].tolist() == [[9, 10], [0, 0]]
     assert sheet.tensors["none"].shape == (0, 4)
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("model", ["logistic", "cnn:padding=1,width=4"])
-@pytest.mark.parametrize("algorithm", ["fedlc", "fedprox:mu=0.1", "scaffold", "fedlc+fednova"])
-def test_captured_rounds_on_a_gpu(algorithm: str, model: str) -> None:
-    """They agree with `serial`, and with themselves to the bit, whoever answers and whatever the rate."""
-    fields = {**FIELDS, "algorithm": algorithm, "model": model, "device": "cuda", "precision": "fp64", "rounds": 6}
-    fields |= {"dropout_rate": 0.3, "lr_schedule": "exponential:0.5", "lr": 0.05}
-    ends = []
-    for engine in ("serial", "stacked", "stacked"):
-        sim = Simulation(Run(**{**fields, "engine": engine}))
-        for _ in range(6):
-            advance([sim])
-        ends.append(sim.server)
-        assert engine == "serial" or sim.engine._lanes is not None  # type: ignore[attr-defined]
-    for part in ("params", "buffers", "correction"):
-        assert_trees_close(getattr(ends[0], part), getattr(ends[1], part), rtol=1e-9, atol=1e-9)
-        assert_trees_close(getattr(ends[1], part), getattr(ends[2], part), rtol=0.0, atol=0.0)

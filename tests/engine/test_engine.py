@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from fedskew import Run, simulate
-from fedskew.core.settings import PRECISIONS, arithmetic, dtype_of
+from fedskew.core.settings import arithmetic, dtype_of
 from fedskew.engine import fastest_engine, threaded
 from fedskew.engine.graphed import compiler_options, worth_compiling
 from fedskew.models import Model, build_model
@@ -127,14 +127,19 @@ def test_a_model_that_does_not_fit_its_data_is_refused_at_once(own: str, message
 
 
 def test_types() -> None:
-    assert [dtype_of(name) for name in PRECISIONS] == [torch.float32, torch.float32, torch.float32, torch.float64]
+    assert [dtype_of(name) for name in ("fp32", "tf32", "bf16", "fp64")] == [
+        torch.float32,
+        torch.float32,
+        torch.float32,
+        torch.float64,
+    ]
 
 
 def flags() -> tuple[bool, bool]:
     return torch.backends.cuda.matmul.allow_tf32, torch.backends.cudnn.allow_tf32
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("precision", ["fp32", "tf32", "bf16", "fp64"])
 def test_arithmetic_is_put_back(precision: str) -> None:
     before, ones = flags(), torch.ones(2, 2)
     with arithmetic(precision, torch.device("cpu")):

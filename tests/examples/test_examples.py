@@ -62,7 +62,7 @@ def test_own_algorithm():
 
 
 def test_the_flower_app_is_what_init_writes(tmp_path):
-    pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+    pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
     from fedskew.flower import Rules, read_rules, read_run
     from fedskew.flower.app import write_app
 

@@ -2,18 +2,22 @@
 
 import importlib.util
 import json
+import os
 import re
 import shlex
+import signal
 import ssl
 import stat
+import subprocess
 import tomllib
+from contextlib import suppress
 
 import numpy as np
 import pytest
 
 from fedskew.cli import main
 
-pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
@@ -21,6 +25,7 @@ from flwr.app import Context, RecordDict
 
 from fedskew import Run, Store
 from fedskew.flower import read_rules, read_run
+from tests.flower.deployment import BIN, ROOT, free_port, processes_of
 from tests.flower.in_process import Nodes
 
 OWN_MODEL = """
@@ -50,7 +55,7 @@ def test_init_writes_the_run_that_it_was_given(tmp_path, capsys):
     assert code == 0
     assert json.loads(out)["files"] == [str(tmp_path / "app" / name) for name in ("pyproject.toml", "federation.py")]
     app = tomllib.loads((tmp_path / "app" / "pyproject.toml").read_text())["tool"]["flwr"]["app"]
-    run = Run(clients=4, algorithm="fedlc:tau=2+scaffold", partition="shards:2", lr=0.3)
+    run = Run(clients=4, algorithm="fedlc:tau=2+scaffold", partition="shards:2", lr=0.3, rounds=10, batch_size=16)
     assert read_run(app["config"]) == run
     assert read_run(app["config"]).hash == run.hash
     assert read_rules(app["config"]).store.endswith("/mine")
@@ -128,17 +133,45 @@ def test_what_the_app_says_of_node_configs_is_what_flower_reads(tmp_path, capsys
     assert parse_config_args(said[2:]) == {"state-dir": "/path", "device": "cuda", "data-dir": "/path"}
 
 
-def test_init_ends_with_a_command_that_starts_as_many_nodes_as_the_run_has_clients(tmp_path, capsys):
+def printed(out):
+    """The commands that a message ends with."""
+    return [line.partition(": ")[2] for line in out.splitlines() if line.startswith(("next", "then"))]
+
+
+def test_init_names_a_command_that_starts_as_many_nodes_as_the_run_has_clients(tmp_path, capsys):
     from flwr.cli.run.run import _parse_federation_config_overrides
     from flwr.cli.typing import SuperLinkConnection
 
     folder = tmp_path / "my app"
     _, out, _ = call(capsys, "flower", "init", str(folder), "--clients", "5")
-    words = shlex.split(out.splitlines()[-1].partition(": ")[2])
+    words = shlex.split(printed(out)[0])
     assert words[:5] == ["flwr", "run", str(folder), "--stream", "--federation-config"]
     given = _parse_federation_config_overrides(words[5:], SuperLinkConnection("local", address=":local-in-memory:"))
     assert given.num_supernodes == 5
     assert given.client_resources_num_cpus == 1
+
+
+@pytest.mark.slow
+def test_the_printed_commands_train_as_they_are_pasted(tmp_path):
+    """In a home where Flower never was, with nothing to download from."""
+    script = "set -eo pipefail\nfedskew flower init app --algorithm fedlc | tee printed\n"
+    script += "sed -nE 's/^(next|then)[^:]*: //p' printed > pasted; source pasted"
+    wanted = {"HOME": str(tmp_path), "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")} | wanted
+    mine |= {"FLWR_LOCAL_SUPERLINK_HTTP_API_PORT": str(free_port()), "UV_OFFLINE": "1", "OMP_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(
+            ["bash", "-c", script], cwd=tmp_path, env=mine, stdout=subprocess.PIPE, text=True, timeout=600
+        )
+    finally:
+        for pid in processes_of(f"HOME={tmp_path}"):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+    assert done.returncode == 0, done.stdout
+    assert "10/10" in done.stdout.rstrip().splitlines()[-1], done.stdout
+    (folder,) = Store(tmp_path / "runs")
+    reached = [record["accuracy"] for record in folder.records()]
+    assert reached[0] < 0.4 < 0.65 < reached[-1]
 
 
 def test_init_writes_over_nothing(tmp_path, capsys):

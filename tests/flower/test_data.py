@@ -12,7 +12,7 @@ from fedskew.data.nodes import nodes
 from fedskew.simulation.plan import build_federation
 from tests.helpers import assert_trees_close, assert_trees_equal
 
-pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from fedskew.flower import Rules, client_app
 from fedskew.flower.server import federate

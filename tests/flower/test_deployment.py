@@ -19,7 +19,7 @@ from fedskew.simulation.plan import build_federation
 from tests.helpers import assert_trees_close
 from tests.test_docs import blocks
 
-pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from fedskew.flower import Rules
 from fedskew.flower.app import write_app

@@ -8,7 +8,7 @@ import pytest
 from fedskew import Run
 from tests.helpers import assert_trees_equal
 
-pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from fedskew.flower import Rules, client_app
 from fedskew.flower.limits import CROWD, MULTIPLE, Move, check_reach, learnt, most_examples

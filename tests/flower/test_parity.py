@@ -7,7 +7,7 @@ from fedskew.algorithms import ALGORITHMS
 from tests.helpers import assert_trees_close, assert_trees_equal
 from tests.helpers.parts import COMBINATIONS, fields_for
 
-pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from fedskew.flower import Rules, client_app
 from fedskew.flower.server import federate

@@ -9,7 +9,7 @@ import torch
 from fedskew import Run
 from tests.helpers import assert_trees_close
 
-pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from flwr.app import ArrayRecord
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod

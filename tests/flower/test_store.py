@@ -7,7 +7,7 @@ from fedskew.runs.sealed import seal
 from fedskew.runs.store import StoreError
 from tests.helpers import assert_trees_equal
 
-pytest.importorskip("flwr", reason="needs the extra: pip install 'fedskew[flower]'")
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from fedskew.flower import Rules, client_app, server
 from fedskew.flower.server import federate

@@ -27,7 +27,7 @@ FIELDS: dict[str, Any] = {
 MINE = """
 from torch import nn
 from fedskew.models import mlp
-from fedskew.models.cnn import cnn
+from fedskew.models.convnet import cnn
 
 
 def frozen(module, start):

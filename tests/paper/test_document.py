@@ -78,7 +78,7 @@ def test_verdicts_over_seeds_are_counted_with_their_intervals() -> None:
     accuracies = (0.4, 0.5, 0.6, 0.45, 0.56, 0.67, 0.4, 0.5, 0.6, 0.45, 0.49, 0.6)
     found = [result(*pair) for pair in zip(TABLES["table1"].runs(choice), accuracies, strict=True)]
     (said,) = in_short(Known(found), TABLES.values())
-    assert "3 seeds: FedLC against FedAvg: above in 1, tied in 1 of 2 settings; gains +1.33 [-6.65, +9.32] to " in said
+    assert "3 seeds: FedLC against FedAvg: above in 1, open in 1 of 2 settings; gains +1.33 [-6.65, +9.32] to " in said
     assert "to +6.00 [+3.52, +8.48], the paper's" in said
     assert "FedLC is above each of the 1 other methods run in 1 of 2." in said
 

@@ -5,7 +5,7 @@ import pytest
 
 from fedskew import Run
 from fedskew.diagnostics.feature_spread import own_neighbours
-from fedskew.paper.feature_map import choose_client_and_classes, features_after
+from fedskew.paper.trained import choose_client_and_classes, features_after
 from fedskew.simulation.simulation import Simulation, advance
 
 
@@ -28,15 +28,14 @@ def test_the_choice_is_nearest_to_the_printed_counts():
 def test_a_map_of_the_chosen_classes(simulation):
     counts = simulation.federation.counts(np.arange(5)).tolist()
     client, classes = choose_client_and_classes(counts)
-    made = features_after(simulation, client, classes, algorithm="fedlc", per_class=20, keep_features=True)
+    made = features_after(simulation, client, classes, algorithm="fedlc", per_class=20)
     assert json.loads(json.dumps(made)) == made
     assert [group["kind"] for group in made["groups"]] == ["majority", "minority", "missing"]
     for group in made["groups"]:
         assert group["count"] == counts[client][group["class"]]
         assert np.array(group["points"]).shape == (20, 2)
-        assert np.array(group["features"]).shape == (20, made["feature_size"])
         assert 0 <= group["neighbours"] <= 1
-    again = features_after(simulation, client, classes, algorithm="fedlc", per_class=20, keep_features=True)
+    again = features_after(simulation, client, classes, algorithm="fedlc", per_class=20)
     assert again == made
     assert features_after(simulation, client, classes, per_class=20)["groups"] != made["groups"]
     assert simulation.round == 3
@@ -44,7 +43,7 @@ def test_a_map_of_the_chosen_classes(simulation):
 
 def test_features_are_the_input_of_the_last_layer(simulation):
     client, classes = choose_client_and_classes(simulation.federation.counts(np.arange(5)).tolist())
-    made = features_after(simulation, client, classes, per_class=2, keep_features=True)
+    made = features_after(simulation, client, classes, per_class=2)
     assert made["feature_size"] == list(simulation.server.params.values())[-2].shape[1]
     assert len(made["groups"][0]["points"]) == 2
 

@@ -6,6 +6,7 @@ import numpy as np
 from safetensors.numpy import save
 
 from fedskew.runs.store import Store
+from fedskew.runs.versions import result_version
 
 RUN = {
     "dataset": "digits", "partition": "dirichlet:b=0.1,balance=on,min_size=10", "clients": 4,
@@ -30,12 +31,14 @@ def accuracy_of(number, gain):
     return round((0.6 + gain) * (1 - math.exp(-number / 8)), 6)
 
 
-def write_run(store: Store, hash, *, gain=0.0, done=None, diverged=False, title="digits", classes=10, **fields):
+def write_run(
+    store: Store, hash, *, gain=0.0, done=None, diverged=False, title="digits", classes=10, version=None, **fields
+):
     """A run with a learning curve that ends higher with `gain`; `done` rounds of it."""
     run = {**RUN, **fields}
     folder = store.folder(hash)
     short = {"dataset": "digits", "partition": "d", "model": "m", "algorithm": run["algorithm"], "title": title}
-    folder.create(hash, run, short, 1)
+    folder.create(hash, run, short, result_version(run["algorithm"]) if version is None else version)
     clients = [[(7 * k + 3 * c) % 40 for c in range(classes)] for k in range(run["clients"])]
     skew = {"mean_total_variation": 0.5, "size_gini": 0.1}
     samples = sum(map(sum, clients))

@@ -35,6 +35,17 @@ def test_engine_and_device_do_not_part_runs_but_everything_else_does(tmp_path):
     assert sorted(len(federation.entries) for federation in gathered(store)) == [1, 1, 1, 2]
 
 
+def test_a_method_with_a_result_version_of_its_own_stands_with_the_others_and_old_numbers_apart(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a" * 16)
+    write_run(store, "b" * 16, algorithm="scaffold")
+    write_run(store, "c" * 16, algorithm="scaffold", version=1)
+    assert [[method.name for method in one.methods] for one in gathered(store)] == [
+        ["fedavg", "scaffold"],
+        ["scaffold"],
+    ]
+
+
 def test_the_difference_is_paired_over_common_seeds(tmp_path):
     store = Store(tmp_path)
     for seed, (base, other) in enumerate([(0.0, 0.01), (0.1, 0.13), (0.2, 0.22)]):

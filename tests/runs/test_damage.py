@@ -179,7 +179,7 @@ def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(stored):
     for name in ("records.jsonl", "checkpoint.safetensors"):
         (stored.path / name).unlink()
         os.mkfifo(stored.path / name)
-        with pytest.raises(StoreError, match=rf"{name}.*(not a file|cannot be read)"):
+        with pytest.raises(StoreError, match=rf"{name}.*(a regular file is needed|cannot be read)"):
             everything(stored)
         (stored.path / name).unlink()
 

@@ -69,7 +69,7 @@ def test_a_length_that_was_finished_stays_so_while_a_longer_one_is_not(tmp_path,
     folder = store.folder(short.hash)
     assert (len(folder.records()), folder.saved()) == (11, 10)
     assert [result.rounds for result in Result.of(folder)] == [short.rounds]
-    monkeypatch.setattr("fedskew.simulation.simulation.Simulation", None)
+    monkeypatch.setattr("fedskew.simulation.session.Simulation", None)
     assert final(short, store).round == short.rounds
 
 

@@ -8,7 +8,7 @@ from fedskew import Run, Store, simulate
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.sealed import seal
 from fedskew.runs.store import StoreBusy, StoreError, write_whole
-from fedskew.simulation import simulation
+from fedskew.simulation import session
 from fedskew.simulation.simulation import Simulation
 
 FIELDS = {
@@ -61,7 +61,7 @@ def test_buffers_survive_an_interruption(tmp_path):
 def test_a_finished_run_is_not_run_again(tmp_path, monkeypatch):
     run, store = Run(**FIELDS), Store(tmp_path)
     first = final(run, store)
-    monkeypatch.setattr("fedskew.simulation.simulation.Simulation", None)
+    monkeypatch.setattr("fedskew.simulation.session.Simulation", None)
     again = final(run, store)
     assert again.accuracy == first.accuracy
     assert again.server is None
@@ -254,7 +254,7 @@ def test_a_run_that_another_process_began_meanwhile_is_not_done_twice(tmp_path, 
 
     class Slow(Simulation):
         def __init__(self, run):
-            monkeypatch.setattr(simulation, "Simulation", Simulation)
+            monkeypatch.setattr(session, "Simulation", Simulation)
             others.append(simulate(run, store=store))
             for _ in range(rounds or run.rounds):
                 next(others[0])
@@ -262,7 +262,7 @@ def test_a_run_that_another_process_began_meanwhile_is_not_done_twice(tmp_path, 
                 others[0].close()
             super().__init__(run)
 
-    monkeypatch.setattr(simulation, "Simulation", Slow)
+    monkeypatch.setattr(session, "Simulation", Slow)
     mine = simulate(run, store=store)
     if rounds is None:
         assert [record.round for record in mine] == list(range(1, run.rounds + 1))

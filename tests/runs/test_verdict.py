@@ -1,9 +1,13 @@
 """The one rule of verdicts: a Student interval over seeds, paired."""
 
+from importlib import resources
+
 import pytest
 from scipy import stats
 
-from fedskew.runs.verdict import Difference, against_baseline, ahead, best, paired
+from fedskew.paper import TABLES
+from fedskew.paper.table import printed
+from fedskew.runs.verdict import CLOSE, RULE, Difference, against_baseline, ahead, best, paired
 
 
 def by_seed(*values):
@@ -32,9 +36,12 @@ def test_the_interval_is_scipys(n):
         ([60.0], "not decided"),
         ([5.0, 6.0, 7.0], "above"),
         ([-5.0, -6.0, -7.0], "below"),
-        ([1.0, 2.0, 3.0], "tied"),  # 2 ± 2.48
+        ([1.0, 2.0, 3.0], "open"),  # 2 ± 2.48
         ([0.0, 0.0, 0.0], "tied"),
-        ([2.0, 12.0], "tied"),  # two seeds: t = 12.7
+        ([-0.4, 0.0, 0.4], "tied"),  # 0 ± 0.99
+        ([-0.9, 0.0, 0.9], "open"),  # 0 ± 2.24
+        ([0.6, 1.0, 1.6], "open"),  # 1.07 ± 1.25: it reaches 2.32
+        ([2.0, 12.0], "open"),  # two seeds: t = 12.7
     ],
 )
 def test_what_is_decided(gaps, verdict):
@@ -51,6 +58,7 @@ def test_seeds_that_one_side_lacks_are_left_out():
 def test_the_words_carry_the_interval_and_the_number_of_seeds():
     assert str(Difference(6.0, 2.48, 3)) == "above, +6.00 [+3.52, +8.48] over 3 seeds"
     assert str(Difference(-0.4, 1.0, 5)) == "tied, -0.40 [-1.40, +0.60] over 5 seeds"
+    assert str(Difference(1.0, 1.5, 5)) == "open, +1.00 [-0.50, +2.50] over 5 seeds"
     assert str(Difference(1.3, None, 1)) == "not decided: one seed, +1.30"
 
 
@@ -58,12 +66,24 @@ def test_the_words_carry_the_interval_and_the_number_of_seeds():
     ("difference", "said"),
     [
         (Difference(-6.0, 2.0, 3), "FedLC is below FedAvg, -6.00 [-8.00, -4.00] over 3 seeds"),
-        (Difference(1.0, 2.0, 3), "FedLC is tied with FedAvg, +1.00 [-1.00, +3.00] over 3 seeds"),
+        (Difference(0.5, 1.5, 3), "FedLC is tied with FedAvg, +0.50 [-1.00, +2.00] over 3 seeds"),
+        (Difference(1.0, 2.0, 3), "FedLC against FedAvg is open, +1.00 [-1.00, +3.00] over 3 seeds"),
         (Difference(1.0, None, 1), "FedLC against FedAvg is not decided: one seed, +1.00"),
     ],
 )
 def test_sentences(difference, said):
     assert difference.sentence("FedLC", "FedAvg") == said
+
+
+def test_what_counts_as_close_is_more_than_any_spread_over_seeds_that_the_paper_prints():
+    spreads = [std for table in TABLES for cells in printed(table).values() for _, std in filter(None, cells.values())]
+    assert max(spread for spread in spreads if spread is not None) < CLOSE
+
+
+def test_the_page_states_the_rule_of_the_package():
+    page = " ".join(resources.files("fedskew.report.page").joinpath("assets/template.html").read_text().split())
+    assert f"within {CLOSE:g} points of zero" in page
+    assert f"within {CLOSE:g} points of zero" in RULE
 
 
 def row(method, *each, measure="accuracy_last10", diverged=0):

@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from fedskew.advice.evidence import BASE
+from fedskew.core.spec import family
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
 from fedskew.runs.verdict import NOT_DECIDED, paired
@@ -188,9 +189,8 @@ def _families(methods: Mapping[str, Any]) -> dict[str, list[str]]:
     """Variants by method, without FedAvg's."""
     families: dict[str, list[str]] = {}
     for name in methods:
-        family = "+".join(part.partition(":")[0] for part in name.split("+"))
-        families.setdefault(family, []).append(name)
-    return {family: names for family, names in families.items() if family != BASE}
+        families.setdefault(family(name), []).append(name)
+    return {name: names for name, names in families.items() if name != BASE}
 
 
 def _family(family: str, names: Sequence[str], methods: Mapping[str, Any]) -> Gain:

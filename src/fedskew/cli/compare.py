@@ -22,6 +22,7 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode
 from fedskew.cli.terminal.progress import (
+    Spent,
     echo,
     print_comparison,
     print_json,
@@ -60,9 +61,11 @@ def compare_command(
     some = next(iter(comparison.runs.values()))[0]
     decode(some, enabled=show)
     parts = [comparison] if level is None else [comparison, level]
+    spent = {name: Spent() for name in comparison.runs}
     with round_progress(some.rounds * seeds * len(comparison.runs) * len(parts), enabled=show) as step:
         for part in parts:
             for name, _, record in part.results(store):
+                spent[name].add(record)
                 step(name if part is comparison else f"{name}, IID", record)
                 interruption.check()
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
@@ -72,6 +75,6 @@ def compare_command(
         about = {"runs": hashes, "iid_runs": level_hashes, "target": target, "rows": rows}
         print_json({**about, "files": [str(path) for path in made]})
         return
-    print_comparison(rows, f"{some.title}, {some.rounds} rounds", target, some.eval_every)
+    print_comparison(rows, f"{some.title}, {some.rounds} rounds", spent, target, some.eval_every)
     if show:
         echo("written: " + ", ".join(str(path) for path in made))

@@ -29,7 +29,9 @@ from fedskew.cli.paper import paper_app
 from fedskew.cli.report import report_command
 from fedskew.cli.run import run_command
 from fedskew.cli.runs import runs_app
+from fedskew.cli.sweep import sweep_command
 from fedskew.cli.terminal.progress import echo, note
+from fedskew.cli.values import TAKES_ARGUMENTS
 from fedskew.core.ranks import expected, rank
 
 app = typer.Typer(
@@ -48,6 +50,9 @@ app.command("diagnose", short_help="What label skew does to a stored run's model
 app.command("report", short_help="Runs of the store as one HTML page.")(report_command)
 app.command("run")(run_command)
 app.command("compare", short_help="Several methods side by side, over several seeds.")(compare_command)
+app.command("sweep", short_help="A run at many settings: table and figure.", context_settings=TAKES_ARGUMENTS)(
+    sweep_command
+)
 app.command("inspect", short_help="Who holds what: label counts and skew of a partition.")(inspect_command)
 app.command("export")(export_command)
 

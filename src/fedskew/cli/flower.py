@@ -21,10 +21,11 @@ from fedskew.cli.terminal.progress import echo, print_json
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
+_START: dict[str, Any] = {"clients": 10, "rounds": 10, "lr": 0.1, "batch_size": 16}  # learns digits in a minute
 
 
 @flower_app.command("init", short_help="A runnable Flower app: the run, and a few lines of Python.")
-@run_options(*_OPTIONS)
+@run_options(*_OPTIONS, **_START)
 def init_command(
     fields: dict[str, Any],
     folder: Annotated[Path, typer.Argument(help="The folder to make.")],
@@ -35,7 +36,7 @@ def init_command(
 ) -> None:
     """A runnable Flower app: pyproject.toml with the run, and a few lines of Python.
 
-    Example: fedskew flower init app --dataset digits --clients 3 --algorithm fedlc --rounds 5
+    Example: fedskew flower init app --dataset digits --partition dirichlet:0.1 --algorithm fedlc
     """
     from fedskew.flower.app import write_app
     from fedskew.flower.rules import Rules
@@ -44,10 +45,13 @@ def init_command(
     if len(names) > 1:
         raise ValueError(f"a federation trains one algorithm, not {len(names)}")
     run = build_run(fields, None, {"algorithm": names[0]} if names else {})
-    written = write_app(folder, run, Rules(store=str(open_store(runs).root.resolve())))
+    store = open_store(runs)
+    written = write_app(folder, run, Rules(store=str(store.root.resolve())))
     nodes = f"num-supernodes={run.clients} client-resources-num-cpus=1"
     start = f"flwr run {shlex.quote(str(folder))} --stream --federation-config '{nodes}'"
-    _tell(written, f"next, simulated by Flower: {start}", json_=json_, quiet=quiet)
+    look = f"fedskew runs list --runs {shlex.quote(str(store.root))}"
+    more = f"next, simulated by Flower: {start}\nthen, because flwr ends with 0 even where a run failed: {look}"
+    _tell(written, more, json_=json_, quiet=quiet)
 
 
 @flower_app.command("certificates", short_help="Certificates and node keys for TLS.")

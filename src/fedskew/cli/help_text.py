@@ -9,6 +9,7 @@ import typer.core
 ORDER = (
     "run",
     "compare",
+    "sweep",
     "inspect",
     "diagnose",
     "methods",

@@ -2,7 +2,8 @@
 
 import inspect
 import os
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -25,7 +26,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
         "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: the data set's usual one]",
     ),
     "clients": (int, "how many clients there are  [default: 20]"),
-    "clients_per_round": (int, "how many are sampled each round  [default: all]"),
+    "clients_per_round": (str, "how many are sampled each round: 10, or a share as 0.1 or 10%  [default: all]"),
     "model": (
         str,
         "logistic | mlp | cnn:norm=batch | mcmahan | resnet18 | leaf_cnn | FILE.py:FACTORY  "
@@ -81,18 +82,24 @@ Target = Annotated[
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDSKEW_DATA or data/]")]
 
 
-def run_options(*names: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one option per field of a run; the command receives those that were set as `fields`."""
+def run_options(
+    *names: str, several: bool = False, **defaults: Any
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Give a command one option per field of a run; the command receives those that were set as `fields`, and with
+    `several` the texts of each, since such an option repeats. `defaults` are the command's own."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def wrapped(**given: Any) -> None:
             fields = {name: given.pop(name) for name in names}
-            command(fields={name: value for name, value in fields.items() if value is not None}, **given)
+            command(fields=defaults | {name: v for name, v in fields.items() if v not in (None, [])}, **given)
 
         own = [p for p in inspect.signature(command).parameters.values() if p.name != "fields"]
         options = []
         for name in names:
             kind, text = RUN_OPTIONS[name]
+            if name in defaults:
+                text = re.sub(r"\[default: .*\]", f"[default: {defaults[name]}]", text)
+            kind = list[str] if several else kind
             flag = typer.Option(f"--{name.replace('_', '-')}", help=text)
             option = Annotated[kind | None, flag]  # type: ignore[valid-type]
             options.append(inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=option))
@@ -110,15 +117,16 @@ def algorithm_names(given: Sequence[str] | None) -> list[str]:
 
     All that follows a factory of the user's own is that factory's.
     """
-    return [name for text in given or () for name in _divided(text)]
-
-
-def _divided(text: str) -> list[str]:
     from fedskew.algorithms import ALGORITHMS
 
+    return [name for text in given or () for name in divided_specs(text, ALGORITHMS)]
+
+
+def divided_specs(text: str, known: Collection[str]) -> list[str]:
+    """Specs with commas between: a new one begins where a known name follows."""
     names: list[str] = []
     for piece in (piece.strip() for piece in text.split(",")):
-        begins = ":" in piece.partition("=")[0] or piece.partition("+")[0] in ALGORITHMS or ":" not in text
+        begins = ":" in piece.partition("=")[0] or piece.partition("+")[0] in known or ":" not in text
         if names and (not begins or ".py:" in names[-1]):
             names[-1] += f",{piece}"
         else:
@@ -128,7 +136,7 @@ def _divided(text: str) -> list[str]:
 
 def compared_names(given: Sequence[str] | None, file: Path | None) -> list[str]:
     """The methods to compare: those of the options, else the run file's."""
-    named: Any = given or _from_toml(file).get("algorithm", [])
+    named: Any = given or from_toml(file).get("algorithm", [])
     listed = named if isinstance(named, list) else [named]
     if not all(isinstance(name, str) for name in listed):
         raise ValueError(f"algorithm is {named!r} in {file}; allowed: a method, or a list of them")
@@ -148,10 +156,10 @@ def checked_target(target: float | None) -> float | None:
 def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -> "Run":
     from fedskew.runs.run import Run
 
-    return Run(**{**_from_toml(file), **fields, **more})
+    return Run(**{**from_toml(file), **fields, **more})
 
 
-def _from_toml(file: Path | None) -> dict[str, Any]:
+def from_toml(file: Path | None) -> dict[str, Any]:
     return {} if file is None else read_toml(file)
 
 

@@ -1,8 +1,9 @@
 """`fedskew run`: one method on one federation."""
 
 from collections.abc import Iterator
-from itertools import chain
 from typing import TYPE_CHECKING, Any
+
+import typer
 
 from fedskew.cli.options import (
     RUN_OPTIONS,
@@ -21,6 +22,7 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode, result_of
 from fedskew.cli.terminal.progress import (
+    Spent,
     echo,
     percent_of,
     print_json,
@@ -65,14 +67,15 @@ def run_command(
         _follow(simulate(run))
         return
     coming = simulate(run, [drift_measures] if (watch or track) and expected() == 1 else [], store=store)
-    first, records = next(coming), []  # a wrong request shows before anything is printed
+    records, spent = list["RoundRecord"](), Spent()
     title = f"{run.short_algorithm} on {run.title}, run {hash}"
-    if show:
-        echo(title)
     progress = watching(title, run.rounds, enabled=show) if watch else round_progress(run.rounds, enabled=show)
     with progress as step, tracking(track or (), run) as log:
-        for record in chain([first], coming):
+        for record in coming:
+            if show and not records:  # a wrong request shows before anything is printed
+                echo(title)
             records.append(record)
+            spent.add(record)
             step(run.short_algorithm, record)
             log(record)
             interruption.check()
@@ -83,10 +86,12 @@ def run_command(
     elif quiet:
         echo(f"{'diverged' if result['diverged'] else percent_of(result['accuracy'])} {hash}")
     else:
-        print_result(result, folder)
+        print_result(result, folder, spent)
         if not result["diverged"]:
             where = f" --runs {runs}" if runs else ""
             echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")
+    if result["diverged"]:
+        raise typer.Exit(1)
 
 
 def _follow(records: "Iterator[RoundRecord]") -> None:

@@ -50,5 +50,5 @@ class ClientStates:
 
     def dump(self) -> tuple[Tensor, Params]:
         """The clients seen and their states, for a checkpoint."""
-        clients = np.fromiter(self._slots, dtype=np.int64, count=len(self._slots))
+        clients = np.array([*self._slots], dtype=np.int64)
         return torch.from_numpy(clients), self.gather(clients)

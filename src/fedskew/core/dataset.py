@@ -87,8 +87,3 @@ class Dataset:
         sizes = np.bincount(groups_in_order)
         within = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(by_group[within < np.floor(share * np.repeat(sizes, sizes))])
-
-    def train_counts(self) -> list[int]:
-        """How many training examples each class has."""
-        counts: list[int] = np.bincount(self.y_train.cpu().numpy(), minlength=self.num_classes).tolist()
-        return counts

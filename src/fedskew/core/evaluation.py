@@ -1,5 +1,6 @@
 """How good the global model is: plain softmax on the test set, nothing calibrated at test time."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -8,6 +9,7 @@ from torch import Tensor
 
 from fedskew.core.dataset import Dataset
 from fedskew.core.tree import Params
+from fedskew.core.view import Outputs
 
 if TYPE_CHECKING:
     from fedskew.models import Model
@@ -49,12 +51,17 @@ def evaluate_model(model: "Model", params: Params, buffers: Params, data: Datase
 
 def predict(model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype) -> Tensor:
     """Logits of stored examples, in pieces that stay small in memory."""
+    return torch.cat([said.logits for said in answers(model, params, buffers, data, x, dtype)])
+
+
+@torch.no_grad()
+def answers(
+    model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype
+) -> Iterator[Outputs]:
+    """What a model in evaluation mode gives for stored examples, a piece at a time."""
     rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
-    with torch.no_grad():
-        pieces = [
-            model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0].logits for piece in x.split(rows)
-        ]
-    return torch.cat(pieces)
+    for piece in x.split(rows):
+        yield model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0]
 
 
 def _group_mean(right: Tensor, group: Tensor, groups: int) -> list[float | None]:

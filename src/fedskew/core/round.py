@@ -244,9 +244,17 @@ def server_update(
 
     `everyone` are the weights of all clients there are, where not all of them answered.
     """
-    counted = scales(algorithm, weights, updates.travel)
-    sums = add_up(updates, counted, len(weights), algorithm.aggregate.merge)
+    sums = summed(algorithm, updates, weights, updates.travel)
     return conclude(algorithm, server, sums, answered(algorithm, weights, weights if everyone is None else everyone))
+
+
+def summed(algorithm: Algorithm, updates: Update, weights: Tensor, travel: Tensor, here: Tensor | None = None) -> Sums:
+    """The sums over a round's clients, of these weights and travels; the updates are of those that are `here`, if not
+    of all."""
+    counted = scales(algorithm, weights, travel)
+    counted = counted if here is None else counted[:, here]
+    there = counted.to(updates.travel.device, non_blocking=True)  # the clients' steps may still be running
+    return add_up(updates, there, len(weights), algorithm.aggregate.merge)
 
 
 def scales(algorithm: Algorithm, weights: Tensor, travel: Tensor) -> Tensor:

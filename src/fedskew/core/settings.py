@@ -11,9 +11,8 @@ import torch
 from fedskew.core.federation import Ints
 
 if TYPE_CHECKING:
+    from fedskew.core.round import Recipe
     from fedskew.data.augment import Augment
-
-PRECISIONS = ("fp32", "tf32", "bf16", "fp64")
 
 
 def dtype_of(precision: str) -> torch.dtype:
@@ -55,3 +54,24 @@ def kernels_of(precision: str) -> Iterator[None]:
         yield
     finally:
         cuda.allow_tf32, cudnn.allow_tf32, cudnn.deterministic = before
+
+
+_WORTH_SHARING = 1 << 25
+"""Multiplications of a step below which a second thread costs more than it does: waiting for it takes microseconds on
+a quiet machine and milliseconds on a busy one."""
+
+
+@contextmanager
+def threads_for(recipe: "Recipe", settings: Settings, clients: int) -> Iterator[None]:
+    """One thread inside where the steps of so many clients together are small; as many as there were otherwise."""
+    parameters = sum(leaf.numel() for leaf in recipe.model.module.parameters())
+    before = torch.get_num_threads()
+    convolutional = any(isinstance(part, torch.nn.Conv2d) for part in recipe.model.module.modules())
+    if before == 1 or convolutional or parameters * settings.batch_size * clients > _WORTH_SHARING:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

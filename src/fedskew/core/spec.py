@@ -169,6 +169,11 @@ def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
     return f"{name}:{','.join([*bare, *kept])}" if bare or kept else name
 
 
+def family(text: str) -> str:
+    """A method, or a combination of several, without arguments: `fedlc+scaffold`."""
+    return "+".join(part.partition(":")[0] for part in text.split("+"))
+
+
 def _value(text: str) -> Value:
     """A word of a spec as what it says; a number that neither an integer of 64 bits nor a float holds stays a text."""
     if text.lower() in _WORDS:

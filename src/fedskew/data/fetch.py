@@ -9,15 +9,15 @@ import gzip
 import hashlib
 import posixpath
 import shutil
-import sys
 import tarfile
 import tempfile
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+
+from filelock import FileLock
 
 from fedskew.core.spec import unknown
 from fedskew.data.download import FetchError, download, part_of, size_of
@@ -66,7 +66,7 @@ def fetch(
     total, before, paths = sum(source.bytes for source in SOURCES[name]), 0, []
     try:
         root.mkdir(parents=True, exist_ok=True)
-        with _lock(root / f".{name}.lock"):
+        with FileLock(root / f".{name}.lock"):
             for source in SOURCES[name]:
                 report = partial(_report, progress, before, total)
                 paths.append(_fetch(name, source, root, mirror, report))
@@ -190,16 +190,3 @@ def _place(name: str, form: str, root: Path) -> Path:
 def _report(progress: Progress | None, before: int, total: int, here: int) -> None:
     if progress is not None:
         progress(before + here, total)
-
-
-@contextmanager
-def _lock(path: Path) -> Iterator[None]:
-    """Wait until no other process or thread holds this lock."""
-    if sys.platform == "win32":
-        yield
-        return
-    import fcntl
-
-    with path.open("w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield

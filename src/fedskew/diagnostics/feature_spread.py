@@ -47,13 +47,7 @@ def choose(counts: Sequence[Sequence[int]], drawable: Sequence[int]) -> tuple[in
 
 
 def feature_map(
-    seen: Observation,
-    update: Update,
-    k: int,
-    classes: Mapping[str, int],
-    *,
-    per_class: int = 200,
-    keep_features: bool = False,
+    seen: Observation, update: Update, k: int, classes: Mapping[str, int], *, per_class: int = 200
 ) -> dict[str, Any]:
     """t-SNE of the features of test examples under the k-th client's model after its local update.
 
@@ -74,8 +68,6 @@ def feature_map(
         near = round(float(share[mine].mean()), 3)
         group = {"kind": kind, "class": label, "count": counts[label], "neighbours": near}
         group["points"] = plane[mine].round(3).tolist()
-        if keep_features:
-            group["features"] = values[mine].round(3).tolist()
         groups.append(group)
     client = int(seen.cohort.clients[k])
     return {**about(seen), "client": client, "feature_size": values.shape[1], "groups": groups}

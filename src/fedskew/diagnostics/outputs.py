@@ -6,10 +6,9 @@ import torch
 from torch import Tensor
 
 from fedskew.core.dataset import Dataset
+from fedskew.core.evaluation import answers
 from fedskew.core.tree import Params
 from fedskew.models import Model
-
-_BATCH_VALUES = 1 << 22
 
 
 @dataclass(frozen=True)
@@ -22,10 +21,7 @@ class Outputs:
 
 def outputs(model: Model, state: tuple[Params, Params], data: Dataset, x: Tensor) -> Outputs:
     """Stored examples through a model in evaluation mode, in pieces that stay small in memory."""
-    dtype = dtype_of(state[0])
-    rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
-    with torch.no_grad():
-        pieces = [model.apply(*state, data.prepare(piece, dtype), train=False)[0] for piece in x.split(rows)]
+    pieces = list(answers(model, *state, data, x, dtype_of(state[0])))
     features = [piece.features for piece in pieces if piece.features is not None]
     if not features:
         raise ValueError(f"{type(model.module).__name__} has no linear layer whose input could be its features")

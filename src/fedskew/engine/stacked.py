@@ -15,8 +15,9 @@ from fedskew.core import tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.errors import locating_errors
 from fedskew.core.federation import Cohort
+from fedskew.core.pulse import meter
 from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
-from fedskew.core.settings import Settings, arithmetic
+from fedskew.core.settings import Settings, arithmetic, threads_for
 from fedskew.core.tree import Params
 from fedskew.engine.captured import Lanes, worth_capturing
 from fedskew.engine.pool import Pool
@@ -38,7 +39,12 @@ class Stacked:
         if not recipe.model.stackable:
             raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
         data = cohorts[0].federation.dataset
-        with arithmetic(self.settings.precision, data.x_train.device), locating_errors(recipe, round, cohorts):
+        clients = sum(len(cohort.clients) for cohort in cohorts)
+        with (
+            arithmetic(self.settings.precision, data.x_train.device),
+            threads_for(recipe, self.settings, clients),
+            locating_errors(recipe, round, cohorts),
+        ):
             return self._train(recipe, servers, cohorts, round)
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
@@ -55,12 +61,15 @@ class Stacked:
         steps = torch.from_numpy(plan.steps).to(x.device)
         batches = self._batches(plan, data, x, y)
 
+        tick = meter(len(plan.active))
+
         local, now, done = begin(recipe, params, buffers, steps.shape), context, []
         for active, batch in zip(plan.active.tolist(), batches, strict=True):
             if active < len(local.loss):
                 done.append(take(local, slice(active, None)))
                 local, now = take(local, slice(active)), take(context, slice(active))
             local = local_step(recipe, now, local, batch)
+            tick()
         everyone = finish(recipe, context, join([local, *reversed(done)]), steps)
         place = torch.from_numpy(np.argsort(plan.rank)).to(x.device)
         return [take(everyone, own) for own in place.split([len(cohort.clients) for cohort in cohorts])]

@@ -18,6 +18,7 @@ from torch import Tensor
 from fedskew.core import tree
 from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
+from fedskew.core.pulse import meter
 from fedskew.core.ranks import machine_share
 from fedskew.core.round import Recipe, Server, Update, join
 from fedskew.core.settings import Settings, kernels_of
@@ -43,6 +44,9 @@ class Threaded:
         with kernels_of(self.settings.precision):  # around all threads, which would restore them in any order
             work = partial(self._client, recipe, round)
             started = {(i, k): self._pool.submit(work, servers[i], cohorts[i], k) for i, k in jobs}
+            tick = meter(len(jobs))
+            for future in started.values():
+                future.add_done_callback(lambda _: tick())
             try:
                 return [
                     join([started[i, k].result() for k in range(len(cohort.clients))], new_axis=True)

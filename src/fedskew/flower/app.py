@@ -13,6 +13,7 @@ from fedskew.flower.rules import Rules
 from fedskew.models import MODELS
 from fedskew.partition import PARTITIONS
 from fedskew.runs.run import Run
+from fedskew.runs.versions import OF_THE_MACHINE
 
 _SPECS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "dataset": DATASETS,
@@ -21,7 +22,6 @@ _SPECS: dict[str, Mapping[str, Callable[..., Any]]] = {
     "algorithm": ALGORITHMS,
 }
 _PATHS = "path", "classes"  # arguments of data sets and partitions that may name a file
-_NOT_WRITTEN = {"engine", "device", "data_dir"}  # of a machine, not of a federation: node-config has them
 
 _PROJECT = """\
 [build-system]
@@ -33,7 +33,7 @@ name = "{name}"
 version = "1.0.0"
 description = "A federation trained with fedskew"
 license = "Apache-2.0"
-dependencies = ["fedskew[flower]"]
+dependencies = [] # none: fedskew is that of the environment. Flower would download what is named here, for every run
 
 [tool.hatch.build.targets.wheel]
 packages = ["."]
@@ -74,7 +74,7 @@ def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
         raise ValueError(f"{folder} is there already; nothing is written over, name another folder")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "federation"
     own = _own_files(run)
-    fields = run.model_dump(exclude=_NOT_WRITTEN, exclude_none=True) | _specs(run) | rules.model_dump()
+    fields = run.model_dump(exclude=set(OF_THE_MACHINE), exclude_none=True) | _specs(run) | rules.model_dump()
     config = "\n".join(f"{key.replace('_', '-')} = {json.dumps(value)}" for key, value in fields.items())
     texts = {"pyproject.toml": _PROJECT.format(name=name, config=config), "federation.py": _CODE}
     files = {file: text.encode() for file, text in texts.items()} | own

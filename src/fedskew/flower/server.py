@@ -34,7 +34,7 @@ from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, Store
 from fedskew.simulation.plan import Plan, usable_device
 from fedskew.simulation.records import RoundRecord
-from fedskew.simulation.session import FEDERATED, finished_records, note_run
+from fedskew.simulation.session import FEDERATED, note_run, opened
 from fedskew.simulation.simulation import is_evaluated
 
 Evaluate = Callable[[Server], Evaluation | None]
@@ -74,7 +74,8 @@ def federate(
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
             record = _round(grid, strategy, outer, round, evaluate)
-            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, record.accuracy)
+            shown = "not measured" if record.accuracy is None else f"{100 * record.accuracy:.2f} %"
+            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, shown)
             if folder is not None:
                 folder.append_record(record.as_dict())
                 save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy))
@@ -117,13 +118,9 @@ def _opened(
     root = rules.folder()
     if root is None:
         return None, 0
-    folder = Store(root).folder(run.hash)
-    if folder.exists() and any(session.get("engine") != FEDERATED for session in folder.sessions()):
-        raise ValueError(f"run {run.hash} in {root} was simulated; a federation needs a store without that run")
+    folder, done = Store(root).folder(run.hash), 0
+    finished = opened(run, folder, stack, federated=True)
     check_origin(folder, run, known)
-    note_run(run, folder)
-    stack.enter_context(folder.lock())
-    done = 0
     if folder.checkpoint.exists():
         checkpoint = load_checkpoint(
             folder.checkpoint, usable_device(run.device), strategy.server, diverged=folder.diverged()
@@ -132,9 +129,10 @@ def _opened(
         counted = checkpoint.states.get("absorbed", torch.zeros(0)).tolist()
         strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=True))
         strategy.reach = {name: float(norm) for name, norm in tree.unprefix(checkpoint.states, "reach").items()}
-    if finished_records(run, folder):
+    if finished:
         log(INFO, "nothing left to do: all %s rounds are in %s", run.rounds, folder.path)
         return folder, run.rounds
+    note_run(run, folder)
     folder.keep_records(done)
     log(INFO, "run %s goes on after round %s, kept in %s", run.hash, done, folder.path)
     folder.append_session({"from_round": done, **_versions(run), **origin(run, known)})

@@ -7,20 +7,21 @@ from torch import nn
 
 from fedskew.core import rng, spec
 from fedskew.core.memory import check_room, free_memory
-from fedskew.models import cnn, leaf, logistic, mcmahan, mlp, resnet
+from fedskew.models.convnet import cnn
 from fedskew.models.model import Model
 from fedskew.models.network import Network
+from fedskew.models.perceptrons import logistic, mlp
+from fedskew.models.resnet import resnet18
+from fedskew.models.two_convolutions import leaf_cnn, mcmahan
 
 MODELS: dict[str, Callable[..., nn.Module]] = {
-    "logistic": logistic.logistic,
-    "mlp": mlp.mlp,
-    "cnn": cnn.cnn,
-    "mcmahan": mcmahan.mcmahan,
-    "resnet18": resnet.resnet18,
-    "leaf_cnn": leaf.leaf_cnn,
+    "logistic": logistic,
+    "mlp": mlp,
+    "cnn": cnn,
+    "mcmahan": mcmahan,
+    "resnet18": resnet18,
+    "leaf_cnn": leaf_cnn,
 }
-
-
 GIVEN = ("input_shape", "num_classes")
 
 

@@ -5,18 +5,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from fedskew.core import spec
-from fedskew.paper import (  # fmt: skip
-    figure1,
-    figure2,
-    figure3,
-    figure4,
-    figure5,
-    figure6,
-    figure7,
-)
 from fedskew.paper.choice import Choice
+from fedskew.paper.run_figures import Figure1, Figure3, Figure4, Figure5
 from fedskew.paper.table import Table
 from fedskew.paper.tables import TABLES
+from fedskew.paper.trained import TRAINED
 from fedskew.runs.results import Results
 from fedskew.runs.run import Run
 
@@ -34,10 +27,8 @@ class Figure(Protocol):
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]: ...
 
 
-_FIGURES: tuple[Figure, ...] = (
-    figure1.FIGURE, figure2.FIGURE, figure3.FIGURE, figure4.FIGURE, figure5.FIGURE, figure6.FIGURE, figure7.FIGURE,
-)  # fmt: skip
-FIGURES: dict[str, Figure] = {figure.name: figure for figure in _FIGURES}
+_FIGURES: tuple[Figure, ...] = (Figure1(), Figure3(), Figure4(), Figure5(), *TRAINED)
+FIGURES: dict[str, Figure] = {figure.name: figure for figure in sorted(_FIGURES, key=lambda figure: figure.name)}
 ITEMS: dict[str, Table | Figure] = {**TABLES, **FIGURES}
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from fedskew.core.spec import family
 from fedskew.paper import map_text
 from fedskew.paper.choice import Choice
 from fedskew.paper.map_figure import map_figure
@@ -189,7 +190,7 @@ def _figures(result: Result) -> dict[str, Any]:
     measures = {"test": "accuracy", "last_ten": "accuracy_last10", "balanced": "balanced_accuracy"}
     test = {name: None if result.diverged else round(100 * result.summary[key], 2) for name, key in measures.items()}
     return {
-        "method": result.short["algorithm"].partition(":")[0],
+        "method": family(result.short["algorithm"]),
         "validation": 0.0 if result.diverged else round(100 * result.summary["validation_accuracy"], 2),
         **test,
         "diverged": result.summary["rounds"] if result.diverged else None,

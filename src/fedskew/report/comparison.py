@@ -9,10 +9,18 @@ from fedskew.report import figures
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.runs.store import Store, write_whole
-from fedskew.runs.summary import MEASURES, over_seeds, percent, summarise
+from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, summarise
 from fedskew.runs.verdict import BASELINE, against_baseline
 
 Hashes = Mapping[str, Sequence[str]]
+HEADS = {
+    "accuracy": "accuracy %",
+    "balanced_accuracy": "balanced %",
+    "client_accuracy": "per client %",
+    "accuracy_last10": "last ten rounds %",
+    "validation_accuracy": "held out %",
+}
+"""What tables call a measure."""
 
 
 @dataclass(frozen=True)
@@ -133,18 +141,17 @@ def latex(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
 
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
     more = more_columns(rows, target)
+    measures = ["accuracy", "balanced_accuracy", "accuracy_last10", *held_out(rows)]
     heads = [
         "method",
-        "accuracy %",
-        "balanced %",
-        "last ten rounds %",
+        *(HEADS[measure] for measure in measures),
         f"last ten − {BASELINE}, points",
         *more,
         "seeds",
     ]
     lines = []
     for i, (row, difference) in enumerate(zip(rows, against_baseline(rows), strict=True)):
-        cells = [percent(row[m]["mean"], row[m]["std"]) for m in ("accuracy", "balanced_accuracy", "accuracy_last10")]
+        cells = [percent(row[m]["mean"], row[m]["std"]) for m in measures]
         cells.append("-" if difference is None else str(difference))
         cells += [column[i] for column in more.values()]
         lines.append([row["method"], *cells, str(len(row["seeds"]))])

@@ -3,6 +3,8 @@
 from collections.abc import Iterable
 from typing import Any
 
+from fedskew.core.spec import family
+
 _LOOKS: dict[str, tuple[str, str]] = {
     "fedavg": ("#4d4d4d", "-"),
     "fedprox": ("#8c6bb1", "--"),
@@ -32,10 +34,9 @@ KIND_LOOKS: dict[str, dict[str, str]] = {
 
 def look(name: str, position: int = 0) -> dict[str, Any]:
     """Colour, line and marker of a method; its arguments do not matter unless two variants are drawn."""
-    plain = "+".join(part.partition(":")[0] for part in name.split("+"))
-    if plain in _LOOKS and plain == name:
-        colour, line = _LOOKS[plain]
-        marker = _MARKERS[list(_LOOKS).index(plain) % len(_MARKERS)]
+    if name in _LOOKS:
+        colour, line = _LOOKS[name]
+        marker = _MARKERS[list(_LOOKS).index(name) % len(_MARKERS)]
     else:
         colour, line = _SPARE[position % len(_SPARE)], ("-", "--", "-.", ":")[position % 4]
         marker = _MARKERS[-1 - position % len(_MARKERS)]
@@ -45,7 +46,7 @@ def look(name: str, position: int = 0) -> dict[str, Any]:
 def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
     """A look for each name: the method's own where one variant of it is drawn, one apart where there are several."""
     listed = list(names)
-    plain = ["+".join(part.partition(":")[0] for part in name.lower().split("+")) for name in listed]
+    plain = [family(name.lower()) for name in listed]
     return {
         name: look(bare if plain.count(bare) == 1 else name, position)
         for position, (name, bare) in enumerate(zip(listed, plain, strict=True))

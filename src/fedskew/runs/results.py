@@ -17,9 +17,9 @@ from fedskew.runs.forms import ResultForm
 from fedskew.runs.sealed import Damaged, seal, unseal
 from fedskew.runs.store import Folder, Store, StoreError, write_whole
 from fedskew.runs.summary import is_finished, summarise
-from fedskew.runs.versions import result_version
+from fedskew.runs.versions import DECIDING_NOTHING, result_version
 
-_NOT_THE_QUESTION = {"seed", "rounds", "precision", "engine", "device", "data_dir", "eval_every"}
+_NOT_THE_QUESTION = DECIDING_NOTHING | {"seed", "rounds", "precision"}
 _VERSIONS = ("fedskew", "torch", "device", "engine")
 
 

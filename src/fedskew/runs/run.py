@@ -92,8 +92,7 @@ class Run(BaseModel):
         values.setdefault("dataset", dataset)
         if not values.get("precision"):
             values["precision"] = "tf32" if str(values.get("device", "cpu")).startswith("cuda") else "fp32"
-        if not values.get("clients_per_round"):
-            values["clients_per_round"] = values.get("clients", 20)
+        values["clients_per_round"] = _per_round(values.get("clients_per_round"), values.get("clients", 20))
         for name, resolve in _SPECS.items():
             if isinstance(values.get(name), str) and values[name]:
                 values[name] = resolve(values[name])
@@ -194,6 +193,21 @@ class Run(BaseModel):
         if self.optimizer == "sgd":
             return sgd(lr, self.momentum, self.weight_decay)
         return OPTIMIZERS[self.optimizer](lr)
+
+
+def _per_round(given: Any, clients: Any) -> Any:
+    """How many clients a round has: all of them by default, a share of them as `0.1` or `10 %`."""
+    text = str(given or "").replace(" ", "")
+    try:
+        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text or 1)
+        whole = text.isdecimal() or int(clients) < 1
+    except (ValueError, TypeError):
+        return given
+    if not text or text == "0":
+        return clients
+    if whole or not 0 < share <= 1:
+        return given
+    return max(1, round(share * int(clients)))
 
 
 def check_seeds(seeds: int) -> None:

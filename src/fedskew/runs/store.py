@@ -5,7 +5,6 @@ last checkpoint, and those are computed again to the same bits. What is read is 
 form and a checksum. Nothing here unpickles anything.
 """
 
-import errno
 import json
 import os
 import shutil
@@ -15,9 +14,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 
-from fedskew.core.files import check_target, naming
+from fedskew.core.files import check_target, naming, regular
 from fedskew.runs.forms import AboutForm, Anything, CardForm, Measured, RecordForm, SessionForm
 from fedskew.runs.sealed import Damaged, seal, unseal
 
@@ -195,20 +195,13 @@ class Folder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Only one process works on a run at a time."""
-        if sys.platform == "win32":
-            yield
-            return
-        import fcntl
-
         try:
-            handle = (self.path / "lock").open("w")
+            held = FileLock(self.path / "lock", thread_local=False).acquire(blocking=False)
+        except Timeout:
+            raise StoreBusy(f"another process is working on run {self.path.name}") from None
         except OSError as error:
             raise StoreError(f"cannot write to {self.path}: {error.strerror}") from error
-        with handle:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
-                raise StoreBusy(f"another process is working on run {self.path.name}") from None
+        with held:
             yield
 
     def _all_measured(self) -> dict[str, Any]:
@@ -278,9 +271,9 @@ def checkpoint_facts(path: Path) -> tuple[int, str | None]:
     """The round of a checkpoint and the checksum of its tensors, which those of earlier versions do not have."""
     remove = f"`fedskew runs remove {path.parent.name}` starts over"
     try:
-        with safe_open(_regular(path), "np") as file:
+        with safe_open(regular(path), "np") as file:
             about = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
+    except (SafetensorError, OSError, ValueError) as error:
         raise StoreError(f"the checkpoint {path} is damaged or cannot be read; {remove}") from error
     round = about.get("round", "")
     if not (round.isascii() and round.isdigit() and len(round) < 19 and about.keys() <= {"round", "checksum"}):
@@ -331,16 +324,11 @@ def _line(content: Mapping[str, Any]) -> bytes:
 
 def _content(path: Path) -> bytes:
     try:
-        return _regular(path).read_bytes()
+        return regular(path).read_bytes()
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}") from error
-
-
-def _regular(path: Path) -> Path:
-    """A path that is a file: reading a pipe would wait for ever."""
-    if path.exists() and not path.is_file():
-        raise OSError(errno.EINVAL, "it is not a file", str(path))
-    return path
+    except ValueError as error:
+        raise StoreError(str(error)) from error
 
 
 def _line_of(path: Path, number: int) -> str:

@@ -1,8 +1,10 @@
 """One run, and several seeds of one method, in a few numbers."""
 
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
+
+from fedskew.core import spec
 
 LAST = 10
 """Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
@@ -40,7 +42,7 @@ def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict
     }
 
 
-MEASURES = ("accuracy", "balanced_accuracy", "client_accuracy", "accuracy_last10", "loss")
+MEASURES = ("accuracy", "balanced_accuracy", "client_accuracy", "accuracy_last10", "loss", "validation_accuracy")
 
 
 def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
@@ -53,7 +55,7 @@ def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "seconds": sum(summary["seconds"] for summary in summaries),
     }
     for name in MEASURES:
-        each = [None if s["diverged"] else s[name] for s in summaries]
+        each = [None if s["diverged"] else s.get(name) for s in summaries]
         values = [value for value in each if value is not None]
         row[name] = {
             "mean": statistics.fmean(values) if values else None,
@@ -61,6 +63,17 @@ def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
             "each": each,
         }
     return row
+
+
+def held_out(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The measure of examples held out, where some row of `over_seeds` has one: a column that is shown then only."""
+    return ["validation_accuracy"] if any(row["validation_accuracy"]["mean"] is not None for row in rows) else []
+
+
+def setting_text(values: Mapping[str, spec.Value]) -> str:
+    """`tau=2, lr=0.1`; a method stands for itself, and what is None is left out."""
+    shown = {name: spec.show(value) for name, value in values.items() if value is not None}
+    return ", ".join(text if name == "algorithm" else f"{name}={text}" for name, text in shown.items())
 
 
 def percent(mean: float | None, std: float | None = None) -> str:

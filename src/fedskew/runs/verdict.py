@@ -12,12 +12,17 @@ BASELINE = "fedavg"
 LEVEL = 0.95
 MEASURE = "accuracy_last10"
 """What verdicts are about, as a run's summary names it."""
+CLOSE = 2.0
+"""Points of accuracy by which tied methods may differ: more than any standard deviation over seeds in the paper's
+tables, so a difference that is no larger than this could not be told from another seed."""
+OPEN = "open"
 NOT_DECIDED = "not decided"
-VERDICTS = ("above", "below", "tied", NOT_DECIDED)
+VERDICTS = ("above", "below", "tied", OPEN, NOT_DECIDED)
 RULE = (
     "A method is above or below another where the 95 % Student interval of their difference, paired by seed, leaves "
-    "out zero; otherwise they are tied. One seed decides nothing. Differences are in points of the mean accuracy of "
-    "the last ten rounds, intervals in brackets, without a correction for the number of comparisons."
+    f"out zero. Where it contains zero they are tied if all of it lies within {CLOSE:g} points of zero; otherwise the "
+    "question is open, and takes more seeds. One seed decides nothing. Differences are in points of the mean accuracy "
+    "of the last ten rounds, intervals in brackets, without a correction for the number of comparisons."
 )
 
 
@@ -36,7 +41,7 @@ class Difference:
         if self.half is None:
             return NOT_DECIDED
         if abs(self.mean) <= self.half:
-            return "tied"
+            return "tied" if abs(self.mean) + self.half <= CLOSE else OPEN
         return "above" if self.mean > 0 else "below"
 
     @property
@@ -51,7 +56,7 @@ class Difference:
 
     def sentence(self, one: str, other: str) -> str:
         """`FedLC is above FedAvg, +6.00 [+3.52, +8.48] over 3 seeds`"""
-        if self.half is None:
+        if self.verdict in (OPEN, NOT_DECIDED):
             return f"{one} against {other} is {self}"
         return f"{one} is {'tied with' if self.verdict == 'tied' else self.verdict} {other}, {self.figures}"
 

@@ -1,4 +1,9 @@
-"""Versions of results. Two runs with the same fields and other versions may have other numbers."""
+"""Versions of results, and fields that decide none. Two runs of other versions may have other numbers."""
+
+OF_THE_MACHINE = frozenset({"engine", "device", "data_dir"})
+"""Fields of a run that say where and how it is computed."""
+DECIDING_NOTHING = OF_THE_MACHINE | {"eval_every"}
+"""Fields that are left out of a run's hash."""
 
 RESULT_VERSION = 1
 """Raised whenever the numbers of every unchanged run would change."""

@@ -68,7 +68,7 @@ def _simulate_group(
             simulation = None
             if ranks.broadcast(folder is not None and not folder.exists()):
                 simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
-            done = ranks.all_can(partial(_opened, run, folder, stack))
+            done = ranks.all_can(partial(opened, run, folder, stack))
             if folder is not None and not done and min(len(folder.records()), folder.saved()) >= run.rounds:
                 again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
             if done := [
@@ -110,15 +110,17 @@ def _simulate_group(
             folder.fill_records([record.as_dict() for record in records])
 
 
-def _opened(run: Run, folder: Folder | None, stack: ExitStack) -> list[RoundRecord]:
+def opened(run: Run, folder: Folder | None, stack: ExitStack, *, federated: bool = False) -> list[RoundRecord]:
     """The records of a run that needs no more work. For one that does its folder is locked, so that what is read stays
-    so; what is finished stays so by itself, and can be read where nothing can be written."""
+    so; what is finished stays so by itself, and can be read where nothing can be written. A run is either simulated or
+    a federation's."""
     if folder is None:
         return []
     if folder.exists():
         lengths = folder.lengths()  # readable, and of this version
-        if any(session.get("engine") == FEDERATED for session in folder.sessions()):
-            raise StoreError(f"run {run.hash} in this store is a federation's; simulate it in another store")
+        if any((session.get("engine") == FEDERATED) != federated for session in folder.sessions()):
+            whose, what = ("was simulated", "train") if federated else ("is a federation's", "simulate")
+            raise StoreError(f"run {run.hash} in {folder.path.parent} {whose}; {what} it in another store")
         if done := finished_records(run, folder):
             if run.rounds not in lengths:
                 with suppress(StoreError), folder.lock():

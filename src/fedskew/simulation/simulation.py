@@ -19,18 +19,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
-from fedskew.core.round import (
-    Recipe,
-    Server,
-    Sums,
-    Update,
-    add_up,
-    answered,
-    conclude,
-    received,
-    scales,
-    zero_sums,
-)
+from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, received, summed, zero_sums
 from fedskew.core.settings import Settings, dtype_of
 from fedskew.core.tree import Params
 from fedskew.data import resolve_dataset
@@ -195,11 +184,8 @@ class Simulation:
             sums = zero_sums(recipe, self.server)
         else:
             travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
-            parts = scales(self.algorithm, weights, travel)
-            if len(cohort.clients) < len(whole):
-                parts = parts[:, torch.from_numpy(np.isin(whole, cohort.clients))]
-            there = parts.to(self.device, non_blocking=True)  # the clients' steps may still be running
-            sums = add_up(update, there, len(whole), self.algorithm.aggregate.merge)
+            here = torch.from_numpy(np.isin(whole, cohort.clients)) if self.ranks.size > 1 else None
+            sums = summed(self.algorithm, update, weights, travel, here)
             self._pending = cohort.clients, update.client
         sums = self.ranks.add(sums)
         everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)

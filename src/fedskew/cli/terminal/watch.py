@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from fedskew.cli.terminal.grid import printable
-from fedskew.cli.terminal.progress import percent_of, round_progress
+from fedskew.cli.terminal.progress import percent_of, round_progress, span
 
 if TYPE_CHECKING:
     from fedskew.simulation.records import RoundRecord
@@ -138,16 +138,6 @@ def blocks(values: Sequence[float], low: float, high: float) -> str:
     """A block per value, as high as it is between low and high."""
     scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BLOCKS[round((value - low) * scale)] for value in values)
-
-
-def span(seconds: float | None) -> str:
-    """`42 s`, `3:05 min`, `2:10 h`"""
-    if seconds is None:
-        return "-"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60}:{whole % 60:02} min" if whole < 3600 else f"{whole // 3600}:{whole % 3600 // 60:02} h"
 
 
 def _last(values: Sequence[float]) -> float | None:

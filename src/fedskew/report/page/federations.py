@@ -11,6 +11,7 @@ from fedskew.report.style import ORDER
 from fedskew.runs.measures import IID, Curves, Reach, Share, gap_closed, rounds_to_reach
 from fedskew.runs.summary import over_seeds
 from fedskew.runs.verdict import BASELINE, Difference, ahead
+from fedskew.runs.versions import result_version
 
 OWN_FIELDS = ("algorithm", "seed", "engine", "device", "data_dir", "eval_every")
 """Fields in which runs of one federation may differ; all but the first two decide no result."""
@@ -52,11 +53,12 @@ class Method:
 @dataclass(frozen=True)
 class Federation:
     """One section of the report. `iid` is the same federation on an IID split, where that was run; `target` is the
-    accuracy that rounds are counted to, FedAvg's end if it is None."""
+    accuracy that rounds are counted to, FedAvg's end if it is None. Methods have result versions of their own, so runs
+    belong together that are as many versions behind today's."""
 
     title: str
     fields: dict[str, Any]
-    result_version: int
+    versions_behind: int
     methods: list[Method]
     iid: "Federation | None" = None
     target: float | None = None
@@ -98,10 +100,11 @@ def federations(entries: Iterable[Entry], target: float | None = None) -> list[F
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
         fields = json.dumps(shared_fields(entry.run), sort_keys=True)
-        groups.setdefault((entry.short["title"], fields, entry.result_version), []).append(entry)
+        behind = result_version(entry.run["algorithm"]) - entry.result_version
+        groups.setdefault((entry.short["title"], fields, behind), []).append(entry)
     found = [
-        Federation(title, json.loads(fields), version, _methods(groups[title, fields, version]), target=target)
-        for title, fields, version in sorted(groups)
+        Federation(title, json.loads(fields), behind, _methods(groups[title, fields, behind]), target=target)
+        for title, fields, behind in sorted(groups)
     ]
     return [replace(federation, iid=_on_iid(federation, found)) for federation in found]
 
@@ -111,7 +114,7 @@ def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation 
     if federation.fields["partition"] == IID:
         return None
     wanted = {**federation.fields, "partition": IID}
-    same = (other for other in others if other.fields == wanted and other.result_version == federation.result_version)
+    same = (other for other in others if other.fields == wanted and other.versions_behind == federation.versions_behind)
     return next(same, None)
 
 

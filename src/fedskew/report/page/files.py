@@ -8,14 +8,19 @@ from fedskew.report import figures
 from fedskew.report.page.entries import MEASURES
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.series import partition_of
-from fedskew.report.page.tables import more_cells, more_heads, verdict_text
+from fedskew.report.page.tables import more_cells, more_heads, shown_measures, verdict_text
 from fedskew.report.text_tables import as_csv, as_latex, tex
 from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES as SUMMARISED
 from fedskew.runs.summary import percent
 from fedskew.runs.verdict import BASELINE, Difference, best
 
-_SHOWN = {"accuracy": "accuracy", "balanced_accuracy": "balanced", "accuracy_last10": "last ten"}
+_SHOWN = {
+    "accuracy": "accuracy",
+    "balanced_accuracy": "balanced",
+    "accuracy_last10": "last ten",
+    "validation_accuracy": "held out",
+}
 _DIFFERENCE = ("difference", "difference_half", "difference_seeds", "verdict")
 _MORE = ("rounds_to_reach", "seeds_that_reached", "iid_gap", "iid_gap_closed")
 
@@ -68,13 +73,14 @@ def runs_csv(federation: Federation) -> str:
 
 def latex(federation: Federation) -> str:
     """For booktabs: per cent, what is best by the rule of verdicts in bold, the difference to FedAvg in points."""
-    leaders = {measure: best([method.row for method in federation.methods], measure) for measure in _SHOWN}
-    heads = ["method", *(f"{word} (%)" for word in _SHOWN.values()), f"last ten − {BASELINE} (95 % interval)"]
+    measures = shown_measures(federation, _SHOWN)
+    leaders = {measure: best([method.row for method in federation.methods], measure) for measure in measures}
+    heads = ["method", *(f"{_SHOWN[measure]} (%)" for measure in measures), f"last ten − {BASELINE} (95 % interval)"]
     heads += more_heads(federation)
     rows = []
     for i, method in enumerate(federation.methods):
         cells = [tex(method.name)]
-        for measure in _SHOWN:
+        for measure in measures:
             text = tex(percent(method.row[measure]["mean"], method.row[measure]["std"]))
             cells.append(f"\\textbf{{{text}}}" if leaders[measure] == i else text)
         difference = federation.difference(method)

@@ -75,7 +75,9 @@ def _section(number: int, federation: Federation) -> Html:
 def _setting(federation: Federation) -> str:
     fields = federation.fields
     names = ("model", "rounds", "local_epochs", "batch_size", "optimizer", "lr", "clients_per_round")
-    return ", ".join(f"{name.replace('_', ' ')} {fields[name]}" for name in names if name in fields)
+    said = [f"{name.replace('_', ' ')} {fields[name]}" for name in names if name in fields]
+    share = fields["validation"]
+    return ", ".join([*said, f"{100 * share:g} % of the training examples held out"] if share else said)
 
 
 def _states(methods: Sequence[Method]) -> Html:

@@ -11,7 +11,8 @@ from fedskew.report.page.html import Html, cell, head, table, tag
 def provenance(federation: Federation) -> Html:
     """The fields all runs share once, and what is a run's own below it."""
     rows = [[head(name), cell(_shown(value))] for name, value in federation.fields.items()]
-    rows.append([head("result version"), cell(str(federation.result_version))])
+    versions = sorted({entry.result_version for entry in federation.entries})
+    rows.append([head("result version"), cell(", ".join(map(str, versions)))])
     shared = table("Fields that all runs of this federation share", ["field", "value"], rows)
     each = [_of_run(entry) for entry in federation.entries]
     return tag(

@@ -1,11 +1,12 @@
 """The tables of a federation: results, time and engine."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.html import Html, cell, head, table, tag
 from fedskew.runs.measures import target_words
-from fedskew.runs.summary import percent
+from fedskew.runs.summary import held_out, percent
 from fedskew.runs.verdict import BASELINE, NOT_DECIDED, VERDICTS, Difference, best
 
 _COLUMNS = {
@@ -13,25 +14,33 @@ _COLUMNS = {
     "balanced_accuracy": "balanced accuracy %",
     "accuracy_last10": "last ten rounds %",
     "loss": "loss",
+    "validation_accuracy": "held out %",
 }
 
 
 def results(federation: Federation) -> Html:
     """Mean and std over finished seeds, what is best by the rule of verdicts marked, and how each stands to FedAvg."""
     methods = federation.methods
-    leaders = {measure: best([method.row for method in methods], measure) for measure in _COLUMNS}
+    measures = shown_measures(federation, _COLUMNS)
+    leaders = {measure: best([method.row for method in methods], measure) for measure in measures}
     differences = {method.name: federation.difference(method) for method in methods}
     reach = max((_reach(difference) for difference in differences.values()), default=0.0)
     rows = []
     for i, method in enumerate(methods):
-        shown = [_value(method, measure, marked=leaders[measure] == i) for measure in _COLUMNS]
+        shown = [_value(method, measure, marked=leaders[measure] == i) for measure in measures]
         apart = _difference(federation, method, differences[method.name], reach)
         more = [cell(text) for text in more_cells(federation, method)]
         done = cell(f"{len(method.finished)} of {len(method.entries)}")
         rows.append([head(method.name), *shown, apart, *more, done])
     apart_head = f"last ten rounds − {BASELINE}, points"
-    heads = ["method", *_COLUMNS.values(), apart_head, *more_heads(federation), "seeds done"]
+    heads = ["method", *(_COLUMNS[measure] for measure in measures), apart_head, *more_heads(federation), "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
+
+
+def shown_measures(federation: Federation, known: Iterable[str]) -> list[str]:
+    """All that a table knows, but what was measured on examples held out only where some were."""
+    shown = held_out(method.row for method in federation.methods)
+    return [measure for measure in known if measure != "validation_accuracy" or measure in shown]
 
 
 def more_heads(federation: Federation) -> list[str]:

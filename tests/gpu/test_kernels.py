@@ -1,6 +1,6 @@
 """Our GPU kernels against plain references, on a GPU, or in Triton's interpreter where Triton is installed.
 
-TRITON_INTERPRET=1 pytest tests/kernels        runs them on a CPU
+TRITON_INTERPRET=1 pytest tests/gpu/test_kernels.py        runs them on a CPU
 """
 
 import os
@@ -14,6 +14,7 @@ pytest.importorskip("triton", reason="Triton is not installed")
 from fedskew.models.layers import BatchNorm, max_pool2, seen
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+pytestmark = pytest.mark.gpu
 if not (INTERPRETED or torch.cuda.is_available()):
     pytest.skip("no CUDA device, and TRITON_INTERPRET is not 1", allow_module_level=True)
 DEVICE = "cpu" if INTERPRETED else "cuda"

@@ -1,4 +1,4 @@
-"""A multi-layer perceptron with ReLU."""
+"""Multinomial logistic regression, and a multi-layer perceptron with ReLU."""
 
 import math
 from itertools import pairwise
@@ -10,6 +10,22 @@ from fedskew.models.layers import Linear
 from fedskew.models.network import Network
 
 _DEEPEST = 1000
+
+
+class Logistic(Network):
+    """f = W x + b of the flattened input."""
+
+    def __init__(self, input_shape: tuple[int, ...], num_classes: int) -> None:
+        super().__init__()
+        self.axes = len(input_shape)
+        self.linear = Linear(math.prod(input_shape), num_classes)
+
+    def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
+        return x.flatten(-self.axes)
+
+
+def logistic(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
+    return Logistic(input_shape, num_classes)
 
 
 class Perceptron(Network):

@@ -1,0 +1,81 @@
+"""`fedskew sweep`: a run at many settings."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, interruption, open_store, run_options
+from fedskew.cli.shared import decode
+from fedskew.cli.terminal.grid import Grid
+from fedskew.cli.terminal.progress import console, echo, print_json, round_progress
+from fedskew.cli.values import Assignments, Rest, requested
+
+if TYPE_CHECKING:
+    from fedskew.report.swept import Swept
+    from fedskew.runs.run import Run
+
+
+@run_options(*RUN_OPTIONS, several=True)
+def sweep_command(
+    fields: dict[str, list[str]],
+    rest: Rest = None,
+    algorithm: Algorithms = None,
+    set_: Assignments = None,
+    seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
+    out: Annotated[Path, typer.Option(help="Folder for the figure and tables.")] = Path("sweep"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """A run at every combination of several values. Any option takes several, and so do arguments of methods.
+
+    A comma divides values; in a spec it does where a known name follows, and an option may be repeated instead.
+
+    Example: fedskew sweep --dataset digits --algorithm fedlc --tau 0.5,1,2,5,10 --lr 0.03,0.1 --seeds 3
+    """
+    from fedskew.report.swept import Swept
+    from fedskew.simulation.sweep import Sweep
+
+    asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
+    if not any(len(values) > 1 for values in asked.values.values()):
+        raise ValueError("sweep needs something with several values; for example --algorithm fedlc --tau 0.5,1,2,5")
+    sweep = Sweep.of(asked.fields, asked.values, seeds)
+    out.mkdir(parents=True, exist_ok=True)
+    store, show = open_store(runs), not (json_ or quiet)
+    some = sweep.settings[sweep.reference].runs[0]
+    decode(some, enabled=show)
+    with round_progress(sweep.rounds, enabled=show) as step:
+        for setting, _, record in sweep.results(store):
+            step(setting.name, record)
+            interruption.check()
+    swept = Swept.of(store, sweep.settings, sweep.reference, _title(asked.values, some))
+    made = swept.write(out)
+    if json_:
+        print_json({**swept.as_dict(), "files": [str(path) for path in made]})
+        return
+    _print(swept, seeds)
+    if show:
+        echo("written: " + ", ".join(str(path) for path in made))
+
+
+def _title(values: dict[str, list[Any]], run: "Run") -> str:
+    """The federation, as far as it is one, and the method, as far as it is one."""
+    where = run.short["dataset"] if {"partition", "clients", "dataset"} & set(values) else run.title
+    if "algorithm" in values:
+        return where
+    methods = (part.partition(":")[0] for part in run.short_algorithm.split("+"))
+    return f"{'+'.join(methods)} on {where}"
+
+
+def _print(swept: "Swept", seeds: int) -> None:
+    heads, lines = swept.table()
+    grid = Grid(*heads, keys=len(swept.names))
+    for line in lines:
+        grid.add_row(*line)
+    echo(f"{swept.title}, one seed" if seeds == 1 else f"{swept.title}, {seeds} seeds (mean ± std)")
+    console().print(grid)
+    if swept.measure == "validation_accuracy":
+        echo("differences are of accuracy on held-out examples; `fedskew tune` chooses on them")
+    else:
+        echo("these are accuracies on the test set; to choose a setting, use `fedskew tune` or --validation 0.1")

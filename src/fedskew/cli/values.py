@@ -1,0 +1,103 @@
+"""Options that take several values: of fields of a run, and of arguments of methods.
+
+A comma divides values. In a spec, which may have commas of its own, it does so where a known name follows it
+(`dirichlet:0.1,dirichlet:1,balance=off` are two). An option that repeats adds values.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from fedskew.cli.options import divided_specs, from_toml
+
+TAKES_ARGUMENTS = {"ignore_unknown_options": True}
+"""For click: an option that is no field is an argument of a method."""
+Rest = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE] [--ARGUMENT VALUES]...",
+        help="A TOML file with fields of the run, and arguments of methods: --tau 1,2,5.",
+        show_default=False,
+    ),
+]
+Assignments = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="An argument of a method by name: tau=1,2,5 or fedlc.tau=1,2,5; repeats."),
+]
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a command was asked: `fields` with one value, and `values` of fields and arguments with any number."""
+
+    fields: dict[str, Any]
+    values: dict[str, list[Any]]
+
+
+def requested(
+    given: Mapping[str, Sequence[str]], rest: Sequence[str] | None, assignments: Sequence[str] | None
+) -> Request:
+    """The options, over the run file. A field with one value is fixed; a list in the file is several values."""
+    file, arguments = _divide_rest(rest or ())
+    for text in assignments or ():
+        name, equals, written = text.partition("=")
+        if not equals or not name:
+            raise ValueError(f"--set is {text!r}; allowed: NAME=VALUES, for example tau=1,2,5")
+        arguments.setdefault(name, []).append(written)
+    several = {name: value if isinstance(value, list) else [value] for name, value in from_toml(file).items()}
+    several |= {name: [value for text in texts for value in _values(name, text)] for name, texts in given.items()}
+    fields = {name: found[0] for name, found in several.items() if len(found) == 1}
+    values = {name: [value for text in texts for value in _values(name, text)] for name, texts in arguments.items()}
+    chosen = {name: found for name, found in several.items() if name not in fields}
+    return Request(fields, {name: {**values, **chosen}[name] for name in _in_order(values, chosen)})
+
+
+def _in_order(arguments: Iterable[str], fields: Iterable[str]) -> list[str]:
+    """The method, then its arguments, then other fields."""
+    return sorted(dict.fromkeys([*arguments, *fields]), key=lambda name: name != "algorithm")
+
+
+def _divide_rest(rest: Sequence[str]) -> tuple[Path | None, dict[str, list[str]]]:
+    """The run file, and what follows each option that is no field."""
+    files, arguments, pieces = list[str](), dict[str, list[str]](), iter(rest)
+    for piece in pieces:
+        if not piece.startswith("-"):
+            files.append(piece)
+            continue
+        name, equals, value = piece.lstrip("-").partition("=")
+        value = value if equals else next(pieces, "")
+        if not piece.startswith("--") or not name or not value:
+            raise ValueError(f"{piece} has no values; an argument of a method is written --tau 1,2,5")
+        arguments.setdefault(name.replace("-", "_"), []).append(value)
+    if len(files) > 1:
+        raise ValueError(f"{files[1]!r} is one file too many; a run file is {files[0]!r}")
+    return Path(files[0]) if files else None, arguments
+
+
+def _values(name: str, text: str) -> list[str]:
+    known = _specs(name)
+    found = divided_specs(text, known) if known else [piece.strip() for piece in text.split(",")]
+    if not all(found):
+        raise ValueError(f"{name} is {text!r}, which has an empty value; allowed: values with commas between")
+    return found
+
+
+def _specs(name: str) -> Collection[str]:
+    """The names that a field's specs begin with; nothing for numbers and plain words."""
+    from fedskew.algorithms import ALGORITHMS
+    from fedskew.data import DATASETS
+    from fedskew.models import MODELS
+    from fedskew.partition import PARTITIONS
+    from fedskew.runs.schedules import SCHEDULES
+
+    known: dict[str, Collection[str]] = {
+        "algorithm": ALGORITHMS,
+        "dataset": DATASETS,
+        "model": MODELS,
+        "partition": [*PARTITIONS, "natural"],
+        "lr_schedule": SCHEDULES,
+    }
+    return known.get(name, ())

@@ -1,0 +1,122 @@
+"""A sweep, read from the store: a row per setting, as tables and for the figure."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from fedskew.core import spec
+from fedskew.core.spec import Value
+from fedskew.report.comparison import HEADS
+from fedskew.report.text_tables import as_csv, as_markdown
+from fedskew.runs.store import Store, write_whole
+from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
+from fedskew.runs.verdict import MEASURE, Difference, ahead
+
+
+class Done(Protocol):
+    """A setting whose runs are in the store."""
+
+    @property
+    def values(self) -> Mapping[str, Value]: ...
+    @property
+    def hashes(self) -> Sequence[str]: ...
+    @property
+    def rounds(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Swept:
+    """A row per setting: its `values` beside what `over_seeds` has, `against_reference` and the hashes of its runs."""
+
+    title: str
+    rows: list[dict[str, Any]]
+    reference: int
+
+    @classmethod
+    def of(cls, store: Store, settings: Sequence[Done], reference: int = 0, title: str = "") -> "Swept":
+        rows = [_row(store, setting) for setting in settings]
+        found = cls(title, rows, reference)
+        for row, difference in zip(rows, found.differences, strict=True):
+            known = None if difference is None else {**asdict(difference), "verdict": difference.verdict}
+            row["against_reference"] = known
+        return found
+
+    @property
+    def names(self) -> list[str]:
+        """Of the fields and arguments that differ between settings."""
+        return [name for name in self.rows[0]["values"] if len(self.values(name)) > 1]
+
+    def values(self, name: str) -> list[Value]:
+        """All that a field or argument was, in order."""
+        return list(dict.fromkeys(row["values"][name] for row in self.rows))
+
+    @property
+    def measure(self) -> str:
+        """What settings are judged by: examples held out where there are some."""
+        return (held_out(self.rows) or [MEASURE])[0]
+
+    @property
+    def differences(self) -> list[Difference | None]:
+        """Each setting against the reference, by the rule of verdicts; None for itself."""
+        base = self.rows[self.reference]
+        return [None if row is base else ahead(row, base, self.measure) for row in self.rows]
+
+    def label(self, row: Mapping[str, Any]) -> str:
+        """`tau=2, lr=0.1`"""
+        return setting_text({name: row["values"][name] for name in self.names})
+
+    def table(self) -> tuple[list[str], list[list[str]]]:
+        """Heads and cells as people read them."""
+        measures = ["accuracy", "accuracy_last10", *held_out(self.rows)]
+        apart = f"{HEADS[self.measure].removesuffix(' %')} − ({self.label(self.rows[self.reference])}), points"
+        heads = [*self.names, *(HEADS[measure] for measure in measures), apart]
+        lines = []
+        for row, difference in zip(self.rows, self.differences, strict=True):
+            cells = [percent(row[measure]["mean"], row[measure]["std"]) for measure in measures]
+            said = "reference" if row is self.rows[self.reference] else "-" if difference is None else str(difference)
+            if row["diverged"]:
+                said += f" ({row['diverged']} diverged)"
+            lines.append([*(_shown(row["values"][name]) for name in self.names), *cells, said])
+        return heads, lines
+
+    def markdown(self) -> str:
+        return "\n".join(as_markdown(*self.table())) + "\n"
+
+    def csv(self) -> str:
+        """A line per setting, shares of one; the difference is in points."""
+        parts = ("mean", "half", "verdict")
+        heads = [*self.names, "rounds", "seeds", "diverged", *(f"{m}_{p}" for m in MEASURES for p in ("mean", "std"))]
+        lines = []
+        for row in self.rows:
+            figures = [row[measure][part] for measure in MEASURES for part in ("mean", "std")]
+            apart = row["against_reference"] or dict.fromkeys(parts)
+            shown = [None if (v := row["values"][name]) is None else spec.show(v) for name in self.names]
+            counts = [row["rounds"], len(row["seeds"]), row["diverged"]]
+            lines.append([*shown, *counts, *figures, *(apart[part] for part in parts)])
+        return as_csv([*heads, "difference", "difference_half", "verdict"], lines)
+
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready."""
+        swept = {name: self.values(name) for name in self.names}
+        return {"swept": swept, "measure": self.measure, "reference": self.reference, "rows": self.rows}
+
+    def write(self, out: Path) -> list[Path]:
+        """The table as Markdown and CSV, and the figure."""
+        from fedskew.report.sweep_figure import draw_sweep
+
+        out.mkdir(parents=True, exist_ok=True)
+        write_whole(out / "table.md", self.markdown().encode())
+        write_whole(out / "table.csv", self.csv().encode())
+        return [out / "table.md", out / "table.csv", *draw_sweep(out / "sweep", self)]
+
+
+def _row(store: Store, setting: Done) -> dict[str, Any]:
+    folders = [store.folder(hash) for hash in setting.hashes]
+    summaries = [summarise(f.run(), f.records()[: setting.rounds], f.card()) for f in folders]
+    about = {"values": dict(setting.values), "rounds": setting.rounds, "runs": list(setting.hashes)}
+    return {**about, **over_seeds(summaries)}
+
+
+def _shown(value: Value) -> str:
+    return "-" if value is None else spec.show(value)

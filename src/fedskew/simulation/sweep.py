@@ -1,0 +1,142 @@
+"""A run at many settings: every combination of values of some fields and arguments of methods, over several seeds.
+
+sweep = Sweep.of({"dataset": "digits", "algorithm": "fedlc"}, {"tau": [1, 2, 5], "lr": [0.01, 0.1]}, seeds=3)
+for setting, run, record in sweep.results(store): ...
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from fedskew.core import spec
+from fedskew.core.spec import Value
+from fedskew.knobs import arguments_of, find_argument, with_arguments
+from fedskew.runs.run import Run, check_seeds
+from fedskew.runs.store import Store
+from fedskew.runs.summary import setting_text
+from fedskew.simulation.records import RoundRecord
+from fedskew.simulation.session import simulate_many
+
+NOT_SWEPT = {
+    "seed": "--seeds says how many there are",
+    **dict.fromkeys(("engine", "device", "data_dir", "eval_every"), "it decides no result"),
+}
+"""Fields that have one value, and why."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One combination of values, and its run for each seed. A value is None where the method has no such argument."""
+
+    values: dict[str, Value]
+    runs: list[Run]
+
+    @property
+    def name(self) -> str:
+        """`tau=2, lr=0.1`"""
+        return setting_text(self.values)
+
+    @property
+    def hashes(self) -> list[str]:
+        return [run.hash for run in self.runs]
+
+    @property
+    def rounds(self) -> int:
+        return self.runs[0].rounds
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All settings, and which of them the others are compared with: that of the default of each name, or of its first
+    value where the default is not among them."""
+
+    settings: list[Setting]
+    reference: int
+
+    @classmethod
+    def of(cls, base: Run | Mapping[str, Any], values: Mapping[str, Sequence[Any]], seeds: int = 1) -> "Sweep":
+        """All combinations of the values. A name is a field of a run, or an argument of its method (`tau`, or
+        `fedlc.tau`); a method without that argument has one setting for all its values."""
+        check_seeds(seeds)
+        fields = base.model_dump() if isinstance(base, Run) else dict(base)
+        _check_names(fields, values)
+        settings = dict[tuple[str, int], Setting]()
+        for combination in product(*values.values()):
+            made = _setting(fields, dict(zip(values, combination, strict=True)), seeds)
+            settings.setdefault((made.runs[0].hash, made.rounds), made)
+        found = list(settings.values())
+        return cls(found, _reference(fields, found))
+
+    @property
+    def rounds(self) -> int:
+        """Of all runs together."""
+        return sum(setting.rounds * len(setting.runs) for setting in self.settings)
+
+    def results(self, store: Store) -> Iterator[tuple[Setting, Run, RoundRecord]]:
+        """Every record, setting after setting, the seeds of a setting together."""
+        for setting in self.settings:
+            for position, record in simulate_many(setting.runs, store=store):
+                yield setting, setting.runs[position], record
+
+
+def run_at(fields: Mapping[str, Any], values: Mapping[str, Any]) -> Run:
+    """The run of these fields at a setting; arguments are those of its method."""
+    changed = {name: value for name, value in values.items() if name in Run.model_fields}
+    arguments = {name: value for name, value in values.items() if name not in Run.model_fields}
+    whole = {**fields, **changed}
+    if arguments:
+        whole["algorithm"] = with_arguments(whole.get("algorithm", "fedavg"), arguments)
+    return Run(**whole)
+
+
+def value_at(run: Run, name: str) -> Value:
+    """What a run has for a field or for an argument of its method, as people write it; None where it has none."""
+    if name in run.short:
+        return run.short[name]
+    if name in Run.model_fields:
+        found: Value = getattr(run, name)
+        return found
+    argument = find_argument(run.algorithm, name)
+    return None if argument is None else argument.value
+
+
+def _setting(fields: Mapping[str, Any], values: Mapping[str, Any], seeds: int) -> Setting:
+    method = str(values.get("algorithm", fields.get("algorithm", "fedavg")))
+    known = {name: value for name, value in values.items() if name in Run.model_fields or find_argument(method, name)}
+    first = run_at(fields, known)
+    shown = {name: value_at(first, name) for name in values}
+    if "algorithm" in values:
+        shown["algorithm"] = run_at(fields, {"algorithm": method}).short_algorithm
+    return Setting(shown, [first.model_copy(update={"seed": first.seed + s}) for s in range(seeds)])
+
+
+def _check_names(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]]) -> None:
+    """Every name is known to a method or to a run, and has values."""
+    methods = [str(method) for method in values.get("algorithm", [fields.get("algorithm", "fedavg")])]
+    for name, found in values.items():
+        if not found:
+            raise ValueError(f"{name} has no values; for example {name} 1,2,5")
+        if name in NOT_SWEPT:
+            raise ValueError(f"{name} cannot have several values: {NOT_SWEPT[name]}")
+        if name not in Run.model_fields and not any(find_argument(method, name) for method in methods):
+            arguments = {each.name: None for method in methods for each in arguments_of(method)}
+            said = f"argument of {', '.join(methods)} or field of a run"
+            raise ValueError(spec.unknown(said, name, {**arguments, **Run.model_fields}))
+
+
+def _reference(fields: Mapping[str, Any], settings: Sequence[Setting]) -> int:
+    """The place of the setting that nobody had to choose."""
+    tried = [setting.values for setting in settings]
+    method = {"algorithm": _usual("algorithm", tried, "fedavg")} if "algorithm" in tried[0] else {}
+    try:
+        plain = run_at(fields, method)
+    except ValueError:  # the defaults alone need not be a run
+        return 0
+    wanted = {name: _usual(name, tried, value_at(plain, name)) for name in tried[0]} | method
+    return tried.index(wanted) if wanted in tried else 0
+
+
+def _usual(name: str, tried: Sequence[Mapping[str, Value]], default: Value) -> Value:
+    values = [values[name] for values in tried]
+    return default if default in values else values[0]

@@ -1,0 +1,51 @@
+"""Progress where there is no terminal, and what time is said to have been spent."""
+
+from typing import Any
+
+import pytest
+
+from fedskew import Run, Store, simulate
+from fedskew.cli.terminal import progress
+from fedskew.cli.terminal.progress import Lines, Spent
+from fedskew.simulation import RoundRecord
+
+RUN = Run(clients=3, rounds=4, batch_size=64)
+
+
+def records(tmp_path: Any) -> list[RoundRecord]:
+    return list(simulate(RUN, store=Store(tmp_path)))
+
+
+def test_a_line_every_half_minute_with_the_time_left(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    now = iter([0.0, 10.0, 20.0, 31.0, 62.0])
+    lines = Lines(4, lambda: next(now))
+    for record in records(tmp_path):
+        lines("fedavg", record)
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(";")[1].split(",")[0].strip() for line in said] == ["3 of 4 rounds", "4 of 4 rounds"]
+    assert "round 3, accuracy" in said[0]
+    assert "about 10 s left" in said[0]  # 31 seconds for 3 rounds, one is left
+    assert progress._EVERY == 30
+
+
+def test_rounds_read_from_the_store_say_nothing_of_the_pace(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    new = records(tmp_path)
+    stored = records(tmp_path)
+    now = iter([0.0, 100.0, 100.0, 100.0, 140.0])
+    lines = Lines(4, lambda: next(now))
+    for record in [*stored[:3], new[3]]:
+        lines("fedavg", record)
+    assert "about 0 s left" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_seconds_are_those_that_were_spent_now(tmp_path: Any) -> None:
+    first, again = Spent(), Spent()
+    for record in records(tmp_path):
+        first.add(record)
+    for record in records(tmp_path):
+        again.add(record)
+    assert (first.computed, first.stored, again.computed, again.stored) == (4, 0, 0, 4)
+    assert first.seconds > 0
+    assert again.seconds == 0
+    assert str(again) == "from the store, nothing computed"
+    assert str(first).endswith("s for 4 rounds")

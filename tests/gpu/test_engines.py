@@ -1,0 +1,67 @@
+"""Engines that capture their steps as CUDA graphs against `serial`; `make test-gpu` runs all of this folder."""
+
+from typing import Any
+
+import pytest
+import torch
+
+from fedskew import Run
+from fedskew.core.round import Server
+from fedskew.simulation.simulation import Simulation, advance
+from tests.helpers import OWN, assert_trees_close
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")]
+DEVICE = "cuda"
+FIELDS: dict[str, Any] = {
+    "dataset": f"{OWN}:ragged_digits",
+    "partition": "natural",
+    "clients": 4,
+    "batch_size": 16,
+    "momentum": 0.9,
+    "rounds": 6,
+    "dropout_rate": 0.3,
+    "lr_schedule": "exponential:0.5",
+    "lr": 0.05,
+}
+PARTS = ("params", "buffers", "correction", "optimizer")
+METHODS = pytest.mark.parametrize("algorithm", ["fedlc", "fedprox:mu=0.1", "scaffold", "fedlc+fednova", "fedopt"])
+
+
+def played(engine: str, **more: Any) -> tuple[Simulation, Server]:
+    """A run to its end on the GPU, and its last global model."""
+    simulation = Simulation(Run(**{"precision": "fp64", **FIELDS, **more}, engine=engine, device=DEVICE))
+    for _ in range(simulation.run.rounds):
+        advance([simulation])
+    return simulation, simulation.server
+
+
+def assert_near(one: Server, other: Server, tolerance: float) -> None:
+    for part in PARTS:
+        assert_trees_close(getattr(one, part), getattr(other, part), rtol=tolerance, atol=tolerance)
+
+
+@METHODS
+@pytest.mark.parametrize("model", ["logistic", "cnn:padding=1,width=4"])
+def test_captured_cohorts_agree_with_serial_and_repeat_to_the_bit(algorithm: str, model: str) -> None:
+    """Whoever answers and whatever the rate."""
+    _, expected = played("serial", algorithm=algorithm, model=model)
+    simulation, first = played("stacked", algorithm=algorithm, model=model)
+    assert simulation.engine._lanes is not None  # type: ignore[attr-defined]
+    assert_near(first, expected, 1e-9)
+    assert_near(played("stacked", algorithm=algorithm, model=model)[1], first, 0.0)
+
+
+@METHODS
+@pytest.mark.parametrize("model", ["mlp:hidden=9,depth=2", "cnn:norm=group,padding=1,width=16"])
+def test_graphed_clients_agree_with_serial_and_repeat_to_the_bit(algorithm: str, model: str) -> None:
+    _, expected = played("serial", algorithm=algorithm, model=model)
+    _, first = played("graphed", algorithm=algorithm, model=model)
+    assert_near(first, expected, 1e-9)
+    assert_near(played("graphed", algorithm=algorithm, model=model)[1], first, 0.0)
+
+
+@pytest.mark.parametrize("model", ["cnn:padding=1,width=16", "mcmahan:padding=2"])
+def test_graphed_clients_with_our_kernels_agree_with_serial(model: str) -> None:
+    """The kernels add in float32, so a short run is compared, and more loosely."""
+    fields = {"algorithm": "fedlc", "model": model, "precision": "fp32", "rounds": 1, "lr": 0.01}
+    assert_near(played("graphed", **fields)[1], played("serial", **fields)[1], 1e-3)

@@ -1,0 +1,95 @@
+"""Tables and the figure of a sweep, from rows that were never computed."""
+
+import csv
+import statistics
+from pathlib import Path
+
+import pytest
+
+from fedskew.report import sweep_figure
+from fedskew.report.sweep_figure import across_of, draw_sweep, interval_of, lines_of, places_of
+from fedskew.report.swept import Swept
+from fedskew.runs.summary import MEASURES
+
+EACH = {1: [0.5, 0.6], 2: [0.7, 0.8], 100: [0.2, 0.1]}
+
+
+def row(values, each, diverged=0, **measures):
+    known = {"accuracy": each, "accuracy_last10": each, **measures}
+    found = {
+        name: {
+            "mean": statistics.fmean(known[name]) if name in known else None,
+            "std": statistics.stdev(known[name]) if name in known else None,
+            "each": known.get(name, [None, None]),
+        }
+        for name in MEASURES
+    }
+    return {"values": values, "rounds": 20, "seeds": [0, 1], "diverged": diverged, "against_reference": None, **found}
+
+
+def swept(**measures):
+    rows = [row({"tau": tau, "lr": lr}, each, **measures) for tau, each in EACH.items() for lr in (0.1, 0.2)]
+    return Swept("digits", rows, 2)
+
+
+def test_the_table_says_what_the_reference_is():
+    heads, lines = swept().table()
+    assert heads == ["tau", "lr", "accuracy %", "last ten rounds %", "last ten rounds − (tau=2, lr=0.1), points"]
+    assert lines[0][:4] == ["1", "0.1", "55.00 ± 7.07", "55.00 ± 7.07"]
+    assert lines[2][-1] == "reference"
+    assert lines[0][-1] == "below, -20.00 [-20.00, -20.00] over 2 seeds"
+    assert swept().markdown().count("\n") == 8
+
+
+def test_held_out_examples_decide_where_there_are_some():
+    found = swept(validation_accuracy=[0.5, 0.5])
+    assert (swept().measure, found.measure) == ("accuracy_last10", "validation_accuracy")
+    heads, lines = found.table()
+    assert heads[-2:] == ["held out %", "held out − (tau=2, lr=0.1), points"]
+    assert lines[0][-1].startswith("tied, +0.00")
+
+
+def test_what_does_not_differ_is_no_column():
+    rows = [row({"tau": tau, "lr": 0.1}, each) for tau, each in EACH.items()]
+    assert Swept("digits", rows, 0).names == ["tau"]
+
+
+def test_the_csv_reads_back():
+    lines = list(csv.DictReader(swept().csv().splitlines()))
+    assert [(line["tau"], line["lr"]) for line in lines[:2]] == [("1", "0.1"), ("1", "0.2")]
+    assert float(lines[0]["accuracy_last10_mean"]) == 0.55
+    assert lines[0]["client_accuracy_mean"] == ""
+
+
+def test_the_figure_is_against_the_parameter_with_most_numbers():
+    found = swept()
+    assert across_of(found) == "tau"
+    assert list(lines_of(found, "tau")) == ["lr=0.1", "lr=0.2"]
+    assert places_of(found, "tau") == {1: 1, 2: 2, 100: 100}
+    words = Swept("digits", [row({"partition": name}, [0.5, 0.6]) for name in ("iid", "shards:2", "labels:1")], 0)
+    assert places_of(words, across_of(words)) == {"iid": 0, "shards:2": 1, "labels:1": 2}
+
+
+def test_an_interval_is_students():
+    found = interval_of(row({}, [0.5, 0.6]), "accuracy")
+    assert found is not None
+    assert found.mean == pytest.approx(55)
+    assert found.half == pytest.approx(12.7062 * 7.0711 / 2**0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize(("values", "scale"), [((1, 2, 100), "log"), ((1, 2, 5), "linear"), ((0, 1, 100), "linear")])
+def test_decades_are_drawn_by_their_logarithm_and_all_dots_are_inside(tmp_path: Path, monkeypatch, values, scale):
+    seen = []
+    save = sweep_figure.save
+    monkeypatch.setattr(sweep_figure, "save", lambda figure, *more: seen.append(figure) or save(figure, *more))
+    rows = [row({"algorithm": "fedlc", "tau": tau}, each) for tau, each in zip(values, EACH.values(), strict=True)]
+    rows.append(row({"algorithm": "fedavg", "tau": None}, [0.9, 0.92]))
+    made = draw_sweep(tmp_path / "sweep", Swept("digits", rows, 3))
+    assert [path.name for path in made] == ["sweep.png", "sweep.svg"]
+    (axes,) = seen[0].axes
+    assert axes.get_xscale() == scale
+    low, high = axes.get_ylim()
+    assert low < 15 < 91 < high
+    left, right = axes.get_xlim()
+    assert left < min(values) < max(values) < right
+    assert [text.get_text() for text in axes.get_xticklabels()] == [str(value) for value in values]

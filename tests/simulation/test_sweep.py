@@ -1,0 +1,85 @@
+"""Settings of a sweep: all combinations, each once, with the right reference; nothing is computed twice."""
+
+import pytest
+
+from fedskew import Run, Store
+from fedskew.report.swept import Swept
+from fedskew.simulation.sweep import Sweep, run_at, value_at
+
+DIGITS = {"dataset": "digits", "model": "logistic", "clients": 3, "rounds": 2, "algorithm": "fedlc"}
+
+
+def settings(values, seeds=1, **fields):
+    sweep = Sweep.of({**DIGITS, **fields}, values, seeds)
+    return [setting.name for setting in sweep.settings], sweep
+
+
+def test_all_combinations_in_order():
+    names, sweep = settings({"tau": ["1", "5"], "lr": ["0.01", "0.1"]}, seeds=2)
+    assert names == ["tau=1, lr=0.01", "tau=1, lr=0.1", "tau=5, lr=0.01", "tau=5, lr=0.1"]
+    last = sweep.settings[-1]
+    assert [(run.short_algorithm, run.lr, run.seed) for run in last.runs] == [("fedlc", 0.1, 0), ("fedlc", 0.1, 1)]
+    assert sweep.rounds == 4 * 2 * 2
+    assert names[sweep.reference] == "tau=5, lr=0.01"
+
+
+def test_the_first_value_stands_for_a_default_that_is_not_there():
+    names, sweep = settings({"tau": [1, 5], "lr": [0.3, 0.1]})
+    assert names[sweep.reference] == "tau=5, lr=0.3"
+
+
+def test_a_method_without_the_argument_is_there_once():
+    names, sweep = settings({"algorithm": ["fedlc", "fedavg"], "tau": [1, 2]})
+    assert names == ["fedlc, tau=1", "fedlc, tau=2", "fedavg"]
+    assert sweep.reference == 2
+
+
+def test_fields_that_hang_on_others_follow_them():
+    _, sweep = settings({"clients": [3, 50]})
+    assert [setting.runs[0].clients_per_round for setting in sweep.settings] == [3, 50]
+    assert [setting.values for setting in sweep.settings] == [{"clients": 3}, {"clients": 50}]
+
+
+def test_specs_are_shown_as_people_write_them():
+    names, _ = settings({"partition": ["dirichlet:0.1", "dirichlet:b=0.1,balance=off", "dirichlet:0.1,balance=on"]})
+    assert names == ["partition=dirichlet:0.1", "partition=dirichlet:0.1,balance=off"]
+
+
+def test_a_run_at_a_setting():
+    run = run_at({"algorithm": "fedlc+fedprox"}, {"fedprox.mu": "0.5", "tau": 2, "momentum": 0.9})
+    assert run == Run(algorithm="fedlc:tau=2+fedprox:mu=0.5", momentum=0.9)
+    assert [value_at(run, name) for name in ("tau", "mu", "momentum", "rho")] == [2, 0.5, 0.9, None]
+
+
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"tua": [1]}, "unknown argument of fedlc or field of a run 'tua': did you mean tau"),
+        ({"seed": [1, 2]}, "seed cannot have several values"),
+        ({"engine": ["serial", "stacked"]}, "engine cannot have several values: it decides no result"),
+        ({"tau": []}, "tau has no values"),
+        ({"tau": ["a"]}, "tau is 'a'"),
+        ({"lr": [-1]}, "greater than 0"),
+    ],
+)
+def test_what_cannot_be_swept_is_refused_before_any_work(values, words):
+    with pytest.raises(ValueError, match=words):
+        Sweep.of(DIGITS, values)
+
+
+def test_results_are_kept_and_read_again(tmp_path, monkeypatch):
+    store = Store(tmp_path)
+    sweep = Sweep.of(Run(**DIGITS, lr=0.1), {"tau": [1, 2], "rounds": [1, 2]}, seeds=2)
+    first = [(setting.name, run.seed, record.round, record.accuracy) for setting, run, record in sweep.results(store)]
+    assert len(first) == 2 * 2 * (1 + 2)
+    swept = Swept.of(store, sweep.settings, sweep.reference, "digits")
+    monkeypatch.setattr("fedskew.simulation.session.advance", None)
+    again = [(setting.name, run.seed, record.round, record.accuracy) for setting, run, record in sweep.results(store)]
+    assert sorted(again) == sorted(first)
+    ends = {(name, seed): accuracy for name, seed, _, accuracy in first}
+    for row in swept.rows:
+        name = swept.label(row)
+        assert row["accuracy"]["each"] == [ends[name, 0], ends[name, 1]]
+    assert swept.label(swept.rows[swept.reference]) == "tau=1, rounds=2"
+    assert swept.rows[swept.reference]["against_reference"] is None
+    assert swept.rows[0]["against_reference"]["seeds"] == 2
