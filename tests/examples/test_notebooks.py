@@ -33,7 +33,7 @@ def test_there_is_a_test_for_each() -> None:
 def test_quick_start(run_notebook: Any, capsys: pytest.CaptureFixture[str]) -> None:
     found = run_notebook("quick_start.ipynb")
     said, true = (line.split()[1:] for line in capsys.readouterr().out.splitlines()[-2:])
-    assert sum(a == b for a, b in zip(said, true, strict=True)) >= 6
+    assert sum(a == b for a, b in zip(said, true, strict=True)) >= 5
     assert list(found["compared"]) == ["fedavg", "fedlc:tau=1", "fedlc:tau=1+scaffold"]
     assert [line.get_label() for line in found["axes"].lines] == list(found["compared"])
 

@@ -23,9 +23,14 @@ from fedskew.runs.store import Folder, StoreError, write_whole
 def export_model(folder: Folder, path: Path) -> int:
     """Write the state dict of the last checkpoint, with what rebuilds the module beside it; returns its round."""
     about, whole = final_model(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, save(whole, {"fedskew": json.dumps(about)}))
+    write_export(path, about, whole)
     return int(about["round"])
+
+
+def write_export(path: Path, about: dict[str, Any], tensors: Params) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = {name: leaf.detach().cpu().contiguous() for name, leaf in tensors.items()}
+    write_whole(path, save(whole, {"fedskew": json.dumps(about)}))
 
 
 def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
@@ -53,8 +58,7 @@ def describe_model(run: Run, data: Dataset | Nodes, round: int, server: Server) 
         "run": run.model_dump(),
     }
     model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
-    whole = model.whole_state(server.params, server.buffers)
-    return about, {name: leaf.contiguous() for name, leaf in whole.items()}
+    return about, model.whole_state(server.params, server.buffers)
 
 
 def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:
