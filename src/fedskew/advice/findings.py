@@ -10,6 +10,7 @@ import numpy as np
 
 from fedskew.advice.kinds import UNKNOWN, kind_of
 from fedskew.algorithms import ALGORITHMS, describe
+from fedskew.core import spec
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
 from fedskew.runs.verdict import BASELINE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
