@@ -124,7 +124,8 @@ class _Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(OSError):
-            print(json.dumps(run.model_dump()), file=process.stdin, flush=True)
+            process.stdin.write(json.dumps(run.model_dump()) + "\n")
+            process.stdin.flush()
             for line in process.stdout:
                 told = json.loads(line)
                 if "end" in told:
