@@ -155,6 +155,15 @@ def test_the_python_of_the_diagnostics_runs(capsys):
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2", "4"]
 
 
+def test_the_python_of_tuning_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for code in blocks("docs/tuning.md", "python"):
+        exec(compile(code, "docs/tuning.md", "exec"), {})
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said[:2]] == ["fedavg", "fedlc"]
+    assert said[2].startswith("| tau |")
+
+
 def test_convnet_figures_are_those_of_the_results():
     figures = json.loads((ROOT / "results/benchmark_convnet.json").read_text())["figures"]
     text = (ROOT / "docs/performance.md").read_text()

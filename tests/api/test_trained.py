@@ -43,6 +43,8 @@ def test_a_file_and_a_store_give_the_same(folder, tmp_path):
     assert torch.equal(outputs(load_model(run.hash[:8], tmp_path / "runs")), expected)
     assert (found.round, found.run["algorithm"], found.classes) == (2, "fedavg", tuple("0123456789"))
     assert not found.training
+    found.save(tmp_path / "again" / "model.safetensors")
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
 
 
 def test_names_of_classes_come_along(folder, tmp_path):

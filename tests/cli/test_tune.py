@@ -52,6 +52,12 @@ def test_the_document(capsys, tmp_path):
         assert all(run["lr"] == method["chosen"]["lr"] for run in tested)
 
 
+def test_the_ranges_are_listed_with_the_methods(capsys):
+    methods = {method["name"]: method["knobs"] for method in json.loads(call(capsys, "methods", "--json")[1])}
+    assert methods["fedavg"] == {}
+    assert methods["fedlc"] == {"tau": {"low": 0.2, "high": 20, "log": True}}
+
+
 def test_what_is_fixed_and_what_is_listed_is_not_searched(capsys):
     arguments = [*TUNE, "--lr", "0.1", "--tau", "1,2", "--json"]
     methods = json.loads(call(capsys, *arguments)[1])["methods"]

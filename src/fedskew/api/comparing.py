@@ -9,6 +9,7 @@ from fedskew.report.comparison import method_curves, method_rows
 from fedskew.runs.measures import Reach, rounds_to_reach
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.store import Store
+from fedskew.runs.summary import setting_text
 from fedskew.simulation.compare import Comparison
 from fedskew.simulation.traffic import BytesSent
 
@@ -105,7 +106,7 @@ def _comparison(runs: Run | Sequence[Run], algorithms: Sequence[Any] | None, see
     grouped: dict[str, list[Run]] = {}
     for run in runs:
         shown = {**run.model_dump(), **run.short}
-        name = ", ".join([run.short_algorithm, *(f"{field}={shown[field]}" for field in differing)])
+        name = setting_text({"algorithm": run.short_algorithm, **{field: shown[field] for field in differing}})
         found = grouped.setdefault(name, [])
         found += [run.model_copy(update={"seed": run.seed + more}) for more in range(seeds)]
         if len({one.seed for one in found}) < len(found):

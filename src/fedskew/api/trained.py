@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 from fedskew.core import spec
 from fedskew.core.tree import Params
-from fedskew.runs.export import final_model, read_export, rebuild
+from fedskew.runs.export import final_model, read_export, rebuild, write_export
 from fedskew.runs.store import Store
 
 
@@ -24,7 +24,7 @@ class TrainedModel(nn.Module):
 
     def __init__(self, module: nn.Module, about: dict[str, Any]) -> None:
         super().__init__()
-        self.module = module
+        self.module, self._about = module, about
         self.input_shape = tuple(about["input_shape"])
         self.classes = tuple(about["classes"] or map(str, range(about["num_classes"])))
         self.round: int = about["round"]
@@ -49,6 +49,10 @@ class TrainedModel(nn.Module):
     def predict(self, x: Tensor) -> list[str]:
         """The most likely class of each input."""
         return [self.classes[label] for label in self(x).argmax(-1).tolist()]
+
+    def save(self, path: Path | str) -> None:
+        """Write the file that `load_model` reads, as `fedskew export` does."""
+        write_export(Path(path), self._about, self.module.state_dict())
 
 
 def trained(about: dict[str, Any], tensors: Params, module: nn.Module | None = None) -> TrainedModel:

@@ -46,7 +46,7 @@ app = typer.Typer(
 for name, group in {"runs": runs_app, "data": data_app, "paper": paper_app, "flower": flower_app}.items():
     app.add_typer(group, name=name)
 app.command("methods", short_help="Every method, and what it changes of FedAvg.")(methods_command)
-app.command("advise", short_help="How skewed label counts are, and what helped under such skew.")(advise_command)
+app.command("advise", short_help="Which methods help under these label counts.")(advise_command)
 app.command("diagnose", short_help="What label skew does to a stored run's model.")(diagnose_command)
 app.command("report", short_help="Runs of the store as one HTML page.")(report_command)
 app.command("run")(run_command)

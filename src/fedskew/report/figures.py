@@ -9,7 +9,7 @@ from typing import Any
 from fedskew.core.files import check_target, naming
 from fedskew.report.style import RC, look
 
-_MOST_BANDS = 4
+_MOST_BANDS, _MOST_CLIENTS = 4, 40
 
 
 def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
@@ -120,9 +120,9 @@ def draw_curves(
     axes.set_xlim(left=0)
 
 
-def rectangles(path: Path, card: Mapping[str, Any], title: str, most: int = 40, vector: str = "svg") -> list[Path]:
-    """How many examples of each label each client holds (the first `most` clients)."""
-    counts = card["counts"][:most]
+def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "svg") -> list[Path]:
+    """How many examples of each label each of the first clients holds."""
+    counts = card["counts"][:_MOST_CLIENTS]
     clients, classes = len(counts), len(counts[0])
     numbers = _has_room(counts)
     with drawing(1.6 + 0.36 * clients if numbers else 6.4, 1.4 + 0.26 * min(classes, 24)) as (figure, [[axes]]):

@@ -29,12 +29,17 @@ def export_model(folder: Folder, path: Path) -> int:
         onnx.check()
     about, whole = final_model(folder)
     if as_onnx:
-        content = onnx.onnx_bytes(rebuild(about, whole), tuple(about["input_shape"]), about)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, onnx.onnx_bytes(rebuild(about, whole), tuple(about["input_shape"]), about))
     else:
-        content = save(whole, {"fedskew": json.dumps(about)})
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, content)
+        write_export(path, about, whole)
     return int(about["round"])
+
+
+def write_export(path: Path, about: dict[str, Any], tensors: Params) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = {name: leaf.detach().cpu().contiguous() for name, leaf in tensors.items()}
+    write_whole(path, save(whole, {"fedskew": json.dumps(about)}))
 
 
 def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
@@ -63,8 +68,7 @@ def describe_model(run: Run, data: Dataset | Nodes, round: int, server: Server) 
         "run": run.model_dump(),
     }
     model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
-    whole = model.whole_state(server.params, server.buffers)
-    return about, {name: leaf.contiguous() for name, leaf in whole.items()}
+    return about, model.whole_state(server.params, server.buffers)
 
 
 def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:

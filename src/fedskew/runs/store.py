@@ -260,7 +260,10 @@ class Store:
                     yield Folder(path)
 
     def remove(self, folder: Folder) -> None:
+        windows = sys.platform == "win32"  # where the lock, which is open, can only be removed afterwards
         with folder.lock():
+            shutil.rmtree(folder.path, ignore_errors=windows)
+        if windows:
             shutil.rmtree(folder.path)
 
 

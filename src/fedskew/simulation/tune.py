@@ -145,7 +145,7 @@ class Tuning:
 
 def knobs_for(fields: Mapping[str, Any], method: str, values: Mapping[str, Sequence[Any]]) -> list[Knob]:
     """The method's own knobs, then fields of the run; where values are given, those and no other."""
-    found = {knob.name: knob for knob in knobs_of(method)}
+    found = {knob.name: knob for knob in knobs_of(method, Run.model_fields)}
     if "lr" not in fields:
         found["lr"] = Knob("lr", LR, value_at(run_at(fields, {"algorithm": method}), "lr"))
     plain = run_at(fields, {"algorithm": method})
