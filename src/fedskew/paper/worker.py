@@ -41,7 +41,8 @@ def main(store: Store, stop: Stop, told: IO[str]) -> None:
 
 
 def _tell(told: IO[str], event: dict[str, Any]) -> None:
-    print(json.dumps(event), file=told, flush=True)
+    told.write(json.dumps(event) + "\n")
+    told.flush()
 
 
 if __name__ == "__main__":
