@@ -272,6 +272,18 @@ def test_ctrl_c_ends_the_jobs_and_again_repeats_no_finished_run(
     assert len(hashes) == len(set(hashes)) == 8
 
 
+def test_a_process_that_dies_takes_one_run_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("dies.py").write_text(HELD.replace("signal.pause()", "os._exit(7)"))
+    Path("hold").touch()
+    Path("dies.toml").write_text("[methods]\nfedlc = 'dies.py:method'\n")
+    command = ["paper", "run", "table1", *JOBS, "--rounds", "1", "--profile", "dies.toml", "--stand-in", "--jobs", "2"]
+    code, out, err = call(capsys, *command)
+    assert code == 1
+    assert "4 runs not done" in err
+    assert "the process that did it ended with 7" in err
+    assert len(out.splitlines()) == 4
+
+
 def test_runs_condense_keeps_finished_runs(capsys: pytest.CaptureFixture[str]) -> None:
     call(capsys, "run", "--dataset", "digits", "--rounds", "2", "--clients", "4", "--quiet")
     code, out, _ = call(capsys, "runs", "condense", "kept.jsonl", "--json")

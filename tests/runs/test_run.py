@@ -98,6 +98,11 @@ def test_hash_covers_the_users_file(tmp_path):
         ({"rounds": 0}, ["rounds", "0"]),
         ({"clients": -3}, ["clients", "-3"]),
         ({"clients_per_round": 30}, ["30", "20"]),
+        ({"clients_per_round": 1.5}, ["clients_per_round", "1.5"]),
+        ({"clients_per_round": "150%"}, ["clients_per_round", "150%"]),
+        ({"clients_per_round": "0%"}, ["clients_per_round", "0%"]),
+        ({"clients_per_round": "many"}, ["clients_per_round", "many"]),
+        ({"clients_per_round": -1}, ["clients_per_round", "-1"]),
         ({"dropout_rate": 1.0}, ["dropout_rate"]),
         ({"grad_clip": 0}, ["grad_clip"]),
         ({"lr_schedule": "step:5,3"}, ["factor is 3"]),
@@ -147,3 +152,27 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path, monkeypatch):
     assert Run(dataset="npz:mine.npz", clients=2).hash != spelt[0].hash
     assert Run(algorithm="own.py:mine").hash == own
     assert Run(algorithm=f"{tmp_path}/one/own.py:mine").hash == own
+
+
+@pytest.mark.parametrize(
+    ("given", "clients", "number"),
+    [
+        (10, 100, 10),
+        ("10", 100, 10),
+        (0.1, 100, 10),
+        ("0.1", 100, 10),
+        ("10%", 100, 10),
+        ("10 %", 100, 10),
+        (1, 100, 1),
+        (1.0, 100, 100),
+        ("100%", 100, 100),
+        (0.01, 20, 1),
+        (0.26, 10, 3),
+        (0, 20, 20),
+        (None, 20, 20),
+    ],
+)
+def test_clients_per_round_is_a_number_or_a_share(given, clients, number):
+    run = Run(clients=clients, clients_per_round=given)
+    assert run.clients_per_round == number
+    assert run.hash == Run(clients=clients, clients_per_round=number).hash

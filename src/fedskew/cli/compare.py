@@ -13,6 +13,7 @@ from fedskew.cli.options import (
     Quiet,
     Runs,
     Target,
+    Track,
     build_run,
     checked_target,
     compared_names,
@@ -42,6 +43,7 @@ def compare_command(
     target: Target = None,
     iid: Annotated[bool, typer.Option("--iid", help="The same methods on an IID split as well.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
+    track: Track = None,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -52,7 +54,9 @@ def compare_command(
     """
     from fedskew.report.comparison import comparison_rows, write_comparison
     from fedskew.simulation.compare import Comparison
+    from fedskew.tracking import Several, check
 
+    check(track or ())
     names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
     level = comparison.on_iid() if iid else None
@@ -62,10 +66,12 @@ def compare_command(
     decode(some, enabled=show)
     parts = [comparison] if level is None else [comparison, level]
     spent = {name: Spent() for name in comparison.runs}
+    told = Several(track or ())
     with round_progress(some.rounds * seeds * len(comparison.runs) * len(parts), enabled=show) as step:
         for part in parts:
-            for name, _, record in part.results(store):
+            for name, run, record in part.results(store):
                 spent[name].add(record)
+                told(run, record)
                 step(name if part is comparison else f"{name}, IID", record)
                 interruption.check()
     hashes, level_hashes = comparison.hashes, level.hashes if level else None

@@ -188,8 +188,10 @@ class Run(BaseModel):
                 yield name, spec.parse(part.text)[0], part.file_sha256
         if digest := fingerprint(data):
             yield "dataset", str(data.arguments.get("path") or data.arguments.get("classes")), digest
+        split = spec.resolve(self.partition, "partition", _PARTITIONS)
+        if split.file_sha256:
+            yield "partition", spec.parse(split.text)[0], split.file_sha256
         if self.partition.startswith("replay:"):
-            split = spec.resolve(self.partition, "partition", PARTITIONS)
             yield "partition", str(split.arguments["path"]), split.build().fingerprint()
 
     def build_algorithm(self) -> Algorithm:
@@ -223,8 +225,11 @@ def check_seeds(seeds: int) -> None:
         raise ValueError(f"seeds is {seeds}; allowed: 1 to {MOST_SEEDS:,}")
 
 
+_PARTITIONS = {**PARTITIONS, "natural": lambda: None}
+
+
 def _partition(text: str) -> str:
-    resolved = spec.resolve(text, "partition", {**PARTITIONS, "natural": lambda: None})
+    resolved = spec.resolve(text, "partition", _PARTITIONS)
     resolved.build()
     return _whole_path(resolved)
 

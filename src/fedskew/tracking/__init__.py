@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,25 @@ def tracking(texts: Sequence[str], run: "Run") -> Iterator[Callable[["RoundRecor
                 log(record.round, values)
 
         yield step
+
+
+class Several:
+    """Each of several runs as a whole, when its last round has come: the rounds of seeds alternate, and not every
+    tracker can have two runs open."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._open: dict[str, list[RoundRecord]] = {}
+
+    def __call__(self, run: "Run", record: "RoundRecord") -> None:
+        if not self._texts:
+            return
+        records = self._open.setdefault(run.hash, [])
+        records.append(replace(record, server=None))  # a model for each round would fill the memory
+        if record.diverged or record.round == run.rounds:
+            with tracking(self._texts, run) as log:
+                for one in self._open.pop(run.hash):
+                    log(one)
 
 
 def check(texts: Sequence[str]) -> None:
