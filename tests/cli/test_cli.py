@@ -69,7 +69,7 @@ def test_help_needs_no_torch():
 
 @pytest.mark.parametrize(
     "command",
-    ["run", "compare", "sweep", "inspect", "diagnose", "advise", "report", "export"]
+    ["run", "compare", "sweep", "tune", "inspect", "diagnose", "advise", "report", "export"]
     + [f"runs {name}" for name in ("list", "show", "remove", "condense")]
     + [f"data {name}" for name in ("list", "verify", "fetch")]
     + [f"paper {name}" for name in ("list", "run", "show", "map")]
@@ -312,7 +312,8 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     assert code == 0
     for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
         assert word in out
-    assert re.search(r"last ten rounds: fedlc:tau=2 is [a-z ]+ fedavg, [+-]\d+\.\d\d \[.*\] over 2 seeds", out)
+    verdict = r"fedlc:tau=2 (is [a-z ]+ fedavg|against fedavg is open), [+-]\d+\.\d\d \[.*\] over 2 seeds"
+    assert re.search(f"last ten rounds: {verdict}", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md"}
     document = json.loads(call(capsys, *arguments, "--json")[1])
@@ -415,6 +416,25 @@ def test_runs_says_what_diverged_and_what_cannot_be_read(capsys, tmp_path):
     for start, state in states.items():
         said = "unreadable" if start == damaged else state
         assert (said in shown[start]) == (said != "done")
+
+
+def test_runs_shows_what_differs_and_takes_conditions(capsys):
+    for options in (["--lr", "0.1"], ["--lr", "0.1", "-a", "fedlc:tau=1"], ["--lr", "0.2", "-a", "fedlc:tau=2"]):
+        call(capsys, "run", *SMALL, *options, "--quiet")
+    _, out, _ = call(capsys, "runs")
+    assert {"method", "lr", "tau", "written"} <= set(out.split())
+    assert "momentum" not in out
+    _, out, _ = call(capsys, "runs", "--where", "lr=0.1")
+    assert "tau" not in out.split()
+    (row,) = json.loads(call(capsys, "runs", "--where", "lr=0.1", "--where", "algorithm=fedlc", "--json")[1])
+    assert (row["algorithm"], row["fields"]["tau"], row["fields"]["lr"]) == ("fedlc:tau=1", 1.0, 0.1)
+    ranked = json.loads(call(capsys, "runs", "list", "--sort", "accuracy", "--json")[1])
+    assert [row["accuracy"] for row in ranked] == sorted((row["accuracy"] for row in ranked), reverse=True)
+    code, out, _ = call(capsys, "runs", "--state", "diverged")
+    assert (code, out) == (0, "none of 3 runs is such a one\n")
+    code, _, err = call(capsys, "runs", "--where", "rate=1")
+    assert code == 2
+    assert "where names 'rate'" in err
 
 
 def test_inspect(capsys, tmp_path):

@@ -89,3 +89,15 @@ def test_nothing_in_a_cell_is_obeyed() -> None:
 
 def test_a_grid_without_rows_shows_its_headings() -> None:
     assert printed(Grid("run", "seed"), 80)[0].split() == ["run", "seed"]
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_words_and_numbers_with_their_spread_stay_whole(width: int) -> None:
+    federation = "shapes:train=6000,test=2000 dirichlet:0.1,balance=off, 20 clients"
+    said = "above, +6.00 [+3.52, +8.48] over 3 seeds"
+    grid = Grid("run", "federation", "accuracy %", "against fedavg", "more")
+    grid.add_row("06726103", federation, "44.21 ± 0.52", said, "12.34 ± 0.56 (shortened)")
+    text = "\n".join(printed(grid, width))
+    assert max(map(len, text.splitlines())) <= width
+    for whole in (*federation.split(), "44.21 ± 0.52", "+6.00", "[+3.52, +8.48]", "12.34 ± 0.56", "(shortened)"):
+        assert whole in text

@@ -2,6 +2,7 @@
 
 import math
 
+import numpy as np
 import pytest
 import torch
 
@@ -119,3 +120,8 @@ def test_finite(a: Params, bad: float) -> None:
 def test_nbytes() -> None:
     a = {"w": torch.zeros(3, 4, dtype=torch.float64), "n": torch.zeros(5, dtype=torch.int16)}
     assert tree.nbytes([a, a]) == 2 * (96 + 10)
+
+
+def test_an_empty_array_of_numpy_has_the_digest_of_an_empty_tensor() -> None:
+    empty = torch.from_numpy(np.zeros(0, dtype=np.int64))
+    assert tree.digest({"a": empty}) == tree.digest({"a": torch.zeros(0, dtype=torch.int64)})

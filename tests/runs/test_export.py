@@ -72,9 +72,9 @@ def test_a_changed_file_is_refused(tmp_path: Path, part: str) -> None:
     own.write_text(OWN)
     folder = stored(tmp_path, **{part: f"{own}:{'model' if part == 'model' else 'method'}"})
     own.write_text(OWN + "# another byte\n")
-    with pytest.raises(StoreError, match=r"was computed with other bytes of .*own\.py:"):
+    with pytest.raises(StoreError, match=r"was computed with other bytes of .*own\.py;"):
         export_model(folder, tmp_path / "m.safetensors")
-    with pytest.raises(StoreError, match=r"was computed with other bytes of .*own\.py:"):
+    with pytest.raises(StoreError, match=r"was computed with other bytes of .*own\.py;"):
         diagnose(folder)
     assert not (tmp_path / "m.safetensors").exists()
     own.write_text(OWN)

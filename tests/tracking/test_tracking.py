@@ -10,8 +10,7 @@ import pytest
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
 from fedskew.diagnostics.quick_drift import drift_measures
-from fedskew.tracking import TRACKERS, check, tracking
-from fedskew.tracking.measurements import metrics
+from fedskew.tracking import TRACKERS, check, metrics, tracking
 
 RUN = Run(dataset="synthetic:1,1,max_size=60", clients=4, rounds=3, algorithm="fedlc", batch_size=16)
 

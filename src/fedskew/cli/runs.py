@@ -1,7 +1,8 @@
 """`fedskew runs`: what the store holds."""
 
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import click
 import typer
@@ -23,46 +24,105 @@ from fedskew.cli.terminal.progress import (
 )
 
 if TYPE_CHECKING:
-    from fedskew.runs.store import Folder
+    from fedskew.runs.listing import Listed
 
 
 runs_app = typer.Typer(short_help="Runs in the store: list, show, remove, condense.", rich_markup_mode=None)
+Where = Annotated[
+    list[str] | None,
+    typer.Option("--where", help="Only runs with this field or argument: lr=0.1, algorithm=fedlc, tau=2; repeats."),
+]
+State = Annotated[str | None, typer.Option("--state", help="Only runs that are done | unfinished | diverged.")]
+Sort = Annotated[str | None, typer.Option("--sort", help="accuracy | date | lr, or any other field.")]
 
 
 @runs_app.callback(invoke_without_command=True)
-def runs_callback(context: typer.Context, json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> None:
+def runs_callback(
+    context: typer.Context,
+    where: Where = None,
+    state: State = None,
+    sort: Sort = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
     """Runs in the store; without a command, the list of them.
 
-    Example: fedskew runs list
+    Example: fedskew runs --where lr=0.1 --sort accuracy
     """
     if context.invoked_subcommand is None:
-        runs_list(json_, quiet, runs)
-    elif json_ or quiet or runs:
+        runs_list(where, state, sort, json_, quiet, runs)
+    elif where or state or sort or json_ or quiet or runs:
         raise click.UsageError(f"options go behind {context.invoked_subcommand}", context)
 
 
 @runs_app.command("list")
-def runs_list(json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> None:
-    """All runs, with what they are and how far they are.
+def runs_list(
+    where: Where = None,
+    state: State = None,
+    sort: Sort = None,
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """All runs: in what they differ, how far they are, and when they were last written.
 
-    Example: fedskew runs list --json
+    Example: fedskew runs list --where algorithm=fedlc --state done --sort accuracy
     """
-    rows = [_listed(folder) for folder in open_store(runs)]
+    from fedskew.runs.listing import in_order, listed, select
+
+    everything = [listed(folder) for folder in open_store(runs)]
+    rows = in_order(select(everything, where or (), state), sort)
     if json_:
-        print_json(rows)
+        print_json([row.as_dict() for row in rows])
     elif quiet:
         for row in rows:
-            echo(row["hash"])
+            echo(row.hash)
+    elif not everything:
+        echo("no runs yet; `fedskew run` makes one")
+    elif not rows:
+        echo(f"none of {len(everything)} runs is such a one")
     else:
-        grid = Grid("run", "method", "federation", "seed", "rounds", "accuracy %")
-        for row in rows:
-            names = [str(row.get(name, "")) for name in ("algorithm", "title", "seed")]
-            said = row["state"] if row["state"] in ("diverged", "unreadable") else ""
-            grid.add_row(row["hash"][:8], *names, f"{row['progress']} {said}".strip(), percent_of(row.get("accuracy")))
-        console().print(grid if rows else "no runs yet; `fedskew run` makes one")
-        for row in rows:
-            if "problem" in row:
-                note(f"run {row['hash']} cannot be read: {row['problem']}")
+        _print_rows(rows)
+
+
+def _print_rows(rows: Sequence["Listed"]) -> None:
+    """A column for each thing that differs; what all have in common once, above them."""
+    from fedskew.core.spec import family, show
+    from fedskew.runs.listing import differing
+
+    readable = [row for row in rows if row.problem is None]
+    settings = differing(rows)
+    columns: dict[str, Callable[[Listed], str]] = {
+        "method": lambda row: str(row.fields["algorithm"]),
+        "federation": lambda row: row.title,
+        **{name: lambda row, name=name: show(row.fields[name]) if name in row.fields else "" for name in settings},  # type: ignore[misc]
+        "seed": lambda row: str(row.fields["seed"]),
+    }
+    if any(name in settings for row in readable for name in _arguments(row)):
+        columns["method"] = lambda row: family(row.fields["algorithm"])
+    found = {head: [text(row) if row.problem is None else "" for row in rows] for head, text in columns.items()}
+    same = {head: texts[0] for head, texts in found.items() if len(set(texts)) == 1 and len(rows) > 1}
+    if same:
+        said = ", ".join(f"seed {text}" if head == "seed" else text for head, text in same.items())
+        echo(f"{len(rows)} runs of {said}")
+    kept = {head: texts for head, texts in found.items() if head not in same}
+    grid = Grid("run", *(head.replace("_", " ") for head in kept), "rounds", "accuracy %", "written")
+    for i, row in enumerate(rows):
+        said = row.state if row.state in ("diverged", "unreadable") else ""
+        date = "" if row.written is None else f"{row.written.astimezone():%Y-%m-%d %H:%M}"
+        cells = [texts[i] for texts in kept.values()]
+        grid.add_row(row.hash[:8], *cells, f"{row.progress} {said}".strip(), percent_of(row.accuracy), date)
+    console().print(grid)
+    for row in rows:
+        if row.problem is not None:
+            note(f"run {row.hash} cannot be read: {row.problem}")
+
+
+def _arguments(row: "Listed") -> list[str]:
+    from fedskew.runs.listing import arguments
+
+    return list(arguments(row.whole["algorithm"]))
 
 
 @runs_app.command("show")
@@ -125,27 +185,3 @@ def runs_condense(
         print_json({"file": str(path), "added": len(found), "lines": lines, "left_out": problems})
     elif not quiet:
         echo(f"written: {path}, {lines} runs")
-
-
-def _listed(folder: "Folder") -> dict[str, Any]:
-    from fedskew.runs.store import StoreError
-
-    try:
-        run, short, records, saved = folder.run(), folder.short(), folder.records(), folder.saved()
-    except StoreError as error:
-        return {"hash": folder.path.name, "state": "unreadable", "progress": "", "problem": str(error)}
-    done = len(records)
-    rounds = folder.aim(done)
-    measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
-    diverged = bool(records and records[-1]["diverged"])
-    kept_whole, ended = saved >= min(done, rounds), diverged or done >= rounds
-    state = "unfinished" if not (kept_whole and ended) else "diverged" if diverged else "done"
-    kept = {"algorithm": short["algorithm"], "title": short["title"], "seed": run["seed"]}
-    accuracy = measured[-1] if measured else None
-    return {
-        "hash": folder.path.name,
-        **kept,
-        "progress": f"{done}/{rounds}",
-        "accuracy": accuracy,
-        "state": state,
-    }

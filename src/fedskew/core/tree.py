@@ -101,5 +101,6 @@ def digest(a: Params) -> str:
     for name in sorted(a):
         leaf = a[name].detach().cpu().contiguous()
         whole.update(f"{name} {leaf.dtype} {list(leaf.shape)}\n".encode())
-        whole.update(leaf.reshape(-1).view(torch.uint8).numpy().data)
+        if leaf.numel():  # an empty array of NumPy may have a stride of 0, which has no view as bytes
+            whole.update(leaf.reshape(-1).view(torch.uint8).numpy().data)
     return whole.hexdigest()[:32]

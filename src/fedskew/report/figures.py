@@ -9,7 +9,7 @@ from typing import Any
 from fedskew.core.files import check_target, naming
 from fedskew.report.style import RC, look
 
-_MOST_BANDS = 4
+_MOST_BANDS, _MOST_CLIENTS = 4, 40
 
 
 def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
@@ -61,22 +61,36 @@ def legend(figure: Any, panels: Sequence[Any], columns: int) -> None:
         )
 
 
-def curves(
-    path: Path,
-    series: Mapping[str, Sequence[Sequence[dict[str, Any]]]],
-    title: str,
-    measure: str = "accuracy",
-    vector: str = "svg",
-) -> list[Path]:
+Series = Mapping[str, Sequence[Sequence[dict[str, Any]]]]
+"""Of each method, the records of each seed."""
+
+
+def curves(path: Path, series: Series, title: str, measure: str = "accuracy", vector: str = "svg") -> list[Path]:
+    """`curve_figure`, saved."""
+    with drawing(6.4, 3.9) as (figure, [[axes]]):
+        _draw_with_legend(figure, axes, series, title, measure)
+        return save(figure, path, vector)
+
+
+def curve_figure(series: Series, title: str, measure: str = "accuracy") -> Any:
     """A measure against rounds: one line per method, the mean over its seeds; a few methods also get a band of one
     standard deviation."""
     with drawing(6.4, 3.9) as (figure, [[axes]]):
-        draw_curves(axes, series, {name: look(name, position) for position, name in enumerate(series)}, measure)
-        axes.set_xlabel("communication round")
-        axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
-        axes.set_title(title, fontsize=9, loc="left")
-        figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
-        return save(figure, path, vector)
+        _draw_with_legend(figure, axes, series, title, measure)
+        return figure
+
+
+def _draw_with_legend(figure: Any, axes: Any, series: Series, title: str, measure: str) -> None:
+    draw_method_curves(axes, series, title, measure)
+    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
+
+
+def draw_method_curves(axes: Any, series: Series, title: str, measure: str = "accuracy") -> None:
+    """The curves of methods, each in its look, with what the axes are."""
+    draw_curves(axes, series, {name: look(name, position) for position, name in enumerate(series)}, measure)
+    axes.set_xlabel("communication round")
+    axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
+    axes.set_title(title, fontsize=9, loc="left")
 
 
 def draw_curves(
@@ -106,9 +120,9 @@ def draw_curves(
     axes.set_xlim(left=0)
 
 
-def rectangles(path: Path, card: Mapping[str, Any], title: str, most: int = 40, vector: str = "svg") -> list[Path]:
-    """How many examples of each label each client holds (the first `most` clients)."""
-    counts = card["counts"][:most]
+def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "svg") -> list[Path]:
+    """How many examples of each label each of the first clients holds."""
+    counts = card["counts"][:_MOST_CLIENTS]
     clients, classes = len(counts), len(counts[0])
     numbers = _has_room(counts)
     with drawing(1.6 + 0.36 * clients if numbers else 6.4, 1.4 + 0.26 * min(classes, 24)) as (figure, [[axes]]):

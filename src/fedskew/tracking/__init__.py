@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedskew.core import spec
-from fedskew.tracking.measurements import metrics
 
 if TYPE_CHECKING:
     from fedskew.runs.run import Run
@@ -18,6 +17,19 @@ Log = Callable[[int, dict[str, float]], None]
 """(round, metrics) -> None"""
 TRACKERS = ("tensorboard", "wandb", "mlflow")
 """Each needs the extra of the same name."""
+_MEASURES = ("accuracy", "balanced_accuracy", "loss", "client_accuracy", "validation_accuracy", "train_loss", "seconds")
+_PROBES = {"drift_norm": "drift/norm", "drift_cosine": "drift/cosine"}
+
+
+def metrics(record: "RoundRecord") -> dict[str, float]:
+    """What a round measured, by names that docs/tracking.md lists; what it did not measure is left out."""
+    known = record.as_dict()
+    values = {name: known[name] for name in _MEASURES}
+    values["clients"] = float(record.clients)
+    values["diverged"] = float(record.diverged)
+    values |= {f"class_accuracy/{c}": share for c, share in enumerate(known["per_class_accuracy"] or ())}
+    values |= {shown: known["probes"].get(name) for name, shown in _PROBES.items()}
+    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 @contextmanager

@@ -1,5 +1,6 @@
 """Tables that lose nothing where the terminal is narrow."""
 
+import re
 from collections.abc import Collection, Iterator, Sequence
 from textwrap import wrap
 from typing import TYPE_CHECKING
@@ -8,8 +9,9 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.table import Table
 
-_LONGEST_WORD = 24
-"""Longer words are broken before a table is."""
+_TOGETHER = re.compile(r" (?=±)|(?<=±) |(?<=\d,) (?=[-+−])")
+"""Blanks within a number and its spread, or an interval: no line ends there."""
+_GLUE = "\x00"
 _GAP = 2
 """Blanks between columns."""
 _MOST_LINES = 2
@@ -26,7 +28,8 @@ def printable(text: str) -> str:
 
 
 class Grid:
-    """Rows under headings. Headings wrap first, then long texts; numbers never do.
+    """Rows under headings. Headings wrap first, then long texts between words; words and numbers are never broken
+    where the terminal has room for them.
 
     What is wider still comes in blocks of columns, each with the first `keys` columns.
     """
@@ -43,7 +46,7 @@ class Grid:
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["Table | str"]:
         columns = list(zip(self.heads, *self.rows, strict=True))
-        narrow = [_narrow(column) for column in columns]
+        narrow = _narrow_widths(columns, self.keys, options.max_width)
         wide = [max(map(len, column)) for column in columns]
         for block in _blocks(narrow, self.keys, options.max_width):
             room = options.max_width - _frame(len(block))
@@ -59,7 +62,8 @@ class Grid:
         for i, width in zip(block, widths, strict=True):
             made.add_column(Text(self.heads[i]), overflow="fold", width=width)
         for row, bold in zip(self.rows, self._bold, strict=True):
-            made.add_row(*(Text(row[i], "bold" if i in bold else "") for i in block))
+            cells = ("\n".join(_lines(row[i], width)) for i, width in zip(block, widths, strict=True))
+            made.add_row(*(Text(cell, "bold" if i in bold else "") for i, cell in zip(block, cells, strict=True)))
         return made
 
 
@@ -84,15 +88,30 @@ def _widths(narrow: Sequence[int], wide: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _narrow(column: Sequence[str]) -> int:
-    """The least width at which a column reads well."""
+def _narrow_widths(columns: Sequence[Sequence[str]], keys: int, width: int) -> list[int]:
+    """The least width of each column; key columns leave room for another one."""
+    first = [_narrow(column, width // (keys + 1)) for column in columns[:keys]]
+    room = max(1, width - sum(first) - _frame(keys + 1))
+    return [*first, *(_narrow(column, room) for column in columns[keys:])]
+
+
+def _narrow(column: Sequence[str], most: int) -> int:
+    """The least width at which a column reads well: whole words, as long as there is room for them."""
     head, cells = column[0], set(column[1:])
     longest = max(map(len, cells), default=0)
     if any(letter.isalpha() for cell in cells for letter in cell):
-        words = max(len(word) for cell in cells for word in cell.split())
-        tried = range(min(words, _LONGEST_WORD), longest)
-        longest = next((w for w in tried if all(len(wrap(cell, w)) <= _MOST_LINES for cell in cells)), longest)
+        words = max(len(word) for cell in cells for word in _glued(cell).split())
+        tried = range(min(words, most), longest)
+        longest = next((w for w in tried if all(len(_lines(cell, w)) <= _MOST_LINES for cell in cells)), longest)
     return max(longest, *(len(word) for word in head.split()), 1)
+
+
+def _lines(cell: str, width: int) -> list[str]:
+    return [line.replace(_GLUE, " ") for line in wrap(_glued(cell), width, break_on_hyphens=False)] or [""]
+
+
+def _glued(cell: str) -> str:
+    return _TOGETHER.sub(_GLUE, cell)
 
 
 def _frame(columns: int) -> int:
