@@ -124,7 +124,7 @@ class _Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         with suppress(OSError):
-            process.stdin.write(json.dumps(run.model_dump()) + "\n")
+            process.stdin.write(f"{json.dumps(run.model_dump())}\n")
             process.stdin.flush()
             for line in process.stdout:
                 told = json.loads(line)

@@ -41,7 +41,7 @@ def main(store: Store, stop: Stop, told: IO[str]) -> None:
 
 
 def _tell(told: IO[str], event: dict[str, Any]) -> None:
-    told.write(json.dumps(event) + "\n")
+    told.write(f"{json.dumps(event)}\n")
     told.flush()
 
 

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -225,7 +225,7 @@ def check_seeds(seeds: int) -> None:
         raise ValueError(f"seeds is {seeds}; allowed: 1 to {MOST_SEEDS:,}")
 
 
-_PARTITIONS = {**PARTITIONS, "natural": lambda: None}
+_PARTITIONS: dict[str, Callable[..., Any]] = {**PARTITIONS, "natural": lambda: None}
 
 
 def _partition(text: str) -> str:
