@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.paper import FIGURES, TABLES, closing, depends, formats, mapped
+from fedskew.paper import FIGURES, TABLES, closing, depends, formats, holds, mapped
 from fedskew.paper.behind import behind
 from fedskew.paper.choice import Choice
 from fedskew.paper.claims import Claim, claims, in_short
@@ -58,7 +58,8 @@ _REMARKS = {
 
 def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()) -> str:
     """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again."""
-    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *closing.section(results), *_short(results)]
+    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *closing.section(results), *holds.section(results)]
+    parts += _short(results)
     parts += [_OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
     parts += _map(results, figures)
     for table in TABLES.values():
