@@ -3,9 +3,9 @@
     python -m benchmarks.pieces split data/cifar-10-batches-bin pieces --most 60
     python pieces.py join pieces ~/data/cifar-10-batches-bin        # there; this file needs nothing but Python
 
-`split` compresses every file of a folder, cuts it into pieces of at most so many MiB and writes a checksum of each whole
-file. Pieces may arrive in any order and in several visits: `join` writes each file whose pieces are complete, checks it,
-and says what is still missing.
+`split` compresses every file of a folder, cuts it into pieces of at most that many MiB and writes a checksum of each
+whole file. Pieces may arrive in any order and in several visits: `join` writes each file whose pieces are complete,
+checks it, and says what is still missing.
 """
 
 import argparse
