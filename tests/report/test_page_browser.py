@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -14,6 +15,7 @@ from fedskew.report.style import ORDER, look
 from fedskew.runs.store import Store
 from tests.report.page_store import effect, example_store, write_run
 
+MINE = "&lt;b&gt;mine&lt;/b&gt; (unfinished)"
 REQUIRED = os.environ.get("FEDSKEW_BROWSER") == "1"
 if REQUIRED:
     import selenium.webdriver  # noqa: F401 - an error here where it is not installed
@@ -227,6 +229,7 @@ def test_tables_and_curves_leave_the_page(page):
     assert svg[0] == "digits-accuracy.svg"
     assert 'xmlns="http://www.w3.org/2000/svg"' in svg[1]
     assert svg[1].count("<path") == 4 + 3  # lines, and bands of the methods with several seeds
+    assert re.findall(r">(fed\w+|scaffold|&lt;b[^<]*)</text>", svg[1]) == ["fedavg", "scaffold", "fedlc", MINE]
     assert png == ["digits-accuracy.png", "image/png"]
     assert "\\toprule" in page.execute_script("return copied")[0]
 

@@ -38,8 +38,8 @@ class Curves {
     const half = make("button", { type: "button", "data-half": "" }, "last half");
     half.onclick = () => zoom(this, this.full[1] / 2, this.full[1]);
     const svg = make("button", { type: "button", "data-svg": "" }, "download SVG"), png = make("button", { type: "button", "data-png": "" }, "download PNG");
-    svg.onclick = () => downloadSvg(this.svg, `${this.file}-${this.state.measure}`);
-    png.onclick = () => downloadPng(this.svg, `${this.file}-${this.state.measure}`);
+    svg.onclick = () => downloadSvg(this, `${this.file}-${this.state.measure}`);
+    png.onclick = () => downloadPng(this, `${this.file}-${this.state.measure}`);
     all.onclick = () => this.set({ hidden: new Set() });
     none.onclick = () => this.set({ hidden: new Set(this.methods.keys()) });
     this.reset.onclick = () => { this.set({ range: this.full }); this.svg.focus(); };
