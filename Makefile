@@ -5,6 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 READY_DEV := $(VENV)/ready-dev
+READY_DOCS := $(VENV)/ready-docs
 LOWEST := .venv-lowest
 PEERS := .benchmarks
 RIVALS := fedavg,fedprox,scaffold,fednova,fedopt,fedavgm,fedrs,fedlc,fedlc:travel=1,fedla
@@ -14,7 +15,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 ROUNDING := aggregators contracts core corrections diagnostics losses models optimizers simulation test_algorithms.py
 
 .NOTPARALLEL:
-.PHONY: setup setup-dev demo test coverage test-portable test-gpu test-slow test-federation test-wheel test-lowest torture lint bench bench-peers reproduction evidence figures clean
+.PHONY: setup setup-dev demo test coverage test-portable test-gpu test-slow test-federation test-wheel test-lowest torture lint bench bench-peers reproduction evidence figures docs picture clean
 
 define install
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, e.g. make PYTHON=python3.12")'
@@ -33,6 +34,10 @@ $(READY): pyproject.toml constraints.txt
 $(READY_DEV): pyproject.toml constraints.txt
 	$(call install,.[dev])
 	touch $(READY) $(READY_DEV)
+
+$(READY_DOCS): pyproject.toml constraints.txt
+	$(call install,.[docs])
+	touch $(READY) $(READY_DOCS)
 
 # Two federations: one in which clients drift far in a round, one in which they hardly do.
 # One thread: two wait for one another at every small operation where another program is at work.
@@ -123,5 +128,11 @@ evidence: $(READY)
 figures: $(READY)
 	$(BIN)/python docs/generate.py --figures
 
+docs: $(READY_DOCS)
+	$(BIN)/mkdocs build --quiet --strict
+
+picture: $(READY_DEV)
+	$(BIN)/python docs/picture.py
+
 clean:
-	rm -rf $(VENV) $(LOWEST) $(PEERS) demo build dist src/*.egg-info
+	rm -rf $(VENV) $(LOWEST) $(PEERS) demo site build dist src/*.egg-info

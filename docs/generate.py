@@ -1,4 +1,4 @@
-"""Write docs/reproduction.md, the README's part on results and the picture of rooms: `make reproduction`.
+"""Write the pages and parts of pages that follow results, methods and modules: `make reproduction`.
 
 With `--figures` the pictures are drawn first, as far as their measurements are there (`make figures`)."""
 
@@ -35,10 +35,11 @@ def pages(root: Path) -> dict[Path, str]:
     if results.problems:
         raise SystemExit("\n".join(results.problems))
     repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
-    readme, design = root / "README.md", root / "docs" / "design.md"
+    readme, design, choosing = (root / name for name in ("README.md", "docs/design.md", "docs/which-method.md"))
     return {
         design: between(design.read_text(), picture(), ROOMS),
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
+        choosing: with_methods(choosing.read_text()),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }
 

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from fedskew.algorithms import Algorithm
-from fedskew.losses import cross_entropy
+from fedskew import Algorithm, cross_entropy
 
 
 @dataclass(frozen=True)

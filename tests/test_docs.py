@@ -2,13 +2,18 @@
 
 import json
 import re
+import shlex
 import statistics
+import subprocess
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
-from fedskew import Run, Store, simulate
+from fedskew import Run, Store
 from fedskew.cli import main
+from fedskew.core import rng
 from fedskew.data import USUAL
 from fedskew.runs.export import export_model
 
@@ -19,16 +24,106 @@ def blocks(document, language):
     return re.findall(rf"```{language}\n(.*?)```", (ROOT / document).read_text(), re.S)
 
 
-def test_the_python_of_the_readme_runs(tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    run = Run(dataset="synthetic:1,1,max_size=100", clients=3, rounds=1)
-    list(simulate(run, store=Store("runs")))
-    export_model(Store("runs").folder(run.hash), Path("model.safetensors"))
-    found = blocks("README.md", "python")
-    assert len(found) == 3
-    for code in found:
-        exec(compile(code, "README.md", "exec"), {})
-    assert capsys.readouterr().out.splitlines()[-1].startswith("20 ")
+def commands(block):
+    """The lines of a block of shell, those that go on in the next one joined."""
+    return [line for line in block.replace("\\\n", " ").splitlines() if line]
+
+
+def paste(line, capsys):
+    """Run a line of `fedskew ...` here, and give what it prints or writes into a file."""
+    words, _, file = line.partition(" > ")
+    with pytest.raises(SystemExit) as done:
+        main(shlex.split(words)[1:])
+    out, err = capsys.readouterr()
+    assert done.value.code == 0, (line, err)
+    if file:
+        Path(file.strip()).write_text(out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """One for all pages: what a page has run, the next one finds in the store."""
+    return tmp_path_factory.mktemp("pasted")
+
+
+def test_the_readme_is_short_and_begins_with_make():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) < 120
+    first = re.search(r"```\n(.*?)```", text, re.S)[1].splitlines()
+    assert [line.split("#")[0].strip() for line in first] == ["make demo", "make test"]
+    assert text.index("make demo") < text.index("\n## ")
+
+
+def test_the_blocks_of_the_readme_run_and_are_one_run(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    ten, federation = (commands(block) for block in blocks("README.md", "bash"))
+    assert ten[:3] == ["python3 -m venv .venv", ". .venv/bin/activate", "pip install -c constraints.txt ."]
+    said = [paste(line, capsys) for line in ten[3:]]
+    (of_python,) = blocks("README.md", "python")
+    names = {}
+    exec(compile(of_python, "README.md", "exec"), names)
+    assert capsys.readouterr().out.splitlines()[-1].startswith("10 ")
+    ran = re.search(r"run (\w{16})", said[1])[1]
+    assert names["run"].hash == ran
+    assert len(list(Store("runs"))) == 9, "one of `compare` is the run above"
+    assert (folder / "report.html").exists()
+
+    pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
+    from fedskew.flower import read_run
+
+    install, init, start = federation
+    assert install == "pip install -c constraints.txt '.[flower]'"
+    assert f": {start}\n" in paste(init, capsys)
+    app = tomllib.loads((folder / "app/pyproject.toml").read_text())["tool"]["flwr"]["app"]["config"]
+    assert read_run(app).hash == ran
+
+
+@pytest.mark.parametrize("page", ["index", "which-method", "own-method", "data"])
+def test_the_commands_of_a_page_run(folder, page, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    found = blocks(f"docs/{page}.md", "(?:bash|python)")
+    assert found
+    for block in found:
+        if "load_model" in block:
+            (run, *_) = Store("runs")
+            export_model(run, Path("model.safetensors"))
+        if page == "own-method" and "import" in block:
+            assert block == (ROOT / "examples/own_algorithm.py").read_text()
+            Path("own_algorithm.py").write_text(block)
+        elif block.startswith("fedskew "):
+            for line in commands(block):
+                paste(line, capsys)
+        else:
+            exec(compile(block, page, "exec"), {})
+
+
+def test_the_loss_in_a_loop_of_ones_own():
+    names = {}
+    with rng.torch_seed(0, "docs"):
+        exec(compile(blocks("docs/loss.md", "python")[0], "docs/loss.md", "exec"), names)
+    assert names["loss"].item() > 0
+
+
+def test_peers_of_the_readme_are_as_they_were_measured():
+    found = figures_of("benchmark_peers.json")
+    text = (ROOT / "README.md").read_text()
+    for row, name in {"fedskew": "fedskew, stacked", "Flower": "flwr, simulation", "pfl": "pfl"}.items():
+        value = found["a round of logistic regression, 100 of 1,000 clients", name]["median"]
+        assert re.search(rf"^\| \[?{row}\b.* \| {short(value)} \|", text, re.M), row
+
+
+def test_every_page_has_a_place_in_the_site():
+    listed = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
+    assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+
+
+def test_the_site_builds_without_a_warning(tmp_path):
+    pytest.importorskip("mkdocstrings", reason="needs the extra: pip install -e '.[docs]'")
+    command = [sys.executable, "-m", "mkdocs", "build", "--quiet", "--strict", "--site-dir", str(tmp_path / "site")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "site/reference/index.html").exists()
 
 
 def test_the_run_file_of_the_docs_runs(tmp_path, monkeypatch, capsys):
@@ -48,16 +143,25 @@ def test_what_a_data_set_has_by_default_is_what_the_docs_say():
     assert Run.model_fields["clients"].default == 20
 
 
-def test_placeholders_of_the_readme_are_explained():
-    text = (ROOT / "README.md").read_text()
+def test_placeholders_of_the_quick_start_are_explained():
+    text = (ROOT / "docs/index.md").read_text()
     for name in ("3fa9", "counts.csv"):
-        assert f"`{name}` " in text.partition("fedskew export")[2]
+        assert f"`{name}` stands for" in text.partition("fedskew export")[2]
 
 
 def test_the_python_of_the_diagnostics_runs(capsys):
     (code,) = blocks("docs/diagnostics.md", "python")
     exec(compile(code, "docs/diagnostics.md", "exec"), {})
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == ["2", "4"]
+
+
+def test_the_python_of_tuning_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for code in blocks("docs/tuning.md", "python"):
+        exec(compile(code, "docs/tuning.md", "exec"), {})
+    said = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in said[:2]] == ["fedavg", "fedlc"]
+    assert said[2].startswith("| tau |")
 
 
 def test_convnet_figures_are_those_of_the_results():

@@ -59,6 +59,7 @@ def test_what_a_spec_sets_is_no_knob():
 
 def test_arguments_of_the_same_name_are_told_apart():
     assert [knob.name for knob in knobs_of("fedrs+feddyn")] == ["fedrs.alpha", "feddyn.alpha"]
+    assert [knob.name for knob in knobs_of("fedlc", taken=["tau"])] == ["fedlc.tau"]
     assert with_arguments("fedrs+feddyn", {"feddyn.alpha": 0.2}) == "fedrs:alpha=0.5,mode=binary+feddyn:alpha=0.2"
     with pytest.raises(ValueError, match=r"several methods.*fedrs\.alpha, feddyn\.alpha"):
         find_argument("fedrs+feddyn", "alpha")

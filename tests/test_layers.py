@@ -10,7 +10,7 @@ import pytest
 
 from tests.helpers.rooms import FILES, LEVELS, PARTS, ROOT, below, imports, module_of, nodes, own, room, within
 
-GROUND = ("fedskew.core.tree", "fedskew.core.rng", "fedskew.core.files", "fedskew.core.view")
+GROUND = tuple(f"fedskew.core.{name}" for name in ("tree", "rng", "files", "view", "checks"))
 GRADIENTS = {"grad", "backward", "vjp", "jacrev", "jacfwd", "grad_and_value", "jvp", "hessian"}
 
 
@@ -52,7 +52,7 @@ def test_parts_know_trees_randomness_files_and_their_own_folder(folder: str) -> 
         assert not strangers, f"{path}: {strangers}"
 
 
-@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view", "ranks"])
+@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view", "ranks", "checks"])
 def test_the_ground_floor_knows_nothing(name: str) -> None:
     assert not own(ROOT / "core" / f"{name}.py")
 
@@ -99,7 +99,7 @@ def test_only_flower_needs_flower() -> None:
 def test_report_reads_only_the_store() -> None:
     allowed = (
         "fedskew.report",
-        *(f"fedskew.runs.{name}" for name in ("store", "summary", "measures", "verdict")),
+        *(f"fedskew.runs.{name}" for name in ("store", "summary", "measures", "verdict", "versions")),
         "fedskew.core.files",
         "fedskew.core.spec",
         "fedskew.__version__",

@@ -67,6 +67,7 @@ def ends(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]
         "report": ["report", "--out", "report.html"],
         "inspect": ["inspect"],
         "export": ["export", Run(**FIELDS).hash, "model.safetensors"],
+        "onnx": ["export", Run(**FIELDS).hash, "model.onnx"],
         "paper": ["paper", "show", "table4"],
         "flower": ["flower", "init", "app"],
         "certificates": ["flower", "certificates", "keys"],
@@ -90,7 +91,7 @@ def test_what_needs_no_extra_works(ends: dict[str, tuple[int, str]], name: str) 
 
 @pytest.mark.parametrize(
     ("name", "extra"),
-    [(name, name) for name in ("tensorboard", "mlflow", "wandb", "flower")] + [("certificates", "flower")],
+    [(name, name) for name in ("tensorboard", "mlflow", "wandb", "onnx", "flower")] + [("certificates", "flower")],
 )
 def test_what_needs_an_extra_names_it(ends: dict[str, tuple[int, str]], name: str, extra: str) -> None:
     code, said = ends[name]

@@ -9,28 +9,62 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedskew.algorithms import Algorithm, combine
+    from fedskew.api import Compared, Simulated, TrainedModel, compare, load_model, simulate
+    from fedskew.core.dataset import Dataset
+    from fedskew.core.view import View
+    from fedskew.corrections import Correction
+    from fedskew.data.objects import as_dataset
+    from fedskew.losses import CalibratedCrossEntropyLoss, cross_entropy
+    from fedskew.models import Network
     from fedskew.runs.run import Run
     from fedskew.runs.store import Store
-    from fedskew.simulation import RoundRecord, simulate
+    from fedskew.simulation import RoundRecord
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "Algorithm": "fedskew.algorithms",
-    "RoundRecord": "fedskew.simulation",
-    "Run": "fedskew.runs.run",
-    "Store": "fedskew.runs.store",
-    "combine": "fedskew.algorithms",
-    "simulate": "fedskew.simulation",
-}
+__all__ = [
+    "Algorithm",
+    "CalibratedCrossEntropyLoss",
+    "Compared",
+    "Correction",
+    "Dataset",
+    "Network",
+    "RoundRecord",
+    "Run",
+    "Simulated",
+    "Store",
+    "TrainedModel",
+    "View",
+    "as_dataset",
+    "combine",
+    "compare",
+    "cross_entropy",
+    "load_model",
+    "simulate",
+]
+"""All that is public, beside the methods; docs/api.md says what each is for."""
 
-__all__ = ["Algorithm", "RoundRecord", "Run", "Store", "combine", "simulate"]
+_HOMES = {
+    "Algorithm": "algorithms",
+    "CalibratedCrossEntropyLoss": "losses",
+    "Correction": "corrections",
+    "Dataset": "core.dataset",
+    "Network": "models",
+    "RoundRecord": "simulation",
+    "Run": "runs.run",
+    "Store": "runs.store",
+    "View": "core.view",
+    "as_dataset": "data.objects",
+    "combine": "algorithms",
+    "cross_entropy": "losses",
+}
+"""Where a public name is, if not in `api`."""
 
 
 def __getattr__(name: str) -> Any:
     """Public names are imported when first used, so that `fedskew --help` need not wait for torch."""
-    if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+    if name in __all__:
+        return getattr(import_module(f"fedskew.{_HOMES.get(name, 'api')}"), name)
     if not name.startswith("_") and find_spec(f"fedskew.{name}") is None:  # `from fedskew import tree` asks here first
         methods = import_module("fedskew.algorithms").ALGORITHMS
         if name in methods:

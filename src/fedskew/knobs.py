@@ -5,7 +5,7 @@ method that is not in it, such as one of your own, is searched from a tenth to t
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedskew.algorithms import resolve_algorithm
@@ -87,6 +87,8 @@ RANGES: dict[str, dict[str, Range]] = {
     "trimmed": {"share": Range(0.05, 0.45, log=False)},
 }
 """Where to look for the knobs of registered methods. An argument that is missing here keeps its default."""
+LR = Range(1e-3, 1)
+"""Where to look for the clients' learning rate, which every method has."""
 
 
 def around(default: float) -> Range:
@@ -145,10 +147,11 @@ def with_arguments(algorithm: str, values: Mapping[str, Value]) -> str:
     return "+".join(part.text for part in resolve_algorithm("+".join(parts)))
 
 
-def knobs_of(algorithm: str) -> list[Knob]:
-    """What may be chosen of a spec's methods: arguments that it leaves open and that have a range."""
+def knobs_of(algorithm: str, taken: Collection[str] = ()) -> list[Knob]:
+    """What may be chosen of a spec's methods: arguments that it leaves open and that have a range. One whose name
+    another method has too, or that is `taken`, is called `method.name`."""
     arguments = arguments_of(algorithm)
-    names = [each.name for each in arguments]
+    names = [*(each.name for each in arguments), *taken]
     return [
         Knob(each.name if names.count(each.name) == 1 else each.full_name, values, each.value)
         for each in arguments

@@ -1,27 +1,64 @@
+import shlex
+
 import pytest
 
-from fedskew.advice.command import batch_size, methods, notes, shown, source, try_command, untried
+from fedskew.advice.command import batch_size, source, try_command
 from fedskew.advice.evidence import load
 from fedskew.advice.findings import advise
-from tests.advice.test_findings import dirichlet, near, table
+from fedskew.advice.kinds import kind_of
+from tests.advice.test_findings import IMAGES, advised, dirichlet, near, own, table
+
+
+def command(advice, origin=None, dataset=None):
+    return shlex.join(try_command(advice, origin or {}, dataset))
 
 
 def test_the_command_names_the_data_the_counts_came_from(tmp_path):
     advice = advise(dirichlet(0.1), load())
-    words = try_command(advice, {"dataset": "digits", "partition": "dirichlet:0.1", "seed": 7}, None)
-    assert words[:8] == ["fedskew", "compare", "--dataset", "digits", "--partition", "dirichlet:0.1", "--seed", "7"]
-    assert "npz:mine.npz" in try_command(advice, {}, "npz:mine.npz")
+    said = command(advice, {"dataset": "digits", "partition": "dirichlet:0.1", "seed": 7})
+    assert said.startswith("fedskew compare --dataset digits --partition dirichlet:0.1 --seed 7 --clients 20 ")
+    assert "npz:mine.npz" in command(advice, {}, "npz:mine.npz")
     (tmp_path / "run.json").write_text("damaged")
     assert source(tmp_path / "partition.json", {"dataset": "digits"}) == {"dataset": "digits"}
 
 
-def test_training_is_that_of_the_setting_that_speaks_most_for_the_first_method():
+def test_training_is_that_of_the_evidence_for_what_is_recommended():
     counts = dirichlet(0.1)
-    known = table({"fedavg": 60, "fedlc": 64}, skew=near(counts))
-    other = table({"fedavg": 50, "fedlc": 68}, skew=near(counts), local_epochs=5, momentum=0.9, rounds=80)
-    known["settings"] += other["settings"]
-    words = shown(try_command(advise(counts, known), {}, None))
-    assert "--rounds 80 --local-epochs 5 --batch-size 16 --lr 0.01 --momentum 0.9 --seeds 3" in words
+    known = table({"fedavg": 60, "fedlc": 64}, 3, near(counts))
+    more = {"local_epochs": 5, "momentum": 0.9, "rounds": 80, "augment": "crop_flip", "clients_per_round": 10}
+    known["settings"] += table({"fedavg": 50, "fedlc": 68}, 3, near(counts), **more)["settings"]
+    assert command(advise(counts, known, kind=IMAGES)).endswith(
+        "--clients 20 --rounds 80 --local-epochs 5 --batch-size 16 --lr 0.01 --momentum 0.9 --augment crop_flip "
+        "--seeds 3 --algorithm fedavg,fedlc"
+    )
+
+
+def test_training_is_not_taken_from_another_kind_of_data():
+    advice = advised({"fedavg": 60, "fedlc": 64}, 3, kind=kind_of("digits"), lr=0.5)
+    assert " --clients 20 --batch-size 16 --seeds 3 --algorithm fedavg,fedlc," in command(advice)
+
+
+def test_training_is_that_of_the_run_the_counts_came_from():
+    advice = advise(dirichlet(0.1), load(), kind=kind_of("digits"))
+    run = {"dataset": "digits", "partition": "iid", "seed": 4, "model": "logistic", "rounds": 30, "local_epochs": 2,
+           "batch_size": 64, "lr": 0.1, "momentum": 0.0, "clients_per_round": 5}  # fmt: skip
+    said = command(advice, run)
+    assert (
+        "--rounds 30 --local-epochs 2 --batch-size 64 --lr 0.1 --momentum 0 --model logistic --clients-per-round 5"
+        in said
+    )
+    assert "--lr" not in command(advice, run, "npz:mine.npz")
+
+
+def test_ones_own_runs_are_continued_with_more_seeds():
+    mine = own({"fedavg": 90, "fedopt": 92}, lr=0.1, batch_size=32)
+    said = command(
+        advised({"fedavg": 60, "fedlc": 64}, own=mine, kind=kind_of("digits")), {"dataset": "digits", "seed": 2}
+    )
+    assert said.startswith("fedskew compare --dataset digits --seed 0 ")
+    assert said.endswith(
+        "--rounds 30 --local-epochs 1 --batch-size 32 --lr 0.1 --momentum 0 --seeds 5 --algorithm fedavg,fedopt"
+    )
 
 
 @pytest.mark.parametrize(
@@ -31,29 +68,13 @@ def test_the_batch_size_is_one_that_the_smallest_client_can_fill(published, smal
     assert batch_size(published, smallest) == used
 
 
-def test_what_is_not_carried_over_is_said():
-    counts = dirichlet(0.1)
-    usual = advise(counts, table({"fedavg": 60, "fedlc": 64}, skew=near(counts)))
-    first, batch = notes(usual)
-    assert first == "The command trains as [1] did, but does not carry over its model cnn."
-    assert batch == f"Its batch size is 16, not 128: the smallest client has {counts.sum(1).min()} examples."
-    more = {"augment": "crop_flip", "clients_per_round": 10, "validation": 0.1}
-    odd = advise(10 * counts, table({"fedavg": 60, "fedlc": 64}, skew=near(counts), **more))
-    (first,) = notes(odd)
-    assert first.endswith("its model cnn, augment crop_flip, validation 0.1, clients_per_round 10.")
-    assert notes(advise(counts, {"partitions": {}, "settings": []})) == []
-
-
 def test_a_name_from_a_file_is_quoted():
     advice = advise(dirichlet(0.1), load())
-    words = try_command(advice, {"dataset": "folder:my data; rm x", "partition": "dirichlet:0.1"}, None)
-    assert "'folder:my data; rm x'" in shown(words)
+    said = command(advice, {"dataset": "folder:my data; rm x", "partition": "dirichlet:0.1"})
+    assert "'folder:my data; rm x'" in said
 
 
-@pytest.mark.parametrize(("reached", "wanted"), [({"fedlc": 64, "fedrs": 70}, 3), ({"fedlc": 59}, 2)])
-def test_what_nothing_is_known_about_is_not_compared(reached, wanted):
-    counts = dirichlet(0.1)
-    advice = advise(counts, table({"fedavg": 60, **reached}, skew=near(counts)))
-    assert len(methods(advice)) == wanted
-    assert not set(untried(advice)) & {"fedavg", *reached}
-    assert "scaffold" in untried(advice)
+def test_variants_are_options_of_their_own():
+    mine = own({"fedavg": 90, "fedlc:tau=1": 93, "fedopt": 92})
+    said = command(advised({"fedavg": 60, "fedlc": 64}, own=mine))
+    assert said.endswith("--algorithm fedavg,fedopt --algorithm fedlc:tau=1")

@@ -3,12 +3,16 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from fedskew.advice import evidence
+from fedskew.runs.measures import rounds_to_reach
 from fedskew.runs.results import Results, read_lines
 from fedskew.runs.run import Run
+from fedskew.runs.store import Store
 from fedskew.simulation.plan import build_federation, describe_partition
+from fedskew.simulation.session import simulate
 from tests.paper.test_tables import result
 
 PUBLISHED = Path(__file__).parents[2] / "results" / "paper"
@@ -36,6 +40,80 @@ def test_every_figure_is_that_of_a_published_run():
                 run = Run(**line.run)
                 assert (run.short_algorithm, run.seed, run.rounds) == (name, seed, setting["rounds"])
                 assert accuracy == pytest.approx(line.summary["accuracy_last10"], abs=1e-6)
+
+
+def test_rounds_to_fedavgs_end_are_those_of_the_measure():
+    lines = {(line.hash, line.rounds): line for line in Results(None, PUBLISHED)}
+
+    def curves(setting, name):
+        method = setting["methods"][name]
+        return {s: lines[h, setting["rounds"]].curve for s, h in zip(method["seeds"], method["runs"], strict=True)}
+
+    for setting in evidence.load()["settings"]:
+        for name, method in setting["methods"].items():
+            assert len(method["reach"]) == len(method["seeds"])
+            if None in method["accuracy"] + setting["methods"]["fedavg"]["accuracy"]:
+                continue
+            found = rounds_to_reach(curves(setting, name), curves(setting, "fedavg"))
+            kept = [r for s, r in zip(method["seeds"], method["reach"], strict=True)
+                    if s in setting["methods"]["fedavg"]["seeds"]]  # fmt: skip
+            assert sum(r is not None for r in kept) == found.reached
+            if found.reached == found.seeds:
+                assert sorted(kept)[len(kept) // 2] == found.rounds
+
+
+def test_a_diverged_run_reaches_nothing():
+    runs = [Run(dataset="synthetic:1,1", clients=3, algorithm=name, rounds=2) for name in ("fedavg", "fedlc")]
+    made = [result(runs[0], 0.5), result(runs[1], 0.9, diverged=True)]
+    (setting,) = evidence.settings(made)
+    assert setting["methods"]["fedlc"]["reach"] == [None]
+    made = [result(runs[0], 0.5, diverged=True), result(runs[1], 0.9)]
+    (setting,) = evidence.settings(made)
+    assert setting["methods"]["fedlc"]["reach"] == [None]
+
+
+SMALL = {"dataset": "synthetic:1,1,max_size=60", "clients": 4, "rounds": 2}
+
+
+def stored(store, *algorithms, **more):
+    for name in algorithms:
+        for _ in simulate(Run(algorithm=name, **{**SMALL, **more}), store=store):
+            pass
+
+
+def split(**more):
+    run = Run(**{**SMALL, **more})
+    return np.array(describe_partition(run, build_federation(run))["counts"]), run.dataset
+
+
+def test_own_settings_are_those_with_a_run_on_the_split_and_their_other_seeds(tmp_path):
+    store = Store(tmp_path)
+    stored(store, "fedavg", "fedlc")
+    stored(store, "fedavg", "fedlc", seed=1)
+    stored(store, "fedavg", "fedlc", clients=3)
+    stored(store, "fedavg", lr=0.5)  # nothing to compare
+    counts, dataset = split()
+    for data in (dataset, None):
+        (setting,), problems = evidence.own_settings(store, counts, data)
+        assert problems == []
+        assert setting["clients"] == 4
+        assert {name: method["seeds"] for name, method in setting["methods"].items()} == {
+            "fedavg": [0, 1],
+            "fedlc": [0, 1],
+        }
+    assert evidence.own_settings(store, counts, "digits")[0] == []
+    assert evidence.own_settings(store, split(seed=2)[0], dataset)[0] == []
+    assert evidence.own_settings(Store(tmp_path / "none"), counts, dataset) == ([], [])
+
+
+def test_a_damaged_run_is_named_and_the_others_count(tmp_path):
+    store = Store(tmp_path)
+    stored(store, "fedavg", "fedlc", "fedrs")
+    damaged = next(folder for folder in store if folder.run()["algorithm"].startswith("fedrs"))
+    (damaged.path / "records.jsonl").write_text("{\n")
+    (setting,), (problem,) = evidence.own_settings(store, *split())
+    assert set(setting["methods"]) == {"fedavg", "fedlc"}
+    assert damaged.path.name in problem
 
 
 def test_settings_without_fedavg_or_a_rival_are_not_evidence():

@@ -5,16 +5,16 @@ import pytest
 import torch
 
 from fedskew import partition
-from fedskew.advice.command import methods, try_command
 from fedskew.advice.evidence import build, load, partition_name
 from fedskew.advice.findings import FAR, NEAR, advise, distance, scaled
-from fedskew.advice.text import evidence, lines, verdicts
+from fedskew.advice.kinds import UNKNOWN, kind_of
 from fedskew.core import rng
 from fedskew.runs.run import Run
 from tests.paper.test_tables import result
 
 BALANCED = torch.arange(10).repeat_interleave(500)
 SKEW = {"mean_total_variation": 0.7, "effective_classes": 2.0, "missing_share": 0.5, "size_gini": 0.3}
+IMAGES = kind_of("cifar10")
 
 
 def dirichlet(beta, seed=7):
@@ -24,10 +24,13 @@ def dirichlet(beta, seed=7):
 
 
 def table(reached, seeds=1, skew=SKEW, **more):
-    """Evidence from accuracies in percent by method, the same for every seed."""
+    """Evidence from accuracies in percent by method, the same for every seed or one for each."""
     fields = {"dataset": "cifar10", "partition": "dirichlet:0.1", "rounds": 400, **more}
-    runs = [Run(algorithm=name, seed=s, **fields) for name in reached for s in range(seeds)]
-    found = [result(run, reached[next(n for n in reached if run.algorithm.startswith(n))] / 100) for run in runs]
+    found = [
+        result(Run(algorithm=name, seed=seed, **fields), (each[seed] if isinstance(each, tuple) else each) / 100)
+        for name, each in reached.items()
+        for seed in range(seeds)
+    ]
     return known(found, skew)
 
 
@@ -42,6 +45,18 @@ def near(counts):
     return partition.skew_indices(counts)
 
 
+def both(*tables):
+    """Evidence of several tables."""
+    partitions = {name: card for one in tables for name, card in one["partitions"].items()}
+    return {"partitions": partitions, "settings": [setting for one in tables for setting in one["settings"]]}
+
+
+def advised(reached, seeds=1, kind=IMAGES, own=(), **more):
+    """Advice for counts that evidence of these accuracies is near to."""
+    counts = dirichlet(0.1)
+    return advise(counts, table(reached, seeds, near(counts), **more), own, kind)
+
+
 def test_the_distance_is_the_mean_difference_of_indices_between_0_and_1():
     one = scaled(SKEW, 10)
     assert one["effective_classes"] == 0.2
@@ -50,79 +65,90 @@ def test_the_distance_is_the_mean_difference_of_indices_between_0_and_1():
     assert distance(one, one) == 0
 
 
-def test_what_it_says_about_methods():
+def test_what_each_method_stands_for():
     counts = dirichlet(0.1)
     made = table({"fedavg": 60, "fedlc": 64, "fedrs": 50, "fedprox": 60}, seeds=2, skew=near(counts))
     other = table({"fedavg": 50, "fedrs": 58}, seeds=2, skew=near(counts), local_epochs=10, rounds=20)
     alone = table({"fedavg": 50, "fedlc": 50.5, "fedla": 70}, skew=near(counts), local_epochs=5, rounds=19)
-    made["settings"] += other["settings"] + alone["settings"]
-    advice = advise(counts, made)
-    assert {row["method"]: row["verdict"] for row in advice["methods"]} == {
-        "fedlc": "worth trying",
+    advice = advise(counts, both(made, other, alone), kind=IMAGES)
+    rows = {row.method: row for row in advice.like}
+    assert {name: row.stands for name, row in rows.items()} == {
+        "fedlc": "use",
         "fedrs": "depends",
-        "fedla": "not decided",
-        "fedprox": "no gain",
+        "fedla": "open",
+        "fedprox": "keep",
     }
-    assert advice["near"]
-    assert [item["shortened"] for item in advice["evidence"]] == [False, True, True]
-    fedlc, fedrs = advice["methods"][:2]
-    assert (fedlc["above"], fedlc["below"], fedlc["one_seed"], fedlc["best"]) == ([1], [], [3], 1)
-    assert (fedrs["above"], fedrs["below"], fedrs["most_seeds"]) == ([2], [1], 2)
-    assert (fedlc["lowest"], fedlc["highest"]) == (pytest.approx(0.5), pytest.approx(4))
-    text = "\n".join(lines(advice))
-    assert "Above FedAvg over several seeds in some of it: fedlc, fedrs." in text
-    assert "What comes from [3] rests on one seed, which decides nothing." in text
-    assert "worth trying: above in [1] +4.00 [+4.00, +4.00] over 2 seeds; one seed in [3], +0.50" in text
-    assert "no gain in this evidence: tied in [1] +0.00 [+0.00, +0.00] over 2 seeds" in text
-    assert "Shorter than the paper's runs: [2]-[3]." in text
-    assert "20 rounds of the paper's 400, E 10" in text
-    for item in made["settings"]:
-        for method in item["methods"].values():
-            assert all(run in text for run in method["runs"])
+    assert (rows["fedlc"].settings, rows["fedlc"].best) == ({"above": [1], "not decided": [3]}, 1)
+    assert rows["fedrs"].settings == {"above": [2], "below": [1]}
+    assert (advice.do, advice.methods) == ("use", ["fedlc"])
+
+
+def test_the_method_that_surely_gains_most_comes_first():
+    reached = {"fedavg": (50, 50, 50), "fedlc": (56, 56, 56), "fedrs": (56, 60, 64)}  # 10 ± 9.9
+    assert advised(reached, seeds=3).methods == ["fedlc", "fedrs"]
+
+
+def test_nothing_is_recommended_on_one_seed():
+    advice = advised({"fedavg": 60, "fedlc": 80, "fedrs": 50, "fedla": 61})
+    assert {row.stands for row in advice.like} == {"open"}
+    assert advice.do == "unknown"
+    assert advice.methods[0] == "fedlc"
+    assert "fedrs" not in advice.methods
+
+
+def test_nothing_is_recommended_on_an_open_question():
+    advice = advised({"fedavg": (40, 50, 60), "fedlc": (40, 65, 61)}, seeds=3)
+    assert [(row.stands, list(row.settings)) for row in advice.like] == [("open", ["open"])]
+    assert advice.do == "unknown"
+
+
+@pytest.mark.parametrize("kind", [UNKNOWN, kind_of("digits"), kind_of("synthetic:1,1"), kind_of("cifar10", "mlp")])
+def test_nothing_is_recommended_on_evidence_from_another_kind_of_data(kind):
+    reached = {"fedavg": 60, "fedlc": 70}
+    assert advised(reached, seeds=3).do == "use"
+    advice = advised(reached, seeds=3, kind=kind)
+    assert (advice.do, advice.like, len(advice.methods)) == ("unknown", [], 3)
+    assert [item.cell for item in advice.evidence] == ["cifar10/dirichlet:0.1"]
+
+
+def test_evidence_of_an_unknown_kind_is_like_nothing():
+    advice = advised({"fedavg": 60, "fedlc": 70}, seeds=3, kind=UNKNOWN, dataset="nodes:8,10", partition="")
+    assert (advice.evidence[0].kind, advice.do) == (UNKNOWN, "unknown")
+
+
+def test_what_is_tried_changes_different_parts_of_a_round():
+    advice = advised({"fedavg": 60, "fedlc": 70, "fedla": 69, "fedopt": 68, "fedavgm": 67, "fedprox": 50})
+    assert advice.methods[:2] == ["fedlc", "fedopt"]
+    assert not {"fedla", "fedavgm", "fedprox", "trimmed", "median"} & set(advice.methods)
+    nothing = advise(dirichlet(0.1), {"partitions": {}, "settings": []})
+    assert (nothing.do, len(nothing.methods), nothing.nearest) == ("unknown", 3, None)
+
+
+def test_fedavg_is_kept_where_every_method_is_known_not_to_help():
+    advice = advised({"fedavg": 60, "fedlc": 60, "fedrs": 50}, seeds=2)
+    assert advice.do == "keep"
+    assert not {"fedlc", "fedrs"} & set(advice.methods)
 
 
 def test_only_evidence_for_the_same_training():
     counts = dirichlet(0.1)
     made = table({"fedavg": 60, "fedlc": 64}, skew=near(counts), momentum=0.9)
-    assert advise(counts, made, momentum=0.9, local_epochs=None)["evidence"]
-    without = advise(counts, made, momentum=0.0)
-    assert without["evidence"] == []
-    assert "no evidence for this way of training" in "\n".join(lines(without))
+    assert advise(counts, made, momentum=0.9, local_epochs=None).evidence
+    without = advise(counts, made, made["settings"], momentum=0.0)
+    assert (without.evidence, without.nearest) == ([], None)
 
 
-def test_it_says_when_no_method_beat_fedavg():
-    counts = dirichlet(0.1)
-    advice = advise(counts, table({"fedavg": 60, "fedlc": 60, "fedrs": 50}, seeds=2, skew=near(counts)))
-    text = "\n".join(verdicts(advice))
-    assert "No method is known to be above FedAvg here.\nFedAvg is the one to try first." in text
-    assert methods(advice) == ["fedavg", "fedlc"]
-
-
-def test_one_seed_recommends_nothing_and_says_what_to_try():
-    counts = dirichlet(0.1)
-    reached = {"fedavg": 60, "fedlc": 80, "fedrs": 50, "fedla": 61}
-    advice = advise(counts, table(reached, skew=near(counts)))
-    assert {row["verdict"] for row in advice["methods"]} == {"not decided"}
-    assert methods(advice) == ["fedavg", "fedlc", "fedla"]
-    text = "\n".join(verdicts({**advice, "try": methods(advice)[1:]}))
-    assert "No method is known to be above FedAvg here." in text
-    assert "All of this rests on one seed, which decides nothing. Try these over several seeds: fedlc, fedla." in text
-    assert "fedlc            not decided: one seed in [1], +20.00" in text
-    assert "worth trying" not in text
-
-
-def test_it_says_when_there_is_no_evidence_near():
+def test_what_is_not_near_recommends_nothing_and_what_is_far_is_not_shown():
     counts = np.full((20, 10), 50)
     some = {"mean_total_variation": 0.2, "effective_classes": 8.0, "missing_share": 0.3, "size_gini": 0.0}
-    off = advise(counts, table({"fedavg": 60, "fedlc": 64}, skew=some))
-    assert not off["near"]
-    assert NEAR < off["nearest"] < FAR
-    assert "No evidence is near. The nearest is cifar10/dirichlet:0.1 at distance 0.17." in "\n".join(verdicts(off))
-    far = advise(counts, table({"fedavg": 60, "fedlc": 64}))
-    assert far["nearest"] > FAR
-    assert (far["evidence"], far["methods"]) == ([], [])
-    assert "There is no evidence near" in "\n".join(lines(far))
-    assert set(methods(far)) > {"fedavg", "fedlc", "scaffold", "fedla"}
+    first = table({"fedavg": 60, "fedlc": 64}, seeds=2, skew=some)
+    second = table({"fedavg": 60, "fedlc": 64}, skew={**some, "size_gini": 0.01}, dataset="svhn")
+    off = advise(counts, both(first, second), kind=IMAGES)
+    assert NEAR < off.nearest < FAR
+    assert (off.do, [item.cell for item in off.evidence]) == ("unknown", ["cifar10/dirichlet:0.1"])
+    far = advise(counts, table({"fedavg": 60, "fedlc": 64}, seeds=2), kind=IMAGES)
+    assert far.nearest > FAR
+    assert (far.evidence, far.like, far.do) == ([], [], "unknown")
 
 
 def test_a_variant_is_chosen_on_held_out_examples_never_on_the_test_set():
@@ -133,145 +159,86 @@ def test_a_variant_is_chosen_on_held_out_examples_never_on_the_test_set():
         result(Run(algorithm="fedlc:tau=1", **fields), 0.9, validation_accuracy=0.6),
         result(Run(algorithm="fedlc:tau=2", **fields), 0.7, validation_accuracy=0.8),
     ]
-    advice = advise(counts, known(found, near(counts)))
-    (gain,) = advice["evidence"][0]["gains"]
-    assert (gain["algorithm"], gain["why"]) == ("fedlc:tau=2", "best on held-out examples")
-    assert gain["mean"] == pytest.approx(20)
-    text = "\n".join(evidence(advice))
-    assert "fedlc:tau=2 one seed, +20.00 / +20.00 (best on held-out examples; fedlc:tau=1 one seed, +40.00" in text
-    assert try_command(advice, {}, None)[-4:] == ["--algorithm", "fedavg", "--algorithm", "fedlc:tau=2"]
-
-
-def test_it_says_when_nothing_was_held_out_to_choose_a_variant_on():
-    counts = dirichlet(0.1)
-    found = [
-        result(Run(algorithm=name, dataset="synthetic:1,1"), accuracy, validation_accuracy=None)
-        for name, accuracy in {"fedavg": 0.5, "fedlc": 0.4, "fedlc:tau=1": 0.6}.items()
-    ]
-    text = "\n".join(evidence(advise(counts, known(found, near(counts)))))
-    assert "fedlc one seed, -10.00 / -10.00 (our default; nothing was held out; fedlc:tau=1 one seed, +10.00" in text
-
-
-def test_numbers_are_those_of_what_is_shown_nearest_first():
-    counts = dirichlet(0.1)
-    skew = near(counts)
-    made = {"partitions": {}, "settings": []}
-    for seed, gap in enumerate((0.398, 0.41, 0.0)):
-        off = {**skew, "size_gini": skew["size_gini"] + gap}
-        runs = [Run(algorithm=name, seed=seed, rounds=100 + seed) for name in ("fedavg", "fedlc")]
-        one = known([result(run, 0.5) for run in runs], off)
-        made = {key: value | one[key] if key == "partitions" else value + one[key] for key, value in made.items()}
-    shown = advise(counts, made)["evidence"]
-    assert [(item["number"], item["setting"]["rounds"]) for item in shown] == [(1, 102), (2, 100)]
+    (item,) = advise(counts, known(found, near(counts))).evidence
+    assert [(gain.algorithm, gain.mean) for gain in item.gains] == [("fedlc:tau=2", pytest.approx(20))]
+    for one in found:
+        one.summary["validation_accuracy"] = None
+    found.append(result(Run(algorithm="fedlc", **fields), 0.4, validation_accuracy=None))
+    (item,) = advise(counts, known(found, near(counts))).evidence
+    assert [gain.algorithm for gain in item.gains] == ["fedlc"]
 
 
 def test_gains_are_paired_by_seed_and_a_diverged_one_counts_against_a_method():
     counts = dirichlet(0.1)
-    runs = [Run(algorithm=name, seed=seed) for name in ("fedavg", "fedlc") for seed in (0, 1, 2)]
+    runs = [Run(algorithm=name, seed=seed, dataset="cifar10") for name in ("fedavg", "fedlc") for seed in (0, 1, 2)]
     found = [
         result(run, accuracy, diverged=accuracy == 0)
         for run, accuracy in zip(runs, [0.5, 0.6, 0.4, 0.62, 0.73, 0], strict=True)
     ]
+    advice = advise(counts, known(found, near(counts)), kind=IMAGES)
+    (gain,) = advice.evidence[0].gains
+    assert (gain.points.mean, gain.points.half) == (pytest.approx(12.5), pytest.approx(12.7062 * 0.5, abs=1e-3))
+    assert (gain.seeds, gain.diverged, gain.verdict) == ([0, 1], [2], "above")
+    assert (advice.do, advice.methods) == ("depends", ["fedlc"])
+
+
+def test_rounds_saved_are_paired_by_seed():
+    """FedAvg has its end, 0.5, in rounds 30 and 40; the other method in rounds 10 and 30: 20 and 10 saved."""
+    counts, found = dirichlet(0.1), []
+    for name, firsts in {"fedavg": (30, 40), "fedlc": (10, 30)}.items():
+        for seed, first in enumerate(firsts):
+            one = result(Run(algorithm=name, seed=seed, dataset="cifar10", rounds=60), 0.5)
+            one.curve[:] = [(round, 0.5 if round >= first else 0.1) for round in range(1, 61)]
+            found.append(one)
     advice = advise(counts, known(found, near(counts)))
-    (gain,) = advice["evidence"][0]["gains"]
-    assert (gain["mean"], gain["half"]) == (pytest.approx(12.5), pytest.approx(12.7062 * 0.5, abs=1e-3))
-    assert (gain["seeds"], gain["diverged"], gain["verdict"]) == ([0, 1], [2], "above")
-    assert advice["methods"][0]["verdict"] == "depends"
-    text = "\n".join(lines(advice))
-    assert "above in [1] +12.50 [+6.15, +18.85] over 2 seeds; diverged in [1]" in text
-    assert "fedlc above, +12.50 [+6.15, +18.85] over 2 seeds / +12.50, seeds 2 diverged" in text
-    assert methods(advice) == ["fedavg", "fedlc"]
+    (gain,) = advice.evidence[0].gains
+    assert (gain.saved.mean, gain.saved.seeds) == (15, 2)
+    assert gain.saved.half == pytest.approx(12.7062 * 5, abs=1e-2)
 
 
-@pytest.mark.parametrize(
-    ("counts", "word"), [(np.array([[3, 4, 5]]), "one client"), (np.array([[3, 0], [4, 0]]), "one class")]
-)
-def test_one_client_and_one_class_leave_nothing_to_compare(counts, word):
-    advice = advise(counts, load())
-    assert word in "\n".join(lines(advice))
-    assert advice["methods"] == []
-    assert try_command(advice, {}, None) is None
+def own(reached, seeds=3, **more):
+    fields = {"dataset": "digits", "rounds": 30, **more}
+    return table(reached, seeds, **fields)["settings"]
 
 
-def both(*tables):
-    """Evidence of several tables."""
-    partitions = {name: card for one in tables for name, card in one["partitions"].items()}
-    return {"partitions": partitions, "settings": [setting for one in tables for setting in one["settings"]]}
+def test_ones_own_runs_count_before_those_of_others():
+    mine = own({"fedavg": 90, "fedopt": 92, "fedlc": 86})
+    advice = advised({"fedavg": 60, "fedlc": 70}, seeds=3, own=mine, kind=kind_of("digits"))
+    assert (advice.do, advice.methods) == ("use", ["fedopt"])
+    assert {row.method: row.stands for row in advice.own} == {"fedopt": "use", "fedlc": "keep"}
+    assert [item.own for item in advice.evidence] == [True, False]
 
 
-def test_where_nothing_is_near_the_nearest_cell_alone_is_used():
-    counts = np.full((20, 10), 50)
-    some = {"mean_total_variation": 0.2, "effective_classes": 8.0, "missing_share": 0.3, "size_gini": 0.0}
-    first = table({"fedavg": 60, "fedlc": 50}, skew=some)
-    second = table({"fedavg": 60, "fedlc": 64}, seeds=1, skew={**some, "size_gini": 0.01}, dataset="svhn")
-    advice = advise(counts, both(first, second))
-    assert [item["cell"] for item in advice["evidence"]] == ["cifar10/dirichlet:0.1"]
-    assert "What follows is about that alone, one training on one split, one seed" in "\n".join(verdicts(advice))
+def test_what_ones_own_runs_settled_is_not_recommended_from_others():
+    mine = own({"fedavg": 60, "fedlc": 55}, dataset="cifar10")
+    assert advised({"fedavg": 60, "fedlc": 70, "fedla": 69}, seeds=3, own=mine).methods == ["fedla"]
+    assert advised({"fedavg": 60, "fedlc": 70}, seeds=3, own=mine).do == "keep"
 
 
-def test_verdicts_are_per_data_set():
-    counts = dirichlet(0.1)
-    images = table({"fedavg": 60, "fedlc": 64}, skew=near(counts))
-    made_up = table({"fedavg": 60, "fedlc": 50, "fednova": 70}, seeds=2, skew=near(counts), dataset="synthetic:1,1",
-                    partition="")  # fmt: skip
-    advice = advise(counts, both(images, made_up))
-    assert {(row["data"], row["method"]): row["verdict"] for row in advice["methods"]} == {
-        ("cifar10", "fedlc"): "not decided",
-        ("synthetic", "fedlc"): "no gain",
-        ("synthetic", "fednova"): "worth trying",
-    }
-    text = "\n".join(verdicts(advice))
-    assert "On cifar10 (cnn), one training on one split, one seed:" in text
-    assert "On synthetic (logistic regression, generated data), one training on 2 splits, 2 seeds:" in text
-    assert methods(advice) == ["fedavg", "fednova"]  # fedlc is below where there are seeds
+def test_what_ones_own_runs_left_open_is_tried_first():
+    mine = own({"fedavg": (80, 85, 90), "fedopt": (82, 90, 90), "fedlc": (80, 80, 89)})
+    advice = advised({"fedavg": 60, "fedlc": 80, "fedavgm": 70}, own=mine, kind=kind_of("digits"))
+    assert (advice.do, advice.methods[0]) == ("unknown", "fedopt")
+    assert not {"fedlc", "fedavgm"} & set(advice.methods)
 
 
-@pytest.mark.parametrize(("seeds", "verdict"), [(1, "not decided"), (2, "tied"), (5, "above")])
-def test_a_setting_is_judged_by_its_seeds(seeds, verdict):
-    counts = dirichlet(0.1)
-    fields = {"dataset": "cifar10", "partition": "dirichlet:0.1,balance=off", "rounds": 100}
-    found = [result(Run(algorithm="fedavg", seed=s, **fields), 0.5) for s in range(seeds)]
-    found += [result(Run(algorithm="fedlc", seed=s, **fields), 0.55 + 0.01 * (s % 2)) for s in range(seeds)]
-    found[-1].summary["accuracy"] = 0.501
-    advice = advise(counts, known(found, near(counts)))
-    (gain,) = advice["evidence"][0]["gains"]
-    assert gain["verdict"] == verdict
-    assert "100 rounds of the paper's 400" in "\n".join(lines(advice))
+def test_every_variant_in_ones_own_runs_is_a_method():
+    advice = advised({"fedavg": 60, "fedrs": 50}, own=own({"fedavg": 90, "fedlc:tau=1": 92, "fedlc": 86}))
+    assert {row.method: row.stands for row in advice.own} == {"fedlc:tau=1": "use", "fedlc": "keep"}
 
 
-def test_what_was_below_more_often_than_above_is_not_in_the_command():
-    counts = dirichlet(0.1)
-    reached = [(64, 70), (64, 50), (64, 50)]
-    tables = [
-        table({"fedavg": 60, "fedlc": fedlc, "fedrs": fedrs}, seeds=2, skew=near(counts), local_epochs=epochs)
-        for epochs, (fedlc, fedrs) in enumerate(reached, 1)
-    ]
-    advice = advise(counts, both(*tables))
-    assert [row["verdict"] for row in advice["methods"]] == ["worth trying", "depends"]
-    assert methods(advice) == ["fedavg", "fedlc"]
-    assert methods({**advice, "methods": advice["methods"][1:]}) == ["fedavg"]
+@pytest.mark.parametrize("counts", [np.array([[3, 4, 5]]), np.array([[3, 0], [4, 0]])])
+def test_one_client_and_one_class_leave_nothing_to_do(counts):
+    assert (advise(counts, load()).do, advise(counts, load()).methods) == ("nothing", [])
 
 
-def test_the_papers_settings_get_advice_of_their_own():
-    """Each has published runs; neighbours share evidence, and the nearest is told apart from the rest."""
-    said = {}
-    for beta in (0.05, 0.1, 0.3, 0.5):
-        advice = advise(dirichlet(beta), load())
-        nearest = advice["evidence"][0]
-        assert nearest["cell"] == f"cifar10/dirichlet:{beta}"
-        assert nearest["distance"] <= FAR
-        assert all(gain["runs"] for item in advice["evidence"] for gain in [item["base"], *item["gains"]])
-        (alone,) = [line for line in lines(advice) if line.startswith(f"On the nearest alone, {nearest['cell']}: ")]
-        (highest,) = [line for line in lines(advice) if line.startswith(f"The highest accuracy on {nearest['cell']}")]
-        said[beta] = alone.partition(": ")[2], highest
-        for row in advice["methods"]:  # nothing is recommended that seeds have not shown
-            assert bool(row["above"]) == (row["verdict"] in ("worth trying", "depends"))
-            assert not row["above"] or row["most_seeds"] > 1
-    for part in (0, 1):
-        assert len({one[part] for one in said.values()}) == 4
-
-
-def test_the_nearest_cell_is_told_apart_only_from_others():
-    counts = dirichlet(0.1)
-    one = table({"fedavg": 60, "fedlc": 64, "fedrs": 50}, skew=near(counts))
-    assert not [line for line in lines(advise(counts, one)) if line.startswith("On the nearest alone")]
+@pytest.mark.parametrize("beta", [0.05, 0.1, 0.3, 0.5])
+def test_the_published_table_recommends_only_what_several_seeds_have_shown_on_that_kind(beta):
+    advice = advise(dirichlet(beta), load(), kind=IMAGES)
+    assert advice.nearest <= FAR
+    assert f"cifar10/dirichlet:{beta}" in {item.cell for item in advice.evidence}
+    for row in advice.basis:
+        item, gain = advice.gain(row)
+        assert (item.kind, gain.verdict) == (IMAGES, "above")
+        assert len(gain.seeds) > 1
+        assert item.distance <= NEAR

@@ -1,34 +1,159 @@
 import numpy as np
+import pytest
 
+from fedskew.advice.evidence import load
 from fedskew.advice.findings import advise
-from fedskew.advice.text import evidence, indices, lines
-from tests.advice.test_findings import dirichlet, near, table
+from fedskew.advice.kinds import kind_of
+from fedskew.advice.text import evidence, indices, lines, training, verdict
+from tests.advice.test_findings import IMAGES, advised, both, dirichlet, near, own, table
 
 
 def test_indices_are_said_in_words():
     """Two clients, p = (1, 0) and (1/2, 1/2), together (3/4, 1/4): a quarter apart, 1 and 2 effective classes."""
     text = "\n".join(indices(advise(np.array([[4, 0], [2, 2]]), table({"fedavg": 60, "fedlc": 64}))))
     assert "25 % of a client's examples would need another label" in text
-    assert "as 1.5 equally frequent classes would, of 2 that occur" in text
+    assert "like 1.5 equally frequent classes, of 2 that occur" in text
     assert "no example of 0.5 of 2 classes" in text
     assert "client sizes go from 4 to 4" in text
+    assert "kind of data: unknown" in text
 
 
 def test_a_setting_says_what_is_unusual_about_it():
-    counts = dirichlet(0.1)
-    known = table({"fedavg": 60, "fedlc": 64}, skew=near(counts), augment="crop_flip", clients_per_round=10,
-                  validation=0.1, grad_clip=5.0)  # fmt: skip
-    text = "\n".join(evidence(advise(counts, known)))
-    assert "augment crop_flip, grad_clip 5, 10 clients a round, 10 % of the training examples held out" in text
+    text = "\n".join(evidence(advised({"fedavg": 60, "fedlc": 64}, augment="crop_flip", clients_per_round=10,
+                                      validation=0.1, grad_clip=5.0)))  # fmt: skip
+    assert "clients_per_round 10, augment crop_flip, grad_clip 5, validation 0.1" in text
 
 
-def test_several_settings_are_cited_as_spans():
+def test_the_verdict_is_what_to_do_why_and_on_what_evidence():
+    what, why, rests = verdict(advised({"fedavg": 60, "fedlc": 64, "fedrs": 50}, seeds=2))
+    assert what == "Use fedlc."
+    assert why == (
+        "Why: fedlc is above FedAvg, +4.00 [+4.00, +4.00] over 2 seeds, and reaches FedAvg's end when FedAvg does [1]."
+    )
+    assert rests.startswith(
+        "Evidence: cifar10/dirichlet:0.1 [1], natural images with a convolutional network: the kind of data that yours "
+        "are; distance in skew 0.00, most in the "
+    )
+
+
+def test_rounds_saved_are_said_with_their_interval():
+    advice = advised({"fedavg": 60, "fedlc": 64}, seeds=2)
+    for name, reach in (("fedavg", [300, 320]), ("fedlc", [100, 100])):
+        advice.evidence[0].setting["methods"][name]["reach"] = reach
     counts = dirichlet(0.1)
-    known = {"partitions": {}, "settings": []}
-    for epochs, reached in enumerate([64, 64, 60, 64], 1):
-        one = table({"fedavg": 60, "fedlc": reached}, skew=near(counts), local_epochs=epochs, rounds=401 - epochs)
-        known = {"partitions": one["partitions"], "settings": [*known["settings"], *one["settings"]]}
-    text = "\n".join(lines(advise(counts, known)))
-    assert "not decided: one seed in [1]-[4], +0.00 to +4.00" in text
-    assert "All of this rests on one seed" in text
-    assert "Shorter than the paper's runs: [2]-[4]." in text
+    made = {"partitions": table({"fedavg": 60, "fedlc": 64}, 2, near(counts))["partitions"]}
+    again = advise(counts, {**made, "settings": [advice.evidence[0].setting]}, kind=IMAGES)
+    assert "and reaches FedAvg's end 210 rounds earlier [+83, +337] of 400 [1]" in verdict(again)[1]
+    advice.evidence[0].setting["methods"]["fedlc"]["reach"] = [None, 100]
+    again = advise(counts, {**made, "settings": [advice.evidence[0].setting]}, kind=IMAGES)
+    assert "reaches FedAvg's end 220 rounds earlier of 400 in 1 of 2 seeds" in verdict(again)[1]
+    advice.evidence[0].setting["methods"]["fedlc"]["reach"] = [None, None]
+    again = advise(counts, {**made, "settings": [advice.evidence[0].setting]}, kind=IMAGES)
+    assert "never reaches FedAvg's end" in verdict(again)[1]
+
+
+def test_digits_get_no_recommendation_from_other_data():
+    advice = advise(dirichlet(0.1), load(), kind=kind_of("digits"))
+    text = "\n".join(lines(advice))
+    assert text.startswith(f"Unknown on data like yours; try these three: {', '.join(advice.methods)}.\nWhy: no publ")
+    assert "Use " not in text
+    assert "not known to be like yours" in text
+
+
+def test_ones_own_runs_come_first():
+    mine = own({"fedavg": 90, "fedopt": 92.4, "fedlc": 86.3})
+    advice = advise(dirichlet(0.1), load(), mine, kind_of("digits"))
+    what, why, rests = verdict(advice)
+    assert what == (
+        "Use fedopt. Your own runs on this split: fedopt is above FedAvg, +2.40 [+2.40, +2.40] over 3 seeds [1]; "
+        "fedlc is below FedAvg, -3.70 [-3.70, -3.70] over 3 seeds [1]."
+    )
+    assert "fedopt is above FedAvg" in why
+    assert rests == "Evidence: your own runs [1] of digits/dirichlet:0.1, 3 seeds."
+    drawn = mine[0]["methods"]["fedavg"]["partitions"]
+    mine[0]["methods"]["fedavg"]["partitions"] = [f"{name}{seed}" for seed, name in enumerate(drawn)]
+    mine[0]["methods"]["fedopt"]["partitions"] = mine[0]["methods"]["fedavg"]["partitions"]
+    assert verdict(advise(dirichlet(0.1), load(), mine))[2].endswith("3 seeds, each with its own draw of the split.")
+
+
+def test_ones_own_runs_of_one_seed_decide_nothing():
+    advice = advised({"fedavg": 60, "fedrs": 50}, own=own({"fedavg": 90, "fedopt": 92}, seeds=1), kind="unknown")
+    what, why, _ = verdict(advice)
+    assert what.startswith("Unknown on data like yours; try these three: fedopt, ")
+    assert what.endswith("Your own runs on this split: fedopt against FedAvg is not decided: one seed, +2.00 [1].")
+    assert why.startswith("Why: your own runs do not decide it yet")
+
+
+@pytest.mark.parametrize(
+    ("counts", "word"), [(np.array([[3, 4, 5]]), "one client"), (np.array([[3, 0], [4, 0]]), "one class")]
+)
+def test_one_client_and_one_class_are_said(counts, word):
+    (said,) = verdict(advise(counts, load()))
+    assert word in said
+
+
+def test_fedavg_is_kept_with_the_reason():
+    what, why, _ = verdict(advised({"fedavg": 60, "fedlc": 60}, seeds=2))
+    assert what.startswith("Stay with FedAvg: no method that was run is above it. Still to try: ")
+    assert "fedlc is tied with FedAvg, +0.00 [+0.00, +0.00] over 2 seeds" in why
+
+
+def test_what_depends_on_training_is_said():
+    counts = dirichlet(0.1)
+    one = table({"fedavg": 60, "fedlc": 70}, 2, near(counts), momentum=0.9)
+    other = table({"fedavg": 60, "fedlc": 55}, 2, near(counts))
+    what, why, _ = verdict(advise(counts, both(one, other), kind=IMAGES))
+    assert what == "It depends on how you train: fedlc gained in some settings and lost in others."
+    assert why.endswith("in all such settings: above in 1, below in 1.")
+
+
+def test_nothing_near_and_nothing_for_this_training_are_said():
+    counts = np.full((20, 10), 50)
+    known = table({"fedavg": 60, "fedlc": 64})
+    assert "none under similar skew; nearest at 0.5" in verdict(advise(counts, known))[2]
+    assert "there is none for this training" in verdict(advise(counts, known, momentum=0.5))[2]
+
+
+def trainings(*settings):
+    """Evidence of FedAvg at 50 % and FedLC under several trainings: FedLC's accuracy, seeds, and fields."""
+    counts = dirichlet(0.1)
+    made = [table({"fedavg": 50, "fedlc": fedlc}, seeds, near(counts), **more) for fedlc, seeds, more in settings]
+    return training(advise(counts, both(*made), kind=IMAGES))
+
+
+USUAL = {"momentum": 0.9, "augment": "crop_flip", "rounds": 200}
+
+
+def test_momentum_and_augmentation_are_named_where_they_decide():
+    assert trainings((64.6, 3, USUAL), (51.7, 1, {})) == (
+        "on cifar10/dirichlet:0.1 fedlc gains +14.6 with momentum 0.9 and crops after 200 rounds (3 seeds) [1], "
+        "+1.7 with neither momentum nor crops after 400 rounds (one seed) [2]."
+    )
+
+
+def test_of_each_training_the_setting_with_most_seeds_is_told():
+    said = trainings((64.6, 3, USUAL), (70, 1, {**USUAL, "rounds": 400}), (51.7, 1, {}))
+    assert "+14.6" in said
+    assert "+20.0" not in said
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        [(64.6, 1, USUAL), (51.7, 1, {})],  # one seed decides nothing
+        [(52, 3, USUAL), (51, 3, {})],  # close
+        [(64.6, 3, USUAL), (51.7, 3, {"lr": 0.1})],  # another rate too
+        [(64.6, 3, USUAL)],
+    ],
+)
+def test_training_is_not_said_to_decide_what_it_does_not(settings):
+    assert trainings(*settings) is None
+
+
+def test_the_text_shows_the_first_settings_and_says_how_many_more_there_are():
+    counts = dirichlet(0.1)
+    made = [table({"fedavg": 60, "fedlc": 64}, skew=near(counts), rounds=400 - n) for n in range(11)]
+    text = "\n".join(evidence(advise(counts, both(*made))))
+    assert "[8] " in text
+    assert "[9] " not in text
+    assert "3 more settings: --json." in text

@@ -47,12 +47,78 @@ def test_the_text_ends_with_a_command_that_runs(capsys, card):
     assert "fedavg" in json.loads(out)["runs"]
 
 
+def test_the_verdict_comes_first_and_names_what_is_unknown(capsys, card):
+    first, why, rests, *_ = call(capsys, "advise", str(card))[1].splitlines()
+    shown = json.loads(call(capsys, "advise", str(card), "--json")[1])
+    assert shown["verdict"] == [first, why, rests]
+    assert first == f"Unknown on data like yours; try these three: {', '.join(shown['methods'])}."
+    assert f"--algorithm fedavg,{','.join(shown['methods'])}" in shown["command"]
+    assert (shown["do"], shown["kind"], shown["own"]) == ("unknown", "small, simple images with an MLP", [])
+
+
+def test_the_kind_is_that_of_the_data_set_named(capsys, tmp_path, card):
+    rows = json.loads(card.read_text())["counts"]
+    (tmp_path / "counts.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    kinds = {}
+    for words in ([], ["--dataset", "cifar10"], ["--dataset", "folder:imgs"]):
+        shown = json.loads(call(capsys, "advise", "counts.csv", *words, "--json")[1])
+        kinds[" ".join(words[1:])] = shown["kind"]
+    images = "natural images with a convolutional network"
+    assert kinds == {"": "unknown", "cifar10": images, "folder:imgs": "unknown"}
+    assert json.loads(call(capsys, "advise", str(card), "--dataset", "svhn", "--json")[1])["kind"] == images
+
+
+def test_ones_own_runs_on_the_split_come_first(capsys, tmp_path):
+    fields = [
+        "--dataset",
+        "synthetic:1,1,max_size=60",
+        "--clients",
+        "5",
+        "--rounds",
+        "3",
+        "--lr",
+        "0.1",
+        "--seeds",
+        "3",
+    ]
+    compare = ["compare", *fields, "--algorithm", "fedavg,fedlc,fedprox", "--runs", "mine", "--json"]
+    rows = json.loads(call(capsys, *compare)[1])["rows"]
+    found = next(row["against_fedavg"] for row in rows if row["method"] == "fedlc")
+    card = next(tmp_path.glob("mine/*/partition.json"))
+    code, out, err = call(capsys, "advise", str(card), "--runs", "mine")
+    assert (code, err) == (0, "")
+    assert " Your own runs on this split: " in out.splitlines()[0]
+    shown = json.loads(call(capsys, "advise", str(card), "--runs", "mine", "--json")[1])
+    (gain,) = (gain for gain in shown["evidence"][0]["gains"] if gain["algorithm"] == "fedlc")
+    assert (gain["verdict"], gain["seeds"]) == (found["verdict"], [0, 1, 2])
+    assert gain["points"]["mean"] == pytest.approx(found["mean"], abs=1e-3)
+    assert shown["evidence"][0]["own"]
+    assert json.loads(call(capsys, "advise", str(card), "--json")[1])["own"] == []
+    counts = json.loads(card.read_text())["counts"]
+    (tmp_path / "counts.csv").write_text("\n".join(",".join(map(str, row)) for row in counts))
+    from_csv = json.loads(call(capsys, "advise", "counts.csv", "--runs", "mine", "--json")[1])
+    assert (from_csv["own"], from_csv["kind"]) == (shown["own"], "generated vectors with a linear model")
+    assert (
+        "--dataset synthetic:1,1,max_size=60 --partition natural --seed 0 --clients 5 --rounds 3" in from_csv["command"]
+    )
+
+
+def test_a_damaged_run_of_the_store_is_named_and_advice_is_given(capsys, tmp_path, card):
+    call(capsys, "run", "--dataset", "digits", "--rounds", "1", "-q")
+    (path,) = tmp_path.glob("runs/*/records.jsonl")
+    path.write_text("{\n")
+    code, out, err = call(capsys, "advise", str(card))
+    assert (code, out.startswith("Unknown on data like yours")) == (0, True)
+    assert err.startswith("left out: ")
+    assert path.parent.name in err
+
+
 def test_indices_are_those_of_the_card(capsys, card):
     shown = json.loads(call(capsys, "advise", str(card), "--json")[1])
     assert shown["skew"] == json.loads(card.read_text())["skew"] == skew_indices(read_counts(card)[0])
     assert set(shown) == {
-        "clients", "classes", "classes_held", "samples", "sizes", "skew", "near", "nearest", "evidence", "methods",
-        "untried", "try", "command", "notes",
+        "verdict", "training", "command", "clients", "classes", "classes_held", "samples", "sizes", "skew", "kind",
+        "nearest", "do", "methods", "own", "like", "evidence",
     }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """`fedskew paper` as a user types it, on stand-in data."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,7 @@ import pytest
 
 from fedskew.paper import ITEMS, run_figures
 from fedskew.paper.two_clients import two_clients
+from fedskew.runs.store import Store
 from tests.cli.test_cli import call
 from tests.helpers.waiting import PATIENCE, wait_until
 
@@ -105,6 +107,8 @@ def test_the_map_from_nothing_to_a_picture(capsys: pytest.CaptureFixture[str]) -
         (("paper", "run", "table1", "--seeds", "0"), "seeds is 0"),
         (("paper", "run", "table1", "--rounds", "0"), "rounds is 0"),
         (("paper", "run", "table1", "--shard", "3/2"), "shard is '3/2'"),
+        (("paper", "run", "table1", "--jobs", "0"), "jobs is 0; allowed: 1 to 256"),
+        (("paper", "run", "all", "--cells", "cifar10"), "cells and methods are those of one table or figure"),
         (("paper", "map", "--cell", "cifar10/dirichlet:9"), "unknown cell"),
         (("paper", "map", "--part", "all,around"), "part is"),
         (("paper", "map", "--taus", "one"), "taus is 'one'"),
@@ -200,6 +204,84 @@ def test_ctrl_c_and_again_repeats_no_finished_run(capsys: pytest.CaptureFixture[
     assert code == 0
     hashes = [line.split()[-1] for text in (first, again) for line in text.splitlines()]
     assert len(hashes) == len(set(hashes)) == 8
+
+
+JOBS = ["--cells", "cifar10/dirichlet:0.1,cifar10/dirichlet:0.5", "--methods", "fedavg,fedlc", "--seeds", "2"]
+HELD = """
+import os, signal
+from pathlib import Path
+from fedskew import Algorithm
+from fedskew.losses import cross_entropy
+
+
+def loss(logits, labels, counts):
+    if Path("hold").exists():
+        Path(f"waits{os.getpid()}").touch()
+        signal.pause()
+    return cross_entropy(logits, labels, counts)
+
+
+def method():
+    return Algorithm("held", loss=loss)
+"""
+
+
+def test_jobs_do_what_one_process_does(capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["paper", "run", "table1", *JOBS, "--rounds", "2", "--stand-in"]
+    code, out, err = call(capsys, *command, "--jobs", "2", "--runs", "two")
+    assert code == 0
+    assert "8 runs, 2 at a time; one after another on cpu: unknown for 8" in err
+    seeds = [line.partition("seed ")[2][0] for line in out.splitlines()]
+    assert seeds.index("1") >= 3  # the first seed of everything was begun before
+    assert call(capsys, *command, "--quiet")[0] == 0
+    records = [
+        {folder.path.name: [(r["round"], r["accuracy"]) for r in folder.records()] for folder in Store(store)}
+        for store in ("two", "runs")
+    ]
+    assert len(records[0]) == 8
+    assert records[0] == records[1]
+    code, out, _ = call(capsys, *command, "--jobs", "2", "--runs", "two", "--json")
+    assert (code, json.loads(out)["done"]) == (0, [])
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_ctrl_c_ends_the_jobs_and_again_repeats_no_finished_run(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Two runs are done and each of the two processes is in another one when the parent gets the signal."""
+    Path("held.py").write_text(HELD)
+    Path("held.toml").write_text("[methods]\nfedlc = 'held.py:method'\n")
+    Path("hold").touch()
+    command = ["paper", "run", "table1", *JOBS, "--rounds", "2", "--profile", "held.toml", "--stand-in", "--jobs", "2"]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "fedskew", *command], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    wait_until(lambda: len(list(tmp_path.glob("waits*"))) == 2, process)
+    process.send_signal(signal.SIGINT)
+    first, said = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 130
+    assert "interrupted" in said
+    assert len(first.splitlines()) == 2
+    Path("hold").unlink()
+    for waited in tmp_path.glob("waits*"):
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(waited.name.removeprefix("waits")), 0)
+    code, again, _ = call(capsys, *command)
+    assert code == 0
+    hashes = [line.split()[-1] for text in (first, again) for line in text.splitlines()]
+    assert len(hashes) == len(set(hashes)) == 8
+
+
+def test_a_process_that_dies_takes_one_run_with_it(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("dies.py").write_text(HELD.replace("signal.pause()", "os._exit(7)"))
+    Path("hold").touch()
+    Path("dies.toml").write_text("[methods]\nfedlc = 'dies.py:method'\n")
+    command = ["paper", "run", "table1", *JOBS, "--rounds", "1", "--profile", "dies.toml", "--stand-in", "--jobs", "2"]
+    code, out, err = call(capsys, *command)
+    assert code == 1
+    assert "4 runs not done" in err
+    assert "the process that did it ended with 7" in err
+    assert len(out.splitlines()) == 4
 
 
 def test_runs_condense_keeps_finished_runs(capsys: pytest.CaptureFixture[str]) -> None:

@@ -107,13 +107,9 @@ def test_float64_is_computed_in_float64(loss: OnExamples, generator: torch.Gener
 
 
 @EVERY
-def test_frozen_hashable_equal(loss: OnExamples) -> None:
-    assert hash(loss) == hash(loss)
+def test_hashable_and_equal_by_value(loss: OnExamples) -> None:
     if not dataclasses.is_dataclass(loss):
         return
     twin = dataclasses.replace(loss)  # type: ignore[type-var]
     assert twin == loss
     assert hash(twin) == hash(loss)
-    field = dataclasses.fields(loss)[0].name  # type: ignore[arg-type]
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        setattr(loss, field, 0.25)

@@ -106,12 +106,10 @@ def test_a_step_goes_downhill(part: Optimizer, generator: torch.Generator) -> No
 
 
 @EVERY
-def test_frozen_hashable_equal(part: Optimizer) -> None:
+def test_hashable_and_equal_by_value(part: Optimizer) -> None:
     twin = dataclasses.replace(part)  # type: ignore[type-var]
     assert twin == part
     assert hash(twin) == hash(part)
-    with pytest.raises(dataclasses.FrozenInstanceError):
-        part.lr = 0.5  # type: ignore[attr-defined]
 
 
 def test_optimizers_with_other_arguments_are_other_optimizers() -> None:

@@ -54,7 +54,6 @@ def test_an_empty_client_is_refused() -> None:
 
 def test_positions(federation: Federation) -> None:
     assert federation.positions(np.array([2, 0])).tolist() == [4, 5, 6, 7, 8, 9, 0, 1, 2]
-    assert federation.positions(np.array([1, 0]), repeats=2).tolist() == [3, 3, 0, 1, 2, 0, 1, 2]
 
 
 class TestShuffled:

@@ -1,7 +1,6 @@
 """What Python objects are told apart by, and what is refused."""
 
 import enum
-import linecache
 import subprocess
 import sys
 import threading
@@ -17,17 +16,7 @@ from torch import nn
 
 from fedskew import Algorithm
 from fedskew.core.identity import identity
-
-_cells = iter(range(1000))
-
-
-def run_cell(source: str, namespace: dict[str, Any] | None = None) -> dict[str, Any]:
-    """What a notebook does with a cell: its lines are kept where `inspect` finds them."""
-    namespace = {"__name__": "__main__"} if namespace is None else namespace
-    name = f"<cell {next(_cells)}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    exec(compile(source, name, "exec"), namespace)
-    return namespace
+from tests.helpers.notebooks import run_cell
 
 
 def told(source: str) -> str:
@@ -103,6 +92,22 @@ f = F()
         assert told(source.replace(before, after)) != first, before
 
 
+@pytest.mark.parametrize("decorator", ["torch.no_grad()", "functools.lru_cache", "functools.cache", "other"])
+def test_what_is_behind_a_decorator_counts(decorator: str) -> None:
+    source = (
+        "import functools, torch\ndef other(f):\n    @functools.wraps(f)\n    def g(*a):\n        return f(*a)\n"
+        f"    return g\n@{decorator}\ndef f(n):\n    return f(n - 1) if n else 1\n"
+    )
+    assert told(source) == told(source) != told(source.replace("else 1", "else 2"))
+
+
+class Slotted:
+    __slots__ = ("value",)
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+
 class Colour(enum.Enum):
     RED = 1
     BLUE = 2
@@ -131,6 +136,9 @@ class Held:
         (np.ones(2), np.ones(2, np.float32)),
         (Path("a"), Path("b")),
         (Held(1), Held(2)),
+        (Slotted(1), Slotted(2)),
+        (np.zeros(0), np.zeros((0, 1))),
+        (np.float32(1), np.float64(1)),
         (Algorithm("a"), Algorithm("b")),
         (torch.relu, torch.tanh),
         (nn.Linear, nn.Conv2d),

@@ -18,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from fedskew.data import cifar
+from fedskew.data import cifar, mnist
 from fedskew.data import download as downloading
 from fedskew.data import fetch as fetching
 from fedskew.data.fetch import FetchError, Source, fetch, listing, verify
@@ -155,6 +155,14 @@ def test_present_file_with_another_checksum_is_left_alone(tmp_path, server, sour
         fetch("set", str(tmp_path))
     assert (tmp_path / FILE).read_bytes() == b"my own"
     assert server.asked == []
+
+
+def test_files_of_common_names_go_into_a_folder_of_their_own(tmp_path, server, sources):
+    sources(NOISE[:1000], apart=True)
+    (tmp_path / FILE).write_bytes(b"of another data set")
+    assert fetch("set", str(tmp_path)) == fetch("set", str(tmp_path)) == [tmp_path / "set" / FILE]
+    assert (tmp_path / "set" / FILE).read_bytes() == NOISE[:1000]
+    assert len(server.asked) == 1
 
 
 def test_several_files_share_one_progress(tmp_path, server, monkeypatch):
@@ -492,6 +500,7 @@ def test_listing(tmp_path):
     (tmp_path / "test_32x32.mat.part").write_bytes(b"12")
     found = {status.path.relative_to(tmp_path).as_posix(): status for status in listing(str(tmp_path))}
     assert {path: (status.name, status.state, status.bytes) for path, status in found.items()} == {
+        **{f"{name}/{file}.gz": (name, "missing", 0) for name in ("mnist", "fashion_mnist") for file in mnist.FILES},
         FOLDER: ("cifar10", "present", 5),
         "cifar-100-python.tar.gz": ("cifar100", "present", 4),
         "svhn/train_32x32.mat": ("svhn", "present", 3),
@@ -501,7 +510,7 @@ def test_listing(tmp_path):
         "imagenet12": ("imagenet12", "missing", 0),
     }
     assert found[FOLDER].source == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
-    assert [status.present for status in listing(str(tmp_path / "nowhere"))] == [False] * 7
+    assert [status.present for status in listing(str(tmp_path / "nowhere"))] == [False] * 15
 
 
 def test_registry_is_well_formed():

@@ -92,7 +92,7 @@ def test_files_of_ones_own_go_into_the_app_and_train_from_any_folder(tmp_path, c
     for context in grid.contexts.values():
         context.run_config = config
     app.server(grid, Context(1, 1, {}, RecordDict(), config))
-    (folder,) = Store(tmp_path / "runs")
+    (folder,) = Store(tmp_path / "federated")
     assert [record["clients"] for record in folder.records()] == [2]
 
 
@@ -154,7 +154,10 @@ def test_init_names_a_command_that_starts_as_many_nodes_as_the_run_has_clients(t
 @pytest.mark.slow
 def test_the_printed_commands_train_as_they_are_pasted(tmp_path):
     """In a home where Flower never was, with nothing to download from."""
-    script = "set -eo pipefail\nfedskew flower init app --algorithm fedlc | tee printed\n"
+    script = (
+        "set -eo pipefail\nfedskew run --algorithm fedlc --clients 10 --rounds 10 --lr 0.1 --batch-size 16 --quiet\n"
+    )
+    script += "fedskew flower init app --algorithm fedlc | tee printed\n"
     script += "sed -nE 's/^(next|then)[^:]*: //p' printed > pasted; source pasted"
     wanted = {"HOME": str(tmp_path), "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
     mine = {name: value for name, value in os.environ.items() if not name.startswith("FLWR_")} | wanted
@@ -169,7 +172,7 @@ def test_the_printed_commands_train_as_they_are_pasted(tmp_path):
                 os.kill(pid, signal.SIGKILL)
     assert done.returncode == 0, done.stdout
     assert "10/10" in done.stdout.rstrip().splitlines()[-1], done.stdout
-    (folder,) = Store(tmp_path / "runs")
+    (folder,) = Store(tmp_path / "federated")
     reached = [record["accuracy"] for record in folder.records()]
     assert reached[0] < 0.4 < 0.65 < reached[-1]
 

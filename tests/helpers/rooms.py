@@ -17,6 +17,7 @@ LEVELS = (
     ("runs",),
     ("simulation", "tracking"),
     ("diagnostics", "report", "flower"),
+    ("api",),
     ("paper",),
     ("advice",),
     ("cli",),

@@ -4,14 +4,12 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from fedskew.models.leaf import leaf_cnn
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fedskew.core import tree
 from fedskew.core.tree import Params
-from fedskew.models import MODELS, Model, build_model, mcmahan, mlp
-from fedskew.models.resnet import resnet18
+from fedskew.models import MODELS, Model, build_model, leaf_cnn, mcmahan, mlp, resnet18
 from tests.helpers import apply
 
 SPECS = ["cnn", "cnn:norm=group", "mcmahan", "mcmahan:padding=2", "leaf_cnn", "resnet18", "resnet18:norm=group"]

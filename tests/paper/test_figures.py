@@ -7,6 +7,7 @@ from fedskew.paper import figures
 from fedskew.paper.map_figure import map_figure, signed
 from fedskew.report import class_figures
 from fedskew.report.style import RC, look, looks
+from tests.helpers.artists import shown
 
 ABOUT = {"title": "digits, 2 clients", "local_epochs": 1, "seed": 0, "round": 3}
 
@@ -69,31 +70,51 @@ def varied():
 
 
 DRAWINGS = {
-    "figure1": (figures.figure1, (rows(), "title"), lambda data: data[0][0]["accuracy"].update(mean=0.7)),
+    "figure1": (figures.figure1, (rows(), "title"), lambda data: data[0][0]["accuracy"].update(mean=0.7123), 71.23),
     "figure2": (
         class_figures.before_and_after,
         ({"fedavg": effect(), "fedlc": effect()},),
-        lambda data: data[0]["fedlc"]["clients"][1]["after"].__setitem__(0, None),
+        lambda data: data[0]["fedlc"]["clients"][1]["after"].__setitem__(0, 0.7123),
+        71.23,
     ),
-    "figure3": (figures.figure3, (plane(),), lambda data: data[0]["methods"][1]["global"].append([2, 2, 0])),
+    "figure3": (
+        figures.figure3,
+        (plane(),),
+        lambda data: data[0]["methods"][1]["global"].append([2, 7.25, 0]),
+        7.25,
+    ),
     "figure4": (
         figures.figure4,
         ({"Q(4)": {"counts": [[3, 0], [1, 5]]}, "D(0.5)": {"counts": [[2, 2], [2, 3]]}}, "title"),
-        lambda data: data[0]["Q(4)"].update(counts=[[3, 1], [1, 5]]),
+        lambda data: data[0]["Q(4)"].update(counts=[[3, 16], [1, 5]]),
+        4.0,
     ),
-    "figure5": (figures.figure5, (cells(), "title"), lambda data: data[0].pop("cell 2")),
+    "figure5": (
+        figures.figure5,
+        (cells(), "title"),
+        lambda data: data[0]["cell 2"]["fedlc"][0][1].update(accuracy=0.7123),
+        71.23,
+    ),
     "figure6": (
         figures.figure6,
         ({"fedavg": effect(), "fedlc": effect()},),
-        lambda data: data[0]["fedavg"]["aggregated"].__setitem__(2, 0.0),
+        lambda data: data[0]["fedavg"]["aggregated"].__setitem__(2, 0.7123),
+        71.23,
     ),
     "figure7": (
         class_figures.feature_maps,
         ({"fedavg": feature_map(), "fedlc": feature_map()},),
-        lambda data: data[0]["fedlc"]["groups"][0]["points"].append([9, 9]),
+        lambda data: data[0]["fedlc"]["groups"][0]["points"].append([9, 7.25]),
+        7.25,
     ),
-    "map": (map_figure, (base(), varied(), "title"), lambda data: data[0][0]["difference"][1].__setitem__(0, 3.0)),
+    "map": (
+        map_figure,
+        (base(), varied(), "title"),
+        lambda data: data[0][0]["difference"][1].__setitem__(0, 7.25),
+        7.25,
+    ),
 }
+"""A drawing, its data, a change of them, and the number that the change puts into the figure."""
 
 
 @pytest.fixture(autouse=True)
@@ -102,20 +123,24 @@ def _coarse(monkeypatch):
     monkeypatch.setitem(RC, "figure.dpi", 40)
 
 
-def drawn(folder, name, data, **more):
-    return [file.read_bytes() for file in DRAWINGS[name][0](folder / name, *data, **more)]
-
-
 @pytest.mark.parametrize("name", DRAWINGS)
-def test_the_same_data_give_the_same_files_and_other_data_others(name, tmp_path):
-    _, data, change = DRAWINGS[name]
-    first = drawn(tmp_path, name, data)
-    assert len(first) == 2
-    assert drawn(tmp_path, name, data) == first
+def test_a_figure_shows_its_data(name, tmp_path, monkeypatch):
+    draw, data, change, number = DRAWINGS[name]
+    before, _ = shown(monkeypatch, lambda: draw(tmp_path / name, *data))
     changed = copy.deepcopy(data)
     change(changed)
-    assert all(a != b for a, b in zip(first, drawn(tmp_path, name, changed), strict=True))
-    assert all(a != b for a, b in zip(first, drawn(tmp_path, name, data, note="to 30 rounds"), strict=True))
+    note = {} if name in ("figure3", "figure4") else {"note": "to 30 rounds"}
+    after, texts = shown(monkeypatch, lambda: draw(tmp_path / name, *changed, **note))
+    assert (number in before, number in after) == (False, True)
+    assert any("to 30 rounds" in text for text in texts) == bool(note)
+
+
+def test_the_same_data_give_the_same_files(tmp_path):
+    first, again = (
+        [file.read_bytes() for file in figures.figure1(tmp_path / name, rows(), "title")] for name in ("one", "two")
+    )
+    assert first == again
+    assert len(first) == 2
 
 
 @pytest.mark.parametrize("classes", [1, 100])

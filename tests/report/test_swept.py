@@ -89,7 +89,18 @@ def test_decades_are_drawn_by_their_logarithm_and_all_dots_are_inside(tmp_path: 
     (axes,) = seen[0].axes
     assert axes.get_xscale() == scale
     low, high = axes.get_ylim()
-    assert low < 15 < 91 < high
+    assert 0 <= low < 15 < 91 < high <= 100
     left, right = axes.get_xlim()
     assert left < min(values) < max(values) < right
     assert [text.get_text() for text in axes.get_xticklabels()] == [str(value) for value in values]
+
+
+def test_words_are_dots_without_a_line(tmp_path: Path, monkeypatch):
+    seen = []
+    save = sweep_figure.save
+    monkeypatch.setattr(sweep_figure, "save", lambda figure, *more: seen.append(figure) or save(figure, *more))
+    rows = [row({"partition": name}, [0.5, 0.6]) for name in ("iid", "shards:2", "labels:1")]
+    draw_sweep(tmp_path / "sweep", Swept("digits", rows, 0))
+    (axes,) = seen[0].axes
+    (dots,) = [line for line in axes.get_lines() if len(line.get_xdata()) == 3 and line.get_marker() not in ("_", "|")]
+    assert dots.get_linestyle() == "None"

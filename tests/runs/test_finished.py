@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -115,7 +116,7 @@ def test_records_are_on_the_disk_before_their_checkpoint(tmp_path, monkeypatch):
     list(records)
     assert events == [
         "records.jsonl",
-        f".checkpoint.safetensors.{os.getpid()}.part",
+        f".checkpoint.safetensors.{os.getpid()}-{threading.get_ident()}.part",
         "-> checkpoint.safetensors",
         run.hash,
     ]

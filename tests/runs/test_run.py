@@ -1,5 +1,6 @@
 import json
 
+import numpy as np
 import pytest
 from pydantic import ValidationError
 
@@ -97,9 +98,14 @@ def test_hash_covers_the_users_file(tmp_path):
         ({"rounds": 0}, ["rounds", "0"]),
         ({"clients": -3}, ["clients", "-3"]),
         ({"clients_per_round": 30}, ["30", "20"]),
+        ({"clients_per_round": 1.5}, ["clients_per_round", "1.5"]),
+        ({"clients_per_round": "150%"}, ["clients_per_round", "150%"]),
+        ({"clients_per_round": "0%"}, ["clients_per_round", "0%"]),
+        ({"clients_per_round": "many"}, ["clients_per_round", "many"]),
+        ({"clients_per_round": -1}, ["clients_per_round", "-1"]),
         ({"dropout_rate": 1.0}, ["dropout_rate"]),
         ({"grad_clip": 0}, ["grad_clip"]),
-        ({"lr_schedule": "step:5,3"}, ["factor=3"]),
+        ({"lr_schedule": "step:5,3"}, ["factor is 3"]),
         ({"lr_schedule": "cosin"}, ["cosine"]),
         ({"engine": "stackd"}, ["stackd", "stacked"]),
         ({"device": "gpu"}, ["gpu", "cuda"]),
@@ -125,3 +131,48 @@ def test_wrong_requests_name_the_value_and_what_is_allowed(fields, words):
     assert "\n" not in line
     for word in words:
         assert word in line
+
+
+def test_a_file_is_known_by_what_is_in_it(tmp_path, monkeypatch):
+    """However its path is spelt, from whatever folder, a run is the same; its title has the name alone."""
+    x, y = np.random.default_rng(0).random((20, 3), dtype=np.float32), np.arange(20) % 2
+    (tmp_path / "one").mkdir()
+    (tmp_path / "other").mkdir()
+    for folder, values in (("one", x), ("other", 2 * x)):
+        np.savez(tmp_path / folder / "mine.npz", x_train=values, y_train=y, x_test=values, y_test=y)
+        (tmp_path / folder / "own.py").write_text("from fedskew import fedlc\n\ndef mine(): return fedlc()\n")
+    whole = f"npz:{tmp_path / 'one' / 'mine.npz'}"
+    monkeypatch.chdir(tmp_path / "one")
+    spelt = [Run(dataset=text, clients=2) for text in ("npz:mine.npz", "npz:./mine.npz", "npz:../one/mine.npz", whole)]
+    assert len({run.hash for run in spelt}) == 1
+    assert {run.title for run in spelt} == {"npz:mine.npz dirichlet:0.1, 2 clients"}
+    own = Run(algorithm="own.py:mine").hash
+    monkeypatch.chdir(tmp_path / "other")
+    assert Run(dataset=spelt[0].dataset, clients=2).hash == spelt[0].hash
+    assert Run(dataset="npz:mine.npz", clients=2).hash != spelt[0].hash
+    assert Run(algorithm="own.py:mine").hash == own
+    assert Run(algorithm=f"{tmp_path}/one/own.py:mine").hash == own
+
+
+@pytest.mark.parametrize(
+    ("given", "clients", "number"),
+    [
+        (10, 100, 10),
+        ("10", 100, 10),
+        (0.1, 100, 10),
+        ("0.1", 100, 10),
+        ("10%", 100, 10),
+        ("10 %", 100, 10),
+        (1, 100, 1),
+        (1.0, 100, 100),
+        ("100%", 100, 100),
+        (0.01, 20, 1),
+        (0.26, 10, 3),
+        (0, 20, 20),
+        (None, 20, 20),
+    ],
+)
+def test_clients_per_round_is_a_number_or_a_share(given, clients, number):
+    run = Run(clients=clients, clients_per_round=given)
+    assert run.clients_per_round == number
+    assert run.hash == Run(clients=clients, clients_per_round=number).hash

@@ -272,3 +272,15 @@ def test_a_run_that_another_process_began_meanwhile_is_not_done_twice(tmp_path, 
         list(others[0])
     assert [record["round"] for record in store.folder(run.hash).records()] == list(range(1, run.rounds + 1))
     assert len(store.folder(run.hash).sessions()) == 1
+
+
+def test_a_second_lock_is_busy_and_one_that_cannot_be_made_names_its_folder(tmp_path):
+    folder = Store(tmp_path).folder("a" * 16)
+    with folder.lock(), pytest.raises(StoreBusy, match="a" * 16), folder.lock():
+        pass
+    with folder.lock():  # free again
+        pass
+    (folder.path / "lock").unlink()
+    (folder.path / "lock").mkdir()
+    with pytest.raises(StoreError, match=f"cannot write to {folder.path}"), folder.lock():
+        pass

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from fedskew.tracking.measurements import metrics
+from fedskew.tracking import metrics
 from tests.cli.test_watch import record
 
 

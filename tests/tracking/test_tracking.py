@@ -1,5 +1,6 @@
 """Trackers, read back with their own readers; each is skipped where its package is not installed."""
 
+import json
 import struct
 import sys
 import time
@@ -9,8 +10,7 @@ import pytest
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
 from fedskew.diagnostics.quick_drift import drift_measures
-from fedskew.tracking import TRACKERS, check, tracking
-from fedskew.tracking.measurements import metrics
+from fedskew.tracking import TRACKERS, check, metrics, tracking
 
 RUN = Run(dataset="synthetic:1,1,max_size=60", clients=4, rounds=3, algorithm="fedlc", batch_size=16)
 
@@ -60,6 +60,35 @@ def test_tensorboard_reads_back_every_round(tmp_path):
     for name in ("accuracy", "class_accuracy/3", "drift/norm"):
         read = [(event.step, event.value) for event in events.Scalars(name)]
         assert read == [(r.round, pytest.approx(metrics(r)[name], rel=1e-6)) for r in records]
+
+
+def test_compare_tells_every_method_and_seed(tmp_path, monkeypatch, capsys):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    monkeypatch.chdir(tmp_path)
+    options = [
+        "--dataset",
+        RUN.dataset,
+        "--clients",
+        "4",
+        "--rounds",
+        "2",
+        "--seeds",
+        "2",
+        "--algorithm",
+        "fedavg,fedlc",
+    ]
+    with pytest.raises(SystemExit) as caught:
+        main(["compare", *options, "--track", "tensorboard:tb", "--json"])
+    assert caught.value.code == 0
+    hashes = [hash for each in json.loads(capsys.readouterr().out)["runs"].values() for hash in each]
+    assert sorted(path.name for path in (tmp_path / "tb").iterdir()) == sorted(hashes)
+    for hash in hashes:
+        told = EventAccumulator(str(tmp_path / "tb" / hash)).Reload().Scalars("accuracy")
+        kept = [record["accuracy"] for record in Store(tmp_path / "runs").folder(hash).records()]
+        assert [event.step for event in told] == [1, 2]
+        assert [event.value for event in told] == pytest.approx(kept)
 
 
 def test_mlflow_reads_back_every_round(tmp_path):

@@ -1,4 +1,4 @@
-"""What published runs say about methods, by how skewed the labels were: the table that `fedskew advise` reads.
+"""What runs say about methods, by how skewed the labels were: the table that `fedskew advise` reads, and own runs.
 
     python -m fedskew.advice.evidence [FOLDER]      writes evidence.json from FOLDER/*.jsonl (results/paper)
 
@@ -9,7 +9,7 @@ others are split again, which needs the data set's labels ($FEDSKEW_DATA).
 
 import json
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from itertools import groupby
 from pathlib import Path
@@ -17,15 +17,20 @@ from typing import Any
 
 import numpy as np
 
+from fedskew.partition.owners import Ints
+from fedskew.runs.measures import end, first_round
 from fedskew.runs.results import Result, Results, question
+from fedskew.runs.store import Store
+from fedskew.runs.verdict import BASELINE
 
 FILE = Path(__file__).with_name("evidence.json")
-BASE = "fedavg"
 _SHOWN = ("dataset", "partition", "model")
 _PLAIN = (
     "clients", "clients_per_round", "rounds", "local_epochs", "batch_size", "optimizer", "lr", "momentum",
     "weight_decay", "augment", "weighting", "lr_schedule", "grad_clip", "dropout_rate", "validation", "precision",
 )  # fmt: skip
+Short = Callable[[Result], Mapping[str, str]]
+"""How a run's specs are written."""
 
 
 def load() -> dict[str, Any]:
@@ -37,18 +42,32 @@ def load() -> dict[str, Any]:
 
 def build(results: Iterable[Result], known: Mapping[str, Any]) -> dict[str, Any]:
     """The table: settings with what each method reached in them, and the skew of every partition they used."""
-    groups = [list(group) for _, group in groupby(sorted(results, key=_key), _setting)]
-    settings = [_described(group) for group in groups]
-    kept = [setting for setting in settings if len(setting["methods"]) > 1 and BASE in setting["methods"]]
+    found = list(results)
+    kept = settings(found)
     names = {name for setting in kept for method in setting["methods"].values() for name in method["partitions"]}
-    example = {partition_name(result): result for group in groups for result in group}
+    example = {partition_name(result): result for result in found}
     partitions = {name: known.get(name) or _measure(example[name]) for name in sorted(names)}
     return {"partitions": partitions, "settings": kept}
 
 
-def partition_name(result: Result) -> str:
+def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[dict[str, Any]], list[str]]:
+    """Settings of the user's runs in which some run has this split, and what could not be read. The other seeds of such
+    a setting belong to it: they draw the split by the same rule. Without a data set equal label counts are enough."""
+    results = Results(store)
+    found, table = list(results), counts.tolist()
+
+    def is_here(result: Result) -> bool:
+        card = store.folder(result.hash).card() if dataset in (None, result.run["dataset"]) else None
+        return card is not None and card["counts"] == table
+
+    here = {_setting(result) for result in found if is_here(result)}
+    return settings([r for r in found if _setting(r) in here], lambda result: result.short), results.problems
+
+
+def partition_name(result: Result, dataset: str | None = None) -> str:
     """A split of labels. Its hash covers indices alone, and data sets or their seeds can share it: Synthetic does."""
-    return f"{_short(result)['dataset']} seed {result.run['seed']} {result.summary['partition_hash'][:16]}"
+    named = dataset or _short(result)["dataset"]
+    return f"{named} seed {result.run['seed']} {str(result.summary['partition_hash'])[:16]}"
 
 
 def text(table: Mapping[str, Any]) -> str:
@@ -56,6 +75,20 @@ def text(table: Mapping[str, Any]) -> str:
     partitions = ",\n".join(f" {json.dumps(name)}: {json.dumps(p)}" for name, p in table["partitions"].items())
     settings = ",\n".join(f" {json.dumps(setting)}" for setting in table["settings"])
     return f'{{"partitions": {{\n{partitions}\n}},\n"settings": [\n{settings}\n]}}\n'
+
+
+def _short(result: Result) -> Mapping[str, str]:
+    """Specs as people write them with the defaults of today, which a line's own may not be."""
+    from fedskew.runs.run import Run
+
+    return Run(**result.run).short
+
+
+def settings(results: Iterable[Result], short: Short = _short) -> list[dict[str, Any]]:
+    """Every setting in which FedAvg and another method ran."""
+    groups = [list(group) for _, group in groupby(sorted(results, key=_key), _setting)]
+    made = [_described(group, short) for group in groups]
+    return [setting for setting in made if len(setting["methods"]) > 1 and BASELINE in setting["methods"]]
 
 
 def _setting(result: Result) -> tuple[str, int, str]:
@@ -67,50 +100,33 @@ def _key(result: Result) -> tuple[tuple[str, int, str], str, int]:
     return _setting(result), str(result.run["algorithm"]), int(result.run["seed"])
 
 
-def _described(group: list[Result]) -> dict[str, Any]:
-    run, short = group[0].run, _short(group[0])
-    methods = {_short(result)["algorithm"]: _method(result, group) for result in group}
-    shown = {name: short[name] for name in _SHOWN}
+def _described(group: list[Result], short: Short) -> dict[str, Any]:
+    run, named = group[0].run, [short(result) for result in group]
     plain = {name: run.get(name, 0.0) for name in _PLAIN}
-    return {**shown, **plain, "full_rounds": _full_rounds(run), "device": group[0].where, "methods": methods}
+    ends = {
+        r.seed: end(r.curve)
+        for r, name in zip(group, named, strict=True)
+        if name["algorithm"] == BASELINE and r.curve and not r.diverged
+    }
+    methods = {}
+    for name in dict.fromkeys(one["algorithm"] for one in named):
+        same = [r for r, one in zip(group, named, strict=True) if one["algorithm"] == name]
+        methods[name] = _method(same, ends, named[0]["dataset"])
+    return {**{name: named[0][name] for name in _SHOWN}, **plain, "methods": methods}
 
 
-def _short(result: Result) -> dict[str, str]:
-    """Specs as people write them with the defaults of today, which a line's own may not be."""
-    from fedskew.runs.run import Run
-
-    return Run(**result.run).short
-
-
-def _method(one: Result, group: list[Result]) -> dict[str, Any]:
-    """A method over its seeds, in their order. `accuracy` is the mean of the last ten rounds, `last` that of the last
-    one; both are null where the run diverged."""
-    same = [result for result in group if result.run["algorithm"] == one.run["algorithm"]]
-
-    def measure(name: str) -> list[float | None]:
-        return [None if r.summary["diverged"] else round(r.summary[name], 6) for r in same]
-
+def _method(same: list[Result], ends: Mapping[int, float], dataset: str) -> dict[str, Any]:
+    """A method over its seeds, in their order. `accuracy` is the mean of the last ten rounds; `reach` is the first
+    evaluated round with what FedAvg has at its end under the same seed. Both are null where the run diverged."""
+    kept = [None if r.diverged else r for r in same]
     return {
-        "seeds": [r.run["seed"] for r in same],
-        "accuracy": measure("accuracy_last10"),
-        "last": measure("accuracy"),
+        "seeds": [r.seed for r in same],
+        "accuracy": [r and round(r.summary["accuracy_last10"], 6) for r in kept],
+        "reach": [first_round(r.curve, ends[r.seed]) if r and r.seed in ends else None for r in kept],
         "held_out": [r.summary["validation_accuracy"] for r in same],
         "runs": [r.hash for r in same],
-        "partitions": [partition_name(r) for r in same],
+        "partitions": [partition_name(r, dataset) for r in same],
     }
-
-
-def _full_rounds(run: Mapping[str, Any]) -> int | None:
-    """How many rounds the paper gives this federation, if one of its tables has it, however sizes are balanced."""
-    from fedskew.paper import TABLES
-    from fedskew.paper.choice import Choice
-
-    def where(run: Mapping[str, Any]) -> tuple[Any, ...]:
-        return run["dataset"], str(run["partition"]).partition(",")[0], run["clients"]
-
-    cells = [(table, cell) for table in TABLES.values() for cell in table.cells]
-    found = [t.full_rounds(cell) for t, cell in cells if where(t.run(cell, BASE, Choice()).model_dump()) == where(run)]
-    return max(found, default=None)
 
 
 def _measure(result: Result) -> dict[str, Any]:
@@ -130,7 +146,6 @@ def _measure(result: Result) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-
     known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
     try:
         results = Results(None, folder)

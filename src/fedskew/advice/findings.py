@@ -1,58 +1,185 @@
-"""Which methods are worth trying on a federation, from its label counts and from published runs under similar skew."""
+"""Which methods help on a federation: what the user's own runs on its split say, and published runs on data of the same
+kind under similar skew."""
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fedskew.advice.evidence import BASE
-from fedskew.core.spec import family
+import numpy as np
+
+from fedskew.advice.kinds import UNKNOWN, kind_of
+from fedskew.algorithms import ALGORITHMS, describe
+from fedskew.core import spec
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
-from fedskew.runs.verdict import NOT_DECIDED, paired
+from fedskew.runs.verdict import BASELINE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
 
 NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
 FAR = 0.25
-"""Beyond this distance nothing is concluded."""
+"""Evidence beyond this distance is not shown."""
+MOST = 3
+"""Methods beside FedAvg that are recommended, or named to try."""
+Setting = Mapping[str, Any]
 
 
 @dataclass(frozen=True)
 class Gain:
-    """A method against FedAvg in one setting, in points of accuracy, over the seeds that both have: `mean` ± `half` and
-    its `verdict` for the last ten rounds, `last` for the last one.
-
-    `why` says how this variant of the method was chosen, `others` has the rest, best first. Both are empty for a method
-    with one variant.
-    """
+    """A method, by one of its variants, against FedAvg in one setting, over the seeds that both have: `points` of
+    accuracy, and rounds `saved` on the way to FedAvg's end."""
 
     method: str
     algorithm: str
-    mean: float | None
-    half: float | None
+    points: Difference | None
+    saved: Difference | None
     verdict: str | None
-    last: float | None
     accuracy: float | None
     seeds: list[int]
     diverged: list[int]
-    runs: list[str]
-    why: str = ""
-    others: tuple["Gain", ...] = ()
+
+    @property
+    def mean(self) -> float:
+        return self.points.mean if self.points else float("-inf")
+
+    @property
+    def least(self) -> float:
+        """The lower end of the interval."""
+        return self.mean - ((self.points and self.points.half) or 0.0)
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A setting with FedAvg's accuracy in percent and the methods that were compared to it, best first."""
+    """A setting with its methods' accuracies, and gains over FedAvg, largest first."""
 
     number: int
+    own: bool
     cell: str
+    kind: str
     distance: float
-    setting: dict[str, Any]
-    shortened: bool
-    partitions: list[str]
     skew: dict[str, float]
+    setting: Setting
     base: Gain
     gains: list[Gain]
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method over several settings: the numbers of those with each verdict, and of those where a seed diverged.
+    `best` is where it surely gained most, of those above FedAvg if there are any. It `stands` for use (above in some,
+    below in none), depends (both), open, or keep (it is known not to help, so keep FedAvg)."""
+
+    method: str
+    algorithm: str
+    stands: str
+    settings: dict[str, list[int]]
+    diverged: list[int]
+    best: int
+
+
+@dataclass(frozen=True)
+class Advice:
+    """All there is to say. `do` is use, depends, keep (FedAvg), unknown, or nothing (one client or one class), and
+    `methods` are what it is about. `own` judges the user's runs, `like` near evidence on the same kind of data."""
+
+    clients: int
+    classes: int
+    classes_held: int
+    samples: int
+    sizes: list[int]
+    skew: dict[str, float]
+    kind: str
+    nearest: float | None
+    do: str
+    methods: list[str]
+    own: list[Row]
+    like: list[Row]
+    evidence: list[Evidence]
+
+    def gain(self, row: Row, number: int | None = None) -> tuple[Evidence, Gain]:
+        """A method in a setting, or in its best."""
+        item = self.evidence[(number or row.best) - 1]
+        return item, next(gain for gain in item.gains if gain.method == row.method)
+
+    @property
+    def basis(self) -> list[Row]:
+        """The rows that speak for what to do."""
+        rows = [row for row in (*self.own, *self.like) if row.stands == self.do]
+        return [row for row in rows if row.algorithm in self.methods or self.do == "keep"]
+
+
+def advise(
+    counts: Ints, table: Mapping[str, Any], own: Sequence[Setting] = (), kind: str = UNKNOWN, **wanted: float | None
+) -> Advice:
+    """From label counts, published evidence, settings of the user's own runs and the kind of the data. `wanted` keeps
+    settings with these values (local_epochs, momentum)."""
+    classes, skew, sizes = int((counts.sum(0) > 0).sum()), skew_indices(counts), counts.sum(1).tolist()
+    here = scaled(skew, classes)
+    asked = {name: value for name, value in wanted.items() if value is not None}.items()
+    mine = [_evidence(s, here, here, own=True) for s in own if asked <= s.items()]
+    known = [_evidence(s, here, _mean_skew(s, table)) for s in table["settings"] if asked <= s.items()]
+    found = sorted((item for item in known if item.gains), key=lambda item: item.distance)
+    near = [item for item in found if item.distance <= NEAR]
+    shown = near or [item for item in found if item.distance <= FAR and item.cell == found[0].cell]
+    shown.sort(key=lambda item: (item.kind != kind, len(item.base.seeds) == 1))
+    numbered = [replace(item, number=number) for number, item in enumerate([*mine, *shown], 1)]
+    ours = judge([item for item in numbered if item.own])
+    like = judge([i for i in numbered if not i.own and i.kind == kind != UNKNOWN and i.distance <= NEAR])
+    do, methods = decide(ours, like) if min(len(counts), classes) > 1 else ("nothing", [])
+    if do in ("keep", "unknown"):
+        methods = to_try([*mine, *found], kind, {row.algorithm for row in (*ours, *like) if row.stands == "keep"})
+    about = (len(counts), counts.shape[1], classes, sum(sizes), [min(sizes), max(sizes)], skew, kind)
+    return Advice(*about, found[0].distance if found else None, do, methods, ours, like, numbered)
+
+
+def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[str]]:
+    """What to do, and with which methods. One's own runs count before those of others."""
+    settled = {row.algorithm for row in own if row.stands == "keep"}
+    others = [row for row in like if row.algorithm not in settled]
+    for do in ("use", "depends"):
+        for rows in (own, others):
+            if chosen := [row.algorithm for row in rows if row.stands == do]:
+                return do, chosen[:MOST]
+    return "keep" if {row.stands for row in (*own, *others)} == {"keep"} else "unknown", []
+
+
+def to_try(found: Sequence[Evidence], kind: str, settled: set[str]) -> list[str]:
+    """Methods that change different parts of a round: those first that gained on one's own split, then on data of this
+    kind, then anywhere, then those of which nothing is known, and last those that lost."""
+
+    def promise(name: str) -> tuple[float, int, float]:
+        here = [(item, gain.mean) for item in found for gain in item.gains if gain.method == name and gain.points]
+        groups = [[m for i, m in here if i.own], [m for i, m in here if i.kind == kind], [m for _, m in here]]
+        medians = [(-tier, statistics.median(group)) for tier, group in enumerate(groups) if group]
+        tier, gain = medians[0] if medians else (0, 0.0)
+        return float(np.sign(gain)), tier, gain
+
+    chosen, taken = list[str](), set[str]()
+    for method in sorted(describe(), key=lambda method: promise(method.name), reverse=True):
+        weighted = ALGORITHMS[method.name]().aggregate.linear  # others need weighting=uniform
+        if weighted and method.sets and method.name not in settled and not taken & set(method.sets):
+            chosen.append(method.name)
+            taken |= set(method.sets)
+    return chosen[:MOST]
+
+
+def judge(found: Sequence[Evidence]) -> list[Row]:
+    """Each method over these settings, those first that are surely above FedAvg by most."""
+    at: dict[str, list[tuple[Evidence, Gain]]] = {}
+    for item in found:
+        for gain in item.gains:
+            at.setdefault(gain.method, []).append((item, gain))
+    ranked = []
+    for method, pairs in at.items():
+        numbers = {word: [item.number for item, gain in pairs if gain.verdict == word] for word in VERDICTS}
+        settings = {word: found for word, found in numbers.items() if found}
+        item, gain = max(pairs, key=lambda pair: (pair[1].verdict == "above", pair[1].least))
+        diverged = [item.number for item, gain in pairs if gain.diverged]
+        gained = "depends" if diverged or "below" in settings else "use"
+        missed = "open" if {OPEN, NOT_DECIDED} & settings.keys() else "keep"
+        stands = gained if "above" in settings else missed
+        ranked.append((gain, Row(method, gain.algorithm, stands, settings, diverged, item.number)))
+    return [row for gain, row in sorted(ranked, key=lambda one: (one[0].verdict != "above", -one[0].least))]
 
 
 def scaled(skew: Mapping[str, float], classes: int) -> dict[str, float]:
@@ -65,146 +192,26 @@ def distance(a: Mapping[str, float], b: Mapping[str, float]) -> float:
     return statistics.fmean(abs(a[name] - b[name]) for name in a)
 
 
-def advise(counts: Ints, table: Mapping[str, Any], **wanted: float | None) -> dict[str, Any]:
-    """All there is to say, ready for JSON. `wanted` keeps settings with these values (local_epochs, momentum)."""
-    held = counts[:, counts.sum(0) > 0]
-    classes = held.shape[1]
-    skew = skew_indices(counts)
-    found = collect(scaled(skew, classes), table, {k: v for k, v in wanted.items() if v is not None})
-    near = [item for item in found if item.distance <= NEAR]
-    used = [replace(item, number=number) for number, item in enumerate(near or _nearest(found), 1)]
-    judged = judge(used) if min(counts.shape[0], classes) > 1 else []
-    return {
-        "clients": len(counts),
-        "classes": counts.shape[1],
-        "classes_held": classes,
-        "samples": int(counts.sum()),
-        "sizes": [int(counts.sum(1).min()), int(counts.sum(1).max())],
-        "skew": skew,
-        "near": bool(near),
-        "nearest": found[0].distance if found else None,
-        "evidence": [asdict(item) for item in used],
-        "methods": judged,
-    }
-
-
-def collect(skew: Mapping[str, float], table: Mapping[str, Any], wanted: Mapping[str, float]) -> list[Evidence]:
-    """Every setting of the table as evidence, the nearest first. Numbers are for what is shown of it."""
-    chosen = [s for s in table["settings"] if all(s[name] == value for name, value in wanted.items())]
-    at = [(_distance(skew, setting, table["partitions"]), setting) for setting in chosen]
-    ordered = sorted(at, key=lambda pair: (pair[0], _short(pair[1]), -pair[1]["rounds"]))
-    found = [_evidence(far, setting, table["partitions"]) for far, setting in ordered]
-    return [item for item in found if item.gains]
-
-
-def judge(found: Sequence[Evidence]) -> list[dict[str, Any]]:
-    """Each method on each data set: in which settings it was above FedAvg, below it, tied with it, or run with one seed
-    only, which decides nothing. The nearest data set is first, and on it the method most often above.
-
-    `best` is the setting in which it reached the highest accuracy, of those where it was above if there are any.
-    """
-    order = {"worth trying": 0, "depends": 1, NOT_DECIDED: 2, "no gain": 3}
-    rows = []
-    for data in dict.fromkeys(_data(item) for item in found):
-        here = [item for item in found if _data(item) == data]
-        names = dict.fromkeys(gain.method for item in here for gain in item.gains)
-        judged = [{"data": data, **_judged(name, here)} for name in names]
-        rows += sorted(judged, key=lambda row: (order[row["verdict"]], -len(row["above"]), -(row["mean"] or 0.0)))
-    return rows
-
-
-def _data(item: Evidence) -> str:
-    """The data set without its options: Synthetic is one."""
-    return str(item.setting["dataset"]).partition(":")[0]
-
-
-def _judged(name: str, found: Sequence[Evidence]) -> dict[str, Any]:
-    at = [(item, gain) for item in found for gain in item.gains if gain.method == name]
-    above, below, tied, single = (
-        [item.number for item, gain in at if gain.verdict == word] for word in ("above", "below", "tied", NOT_DECIDED)
-    )
-    diverged = [item.number for item, gain in at if gain.diverged]
-    means = [gain.mean for _, gain in at if gain.mean is not None]
-    best = max(at, key=lambda pair: (pair[0].number in above, pair[1].accuracy or 0.0))
-    gained, open_ = "depends" if below or diverged else "worth trying", NOT_DECIDED if single else "no gain"
-    return {
-        "method": name,
-        "algorithm": best[1].algorithm,
-        "verdict": gained if above else open_,
-        "mean": statistics.fmean(means) if means else None,
-        "lowest": min(means, default=None),
-        "highest": max(means, default=None),
-        "settings": len(at),
-        "above": above,
-        "below": below,
-        "tied": tied,
-        "one_seed": single,
-        "diverged": diverged,
-        "best": best[0].number,
-        "most_seeds": max(len(gain.seeds) for _, gain in at),
-    }
-
-
-def _nearest(found: Sequence[Evidence]) -> list[Evidence]:
-    """The nearest cell, if it is close enough to say something."""
-    return [item for item in found if item.distance <= FAR and item.cell == found[0].cell]
-
-
-def _short(setting: Mapping[str, Any]) -> bool:
-    return setting["full_rounds"] is not None and setting["rounds"] < setting["full_rounds"]
-
-
-def _mean_skew(setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> dict[str, float]:
-    cards = [partitions[name] for name in setting["methods"][BASE]["partitions"]]
+def _mean_skew(setting: Setting, table: Mapping[str, Any]) -> dict[str, float]:
+    cards = [table["partitions"][name] for name in setting["methods"][BASELINE]["partitions"]]
     rows = [scaled(card["skew"], card["classes"]) for card in cards]
     return {name: statistics.fmean(row[name] for row in rows) for name in rows[0]}
 
 
-def _distance(skew: Mapping[str, float], setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> float:
-    return distance(skew, _mean_skew(setting, partitions))
-
-
-def _evidence(far: float, setting: Mapping[str, Any], partitions: Mapping[str, Any]) -> Evidence:
-    methods = setting["methods"]
-    gains = [_family(family, names, methods) for family, names in _families(methods).items()]
-    split = "" if setting["partition"] == "natural" else f"/{setting['partition']}"
-    return Evidence(
-        number=0,
-        cell=f"{setting['dataset']}{split}",
-        distance=far,
-        setting={name: value for name, value in setting.items() if name != "methods"},
-        shortened=_short(setting),
-        partitions=methods[BASE]["partitions"],
-        skew=_mean_skew(setting, partitions),
-        base=_gain(BASE, BASE, methods[BASE], methods[BASE]),
-        gains=_ranked(gain for gain in gains if gain.seeds or gain.diverged),
-    )
-
-
-def _ranked(gains: Iterable[Gain]) -> list[Gain]:
-    return sorted(gains, key=lambda gain: float("inf") if gain.mean is None else -gain.mean)
-
-
-def _families(methods: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Variants by method, without FedAvg's."""
-    families: dict[str, list[str]] = {}
+def _evidence(setting: Setting, here: Mapping[str, float], skew: dict[str, float], *, own: bool = False) -> Evidence:
+    """In one's own runs every variant is a method. In others' a method is its best variant on held-out examples, else
+    the one with default arguments: the test set never decides."""
+    methods, families = setting["methods"], dict[str, list[str]]()
     for name in methods:
-        families.setdefault(family(name), []).append(name)
-    return {name: names for name, names in families.items() if name != BASE}
-
-
-def _family(family: str, names: Sequence[str], methods: Mapping[str, Any]) -> Gain:
-    """A method by one of its variants: the best on held-out examples, else the one with our defaults."""
-    gains = {name: _gain(family, name, methods[name], methods[BASE]) for name in names}
-    best = max(names, key=lambda name: (_held_out(methods[name]), name == family))
-    others = _ranked(gain for name, gain in gains.items() if name != best)
-    return replace(gains[best], why=_why(family, best, methods) if others else "", others=tuple(others))
-
-
-def _why(family: str, best: str, methods: Mapping[str, Any]) -> str:
-    if _held_out(methods[best]) > 0:
-        return "best on held-out examples"
-    return f"{'our default' if best == family else 'our default did not run'}; nothing was held out"
+        family = name if own else spec.family(name)
+        families.setdefault(family, []).append(name)
+    families.pop(BASELINE)
+    best = {f: max(names, key=lambda name: (_held_out(methods[name]), name == f)) for f, names in families.items()}
+    gains = [gain for family, name in best.items() if (gain := _gain(family, name, methods)).seeds or gain.diverged]
+    cell = setting["dataset"] + ("" if setting["partition"] == "natural" else f"/{setting['partition']}")
+    kind, base = kind_of(setting["dataset"], setting["model"]), _gain(BASELINE, BASELINE, methods)
+    ordered = sorted(gains, key=lambda gain: -gain.mean)
+    return Evidence(0, own, cell, kind, distance(here, skew), skew, setting, base, ordered)
 
 
 def _held_out(method: Mapping[str, Any]) -> float:
@@ -212,26 +219,18 @@ def _held_out(method: Mapping[str, Any]) -> float:
     return statistics.fmean(values) if values and None not in method["accuracy"] else 0.0
 
 
-def _gain(family: str, name: str, method: Mapping[str, Any], base: Mapping[str, Any]) -> Gain:
+def _gain(family: str, name: str, methods: Mapping[str, Any]) -> Gain:
     """Paired by seed: both runs had the same data, split, first model and cohorts."""
-    mine, theirs = _by_seed(method), _by_seed(base)
-    seeds = [s for s in mine if s in theirs and None not in (*mine[s], *theirs[s]) and mine[s][2] == theirs[s][2]]
-    found = paired(*({s: round(100 * one[s][0], 4) for s in seeds} for one in (mine, theirs)))
-    return Gain(
-        method=family,
-        algorithm=name,
-        mean=None if found is None else found.mean,
-        half=None if found is None else found.half,
-        verdict=None if found is None else found.verdict,
-        last=statistics.fmean(round(100 * (mine[s][1] - theirs[s][1]), 4) for s in seeds) if seeds else None,
-        accuracy=statistics.fmean(100 * mine[s][0] for s in seeds) if seeds else None,
-        seeds=seeds,
-        diverged=[seed for seed, (accuracy, *_) in mine.items() if accuracy is None],
-        runs=list(method["runs"]),
-    )
+    mine, base = (_by_seed(methods[one]) for one in (name, BASELINE))
+    seeds = [s for s in mine if s in base and None not in (mine[s][0], base[s][0]) and mine[s][2] == base[s][2]]
+    points = paired(*({s: round(100 * one[s][0], 4) for s in seeds} for one in (mine, base)))
+    saved = paired(*({s: one[s][1] for s in seeds} for one in (base, mine)))
+    accuracy = statistics.fmean(100 * mine[s][0] for s in seeds) if seeds else None
+    diverged = [seed for seed, (reached, *_) in mine.items() if reached is None]
+    return Gain(family, name, points, saved, points.verdict if points else None, accuracy, seeds, diverged)
 
 
 def _by_seed(method: Mapping[str, Any]) -> dict[int, tuple[Any, Any, Any]]:
-    """Accuracy over the last ten rounds and in the last one, and the split, of each seed."""
-    rows = zip(method["accuracy"], method["last"], method["partitions"], strict=True)
+    """Accuracy over the last ten rounds, rounds to FedAvg's end, and the split, of each seed."""
+    rows = zip(method["accuracy"], method["reach"], method["partitions"], strict=True)
     return dict(zip(method["seeds"], rows, strict=True))

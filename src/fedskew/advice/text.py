@@ -1,10 +1,14 @@
-"""Advice in words. Every figure names the setting it comes from, and every setting its runs."""
+"""Advice in words: what to do in three lines, then what it rests on. Every figure names its setting."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
+from itertools import combinations
 from typing import Any
 
+from fedskew.advice.findings import NEAR, Advice, Evidence, Gain, Row, Setting, scaled
+from fedskew.advice.kinds import UNKNOWN
 from fedskew.core import spec
-from fedskew.runs.verdict import NOT_DECIDED, Difference
+from fedskew.runs.run import Run
+from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED
 
 _INDICES = {
     "mean_total_variation": "mean total variation to the global labels",
@@ -12,274 +16,168 @@ _INDICES = {
     "missing_share": "share of classes a client misses",
     "size_gini": "Gini coefficient of client sizes",
 }
-_VERDICTS = {
-    "worth trying": "worth trying",
-    "depends": "depends on how you train",
-    NOT_DECIDED: "not decided",
-    "no gain": "no gain in this evidence",
-}
-_LISTED = 3
-"""Other variants of a method that are named one by one."""
+_ODD = ("augment", "optimizer", "weighting", "weight_decay", "lr_schedule", "grad_clip", "dropout_rate", "validation")
+_COUNTED = ("nothing", "this one", "these two", "these three")
+_LISTED = 8
+"""Settings that the text shows."""
 
 
-def lines(advice: Mapping[str, Any]) -> Iterator[str]:
+def lines(advice: Advice) -> Iterator[str]:
     """The whole text, but for the command at its end."""
-    yield f"{advice['clients']} clients, {advice['classes']} classes, {advice['samples']} examples"
-    yield ""
-    if advice["clients"] == 1:
-        yield "There is one client: nothing is averaged and no labels are skewed between clients. Train on it directly."
-    elif advice["classes_held"] == 1:
-        yield "There is one class: a model that always answers it is right, and there is nothing to learn."
-    else:
-        yield from verdicts(advice)
+    yield from verdict(advice)
+    if said := training(advice):
+        yield f"How you train matters: {said}"
     yield ""
     yield from indices(advice)
     yield from evidence(advice)
 
 
-def indices(advice: Mapping[str, Any]) -> Iterator[str]:
-    """The four indices, and what each one means here."""
-    skew, held = advice["skew"], advice["classes_held"]
-    smallest, largest = advice["sizes"]
-    missing = skew["missing_share"]
-    meaning = {
-        "mean_total_variation": f"on average {100 * skew['mean_total_variation']:.0f} % of a client's examples would "
-        "need another label for it to look like all clients together",
-        "effective_classes": f"a client's labels vary as much as {skew['effective_classes']:.1f} equally frequent "
-        f"classes would, of {held} that occur",
-        "missing_share": f"a client has no example of {missing * held:.1f} of {held} classes on average; what it knows "
-        "of them comes from others",
-        "size_gini": f"client sizes go from {smallest} to {largest}; 0 is all the same, near 1 is one with nearly all",
-    }
-    for name, title in _INDICES.items():
-        yield f"{title:42} {skew[name]:.3f}"
-        yield f"    {meaning[name]}"
+def verdict(advice: Advice) -> list[str]:
+    """What to do, why, and how like the user's data the evidence is."""
+    if advice.clients == 1:
+        return ["There is one client: nothing is averaged, and no labels are skewed. Train on it directly."]
+    if advice.classes_held == 1:
+        return ["There is one class: a model that always answers it is right, and there is nothing to learn."]
+    named = ", ".join(advice.methods)
+    what = {
+        "use": f"Use {', or else '.join(advice.methods)}.",
+        "depends": f"It depends on how you train: {named} gained in some settings and lost in others.",
+        "keep": f"Stay with FedAvg: no method that was run is above it. Still to try: {named}.",
+        "unknown": f"Unknown on data like yours; try {_COUNTED[len(advice.methods)]}: {named}.",
+    }[advice.do]
+    if advice.own:
+        what += f" Your own runs on this split: {'; '.join(_row(advice, row) for row in advice.own)}."
+    return [what, _why(advice), _rests(advice)]
 
 
-def verdicts(advice: Mapping[str, Any]) -> Iterator[str]:
-    """How near the evidence is, and what it says about each method."""
-    found, rows = advice["evidence"], advice["methods"]
-    if not found:
-        yield from _nothing(advice)
-        return
-    if advice["near"]:
-        yield f"Published with similar skew, up to distance {found[-1]['distance']:.2f}: {_extent(found)}."
-    else:
-        yield f"No evidence is near. The nearest is {found[0]['cell']} at distance {found[0]['distance']:.2f}."
-        yield f"What follows is about that alone, {_extent(found)}, and may not hold here."
-    yield from _differences(advice)
-    yield from _summary(rows, found, advice.get("try"))
-    yield "Points over FedAvg, mean of the last ten rounds, in brackets a 95 % interval over seeds:"
-    for data in dict.fromkeys(row["data"] for row in rows):
-        here = [item for item in found if item["setting"]["dataset"].partition(":")[0] == data]
-        yield f"On {data} ({_kind(data, here)}), {_extent(here)}:"
-        for row in rows:
-            if row["data"] == data:
-                yield f"  {row['method']:16} {_VERDICTS[row['verdict']]}: {_settings(row, found)}"
-    if untried := advice.get("untried"):
-        yield f"Nothing is known here about {', '.join(untried)}."
-    yield from _nearest(found)
-    yield from _highest(found)
-    yield from _doubts(found)
+def _why(advice: Advice) -> str:
+    """Points and rounds of what is recommended first, or what is missing."""
+    if advice.basis:
+        row = advice.basis[0]
+        (item, gain), name = advice.gain(row), row.algorithm
+        counted = ", ".join(f"{word} in {len(numbers)}" for word, numbers in row.settings.items())
+        more = f"; in all such settings: {counted}" if sum(map(len, row.settings.values())) > 1 else ""
+        said = f"{gain.points.sentence(name, 'FedAvg')}, and" if gain.points else name
+        return f"Why: {said} {_saved(item, gain)} [{item.number}]{more}."
+    mine = "your own runs do not decide it yet, and " if advice.own else ""
+    if advice.kind == UNKNOWN:
+        return f"Why: {mine}the kind of your data is unknown (--dataset names it); kinds differ in what gains."
+    several = any(row.settings.keys() - {NOT_DECIDED} for row in advice.like)
+    what = "no published method is above FedAvg on" if several else "no published run has several seeds on"
+    return f"Why: {mine}{what} {advice.kind} under similar skew; one seed, or other data, decides nothing."
 
 
-def _summary(
-    rows: Sequence[Mapping[str, Any]], found: Sequence[Mapping[str, Any]], names: Sequence[str] | None
-) -> Iterator[str]:
-    """What is decided, in a line, and what to try where one seed leaves it open."""
-    above = list(dict.fromkeys(row["method"] for row in rows if row["above"]))
-    if above:
-        yield f"Above FedAvg over several seeds in some of it: {', '.join(above)}."
-    else:
-        yield "No method is known to be above FedAvg here."
-    if single := sorted({number for row in rows for number in row["one_seed"]}):
-        tried = f" Try these over several seeds: {', '.join(names)}." if names else ""
-        where = "All of this" if len(single) == len(found) else f"What comes from {_cited(single)}"
-        yield f"{where} rests on one seed, which decides nothing.{tried}"
-    elif not above:
-        yield "FedAvg is the one to try first."
-
-
-def evidence(advice: Mapping[str, Any]) -> Iterator[str]:
-    """Each setting with FedAvg's accuracy, gains over it in points, and the runs they rest on."""
-    found: Sequence[Mapping[str, Any]] = advice["evidence"]
-    if found:
-        yield ""
-        yield "Evidence, the nearest first; gains are points over FedAvg, mean of the last ten rounds / last round:"
-    for item in found:
-        setting = item["setting"]
-        full = f" of the paper's {setting['full_rounds']}" if item["shortened"] else ""
-        yield (
-            f"  [{item['number']}] {item['cell']}, {setting['clients']} clients, distance {item['distance']:.2f}, "
-            f"partition {_some(item['partitions'])}"
-        )
-        yield (
-            f"      {setting['rounds']} rounds{full}, E {setting['local_epochs']}, momentum {setting['momentum']:g}, "
-            f"lr {setting['lr']:g}, {setting['model']}, {setting['precision']}{_unusual(setting)}; "
-            f"{_number(len(item['base']['seeds']), 'seed')}"
-        )
-        yield f"      fedavg {_percent(item['base'])} (run {_some(item['base']['runs'])})"
-        for gain in item["gains"]:
-            yield f"      {gain['algorithm']} {_gain(gain)}{_variants(gain)} (run {_some(gain['runs'])})"
-
-
-def _nothing(advice: Mapping[str, Any]) -> Iterator[str]:
-    if advice["nearest"] is None:
-        yield "There is no evidence for this way of training."
-    else:
-        yield f"There is no evidence near: the nearest published setting is at distance {advice['nearest']:.2f}."
-    yield "No method can be recommended from results; the command below compares all of them."
-
-
-def _differences(advice: Mapping[str, Any]) -> Iterator[str]:
-    """In which index these counts differ most from the nearest evidence."""
-    nearest = advice["evidence"][0]
-    mine = {**advice["skew"], "effective_classes": advice["skew"]["effective_classes"] / advice["classes_held"]}
-    name = max(mine, key=lambda name: abs(mine[name] - nearest["skew"][name]))
-    gap = mine[name] - nearest["skew"][name]
-    if abs(gap) >= 0.05:
-        scale = advice["classes_held"] if name == "effective_classes" else 1
-        here, there = scale * mine[name], scale * nearest["skew"][name]
-        word = "higher" if gap > 0 else "lower"
-        yield (
-            f"The largest difference to [{nearest['number']}]: the {_INDICES[name]} is {word} here, {here:.2f} against "
-            f"{there:.2f}."
-        )
-
-
-def _nearest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What methods gained on the nearest cell alone, where the evidence is of several."""
-    cell, gains = found[0]["cell"], dict[str, list[float]]()
-    if all(item["cell"] == cell for item in found):
-        return
-    for item in found:
-        for gain in item["gains"] if item["cell"] == cell else ():
-            if gain["mean"] is not None:
-                gains.setdefault(gain["algorithm"].partition(":")[0], []).append(gain["mean"])
-    told = [f"{name} {_span(means)}" for name, means in gains.items()]
-    if told:
-        yield f"On the nearest alone, {cell}: {', '.join(told)}."
-
-
-def _span(means: Sequence[float]) -> str:
-    return _extremes(means) + (f" in {len(means)} trainings" if len(means) > 1 else "")
-
-
-def _highest(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """The highest accuracy on the nearest cell, whatever the training: a gain over a weak FedAvg may not be one."""
-    cell = found[0]["cell"]
-    reached = [
-        (gain["accuracy"], gain["algorithm"], len(gain["seeds"]), item)
-        for item in found
-        for gain in [item["base"], *item["gains"]]
-        if item["cell"] == cell and gain["accuracy"] is not None
-    ]
-    accuracy, name, seeds, item = max(reached, key=lambda one: one[0])
-    there = "" if name == "fedavg" else f"; FedAvg has {_percent(item['base'])} there"
-    yield (
-        f"The highest accuracy on {cell} is {name}'s {accuracy:.2f} % in [{item['number']}], {_number(seeds, 'seed')}"
-        f"{there}."
+def _rests(advice: Advice) -> str:
+    """What the verdict rests on, and how like the user's federation that is."""
+    if not advice.evidence:
+        nearest = "there is none for this training" if advice.nearest is None else f"nearest at {advice.nearest:.2f}"
+        return f"Evidence: none under similar skew; {nearest}."
+    used = advice.gain(advice.basis[0])[0] if advice.basis else advice.evidence[0]
+    if used.own:
+        splits = {name.rpartition(" ")[2] for name in used.setting["methods"][BASELINE]["partitions"]}
+        drawn = ", each with its own draw of the split" if len(splits) > 1 else ""
+        return f"Evidence: your own runs [{used.number}] of {used.cell}, {_seeds(used.base)}{drawn}."
+    like = "the kind of data that yours are" if used.kind == advice.kind != UNKNOWN else "not known to be like yours"
+    mine, far = scaled(advice.skew, advice.classes_held), "" if used.distance <= NEAR else ", which is not near"
+    name = max(mine, key=lambda name: abs(mine[name] - used.skew[name]))
+    scale = advice.classes_held if name == "effective_classes" else 1
+    return (
+        f"Evidence: {used.cell} [{used.number}], {used.kind}: {like}; distance in skew {used.distance:.2f}{far}, "
+        f"most in the {_INDICES[name]} ({scale * mine[name]:.2f} here, {scale * used.skew[name]:.2f} there)."
     )
 
 
-def _settings(row: Mapping[str, Any], found: Sequence[Mapping[str, Any]]) -> str:
-    """Each verdict with its interval, what one seed gave, and where it diverged."""
-    gains = {item["number"]: gain for item in found for gain in item["gains"] if gain["method"] == row["method"]}
+def _row(advice: Advice, row: Row) -> str:
+    """A method's verdicts: of each word the setting with most seeds, and how many more there are."""
     parts = []
-    for word in ("above", "below", "tied"):
-        if numbers := row[word]:
-            parts.append(f"{word} in " + ", ".join(f"[{n}] {_difference(gains[n]).figures}" for n in numbers))
-    if numbers := row["one_seed"]:
-        parts.append(f"one seed in {_cited(numbers)}, {_extremes([gains[n]['mean'] for n in numbers])}")
-    if numbers := row["diverged"]:
-        parts.append(f"diverged in {_cited(numbers)}")
-    return "; ".join(parts)
+    for numbers in row.settings.values():
+        item, gain = max((advice.gain(row, n) for n in numbers), key=lambda pair: (len(pair[1].seeds), pair[1].least))
+        more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
+        said = gain.points.sentence(row.algorithm, "FedAvg") if gain.points else ""
+        parts.append(f"{said} [{item.number}]{more}")
+    lost = "".join(f" [{number}]" for number in row.diverged)
+    return "; ".join([*parts, *([f"{row.algorithm} diverged{lost}"] if lost else [])])
 
 
-def _extremes(means: Sequence[float]) -> str:
-    return f"{means[0]:+.2f}" if len(means) == 1 else f"{min(means):+.2f} to {max(means):+.2f}"
+def _saved(item: Evidence, gain: Gain) -> str:
+    """`reaches FedAvg's end 138 rounds earlier [+90, +186] of 200`"""
+    saved = gain.saved
+    if saved is None:
+        return "never reaches FedAvg's end"
+    span = "" if saved.half is None else f" [{saved.mean - saved.half:+.0f}, {saved.mean + saved.half:+.0f}]"
+    part = f" in {saved.seeds} of {len(gain.seeds)} seeds" if saved.seeds < len(gain.seeds) else ""
+    when = f"{abs(saved.mean):.0f} rounds {'earlier' if saved.mean > 0 else 'later'}{span} of {item.setting['rounds']}"
+    return f"reaches FedAvg's end {when if saved.mean else 'when FedAvg does'}{part}"
 
 
-def _difference(gain: Mapping[str, Any]) -> Difference:
-    return Difference(gain["mean"], gain["half"], len(gain["seeds"]))
+def training(advice: Advice) -> str | None:
+    """Where a method gains much more with one momentum or augmentation than with another, all else but rounds alike."""
+    best: dict[tuple[Any, ...], tuple[Evidence, Gain]] = {}
+    for item in advice.evidence:
+        free = ("momentum", "augment", "rounds", "methods")
+        alike = tuple(str(value) for name, value in item.setting.items() if name not in free)
+        for gain in item.gains if item.own or item.kind == advice.kind else ():
+            key = (alike, gain.algorithm, item.setting["momentum"], item.setting["augment"])
+            if gain.points and (key not in best or len(gain.seeds) > len(best[key][1].seeds)):
+                best[key] = item, gain
+    nearest = min(advice.evidence, key=lambda item: item.distance, default=None)
+    ranked = []
+    for a, b in combinations(best, 2):
+        (item, more), (_, less) = pair = sorted((best[a], best[b]), key=lambda one: -one[1].mean)
+        apart = more.mean - less.mean
+        if a[:2] == b[:2] and apart > CLOSE and max(len(more.seeds), len(less.seeds)) > 1:
+            ranked.append((more.algorithm in advice.methods[:1], nearest and item.cell == nearest.cell, apart, pair))
+    if not ranked:
+        return None
+    pair = max(ranked, key=lambda one: one[:3])[3]
+    told = [f"{gain.mean:+.1f} {_way(item.setting)} ({_seeds(gain)}) [{item.number}]" for item, gain in pair]
+    return f"on {pair[0][0].cell} {pair[0][1].algorithm} gains {', '.join(told)}."
 
 
-def _doubts(found: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """What the evidence cannot carry."""
-    short = [item["number"] for item in found if item["shortened"]]
-    if short:
-        named = "all of this" if len(short) == len(found) else _cited(short)
-        yield f"Shorter than the paper's runs: {named}. Methods that start slowly look worse there."
-    sets = sorted({item["setting"]["dataset"] for item in found})
-    yield f"Measured on {', '.join(sets)}; on other data the order of methods can differ."
+def _way(setting: Setting) -> str:
+    parts = [f"momentum {setting['momentum']:g}"] if setting["momentum"] else []
+    parts += ["crops"] if setting["augment"] != "none" else []
+    return f"with {' and '.join(parts) or 'neither momentum nor crops'} after {setting['rounds']} rounds"
 
 
-def _unusual(setting: Mapping[str, Any]) -> str:
-    """What is not as in most runs."""
-    usual = {
-        "augment": "none", "optimizer": "sgd", "weighting": "samples", "weight_decay": 0, "lr_schedule": "constant",
-        "grad_clip": None, "dropout_rate": 0,
-    }  # fmt: skip
-    odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
-    part = setting["clients_per_round"]
-    odd += [f", {part} clients a round"] if part != setting["clients"] else []
-    odd += [f", {100 * setting['validation']:g} % of the training examples held out"] if setting["validation"] else []
-    return "".join(odd)
+def indices(advice: Advice) -> Iterator[str]:
+    """The four indices, and what each one means here."""
+    skew, held = advice.skew, advice.classes_held
+    meaning = (
+        f"{100 * skew['mean_total_variation']:.0f} % of a client's examples would need another label to be like all",
+        f"labels vary like {skew['effective_classes']:.1f} equally frequent classes, of {held} that occur",
+        f"a client has no example of {skew['missing_share'] * held:.1f} of {held} classes on average",
+        f"client sizes go from {advice.sizes[0]} to {advice.sizes[1]}",
+    )
+    yield f"{advice.clients} clients, {advice.classes} classes, {advice.samples} examples; kind of data: {advice.kind}"
+    for (name, title), said in zip(_INDICES.items(), meaning, strict=True):
+        yield f"  {title:42} {skew[name]:.3f}  {said}"
 
 
-def _percent(gain: Mapping[str, Any]) -> str:
-    return "diverged" if gain["accuracy"] is None else f"{gain['accuracy']:.2f} %"
+def evidence(advice: Advice) -> Iterator[str]:
+    """Each setting with its training, FedAvg's accuracy and the gains over it."""
+    if advice.evidence:
+        yield "\nEvidence, in points over FedAvg (mean of the last ten rounds, 95 % interval over seeds):"
+    for item in advice.evidence[:_LISTED]:
+        setting, kind = item.setting, "" if item.kind == advice.kind else f", {item.kind}"
+        whose = "your runs" if item.own else f"distance {item.distance:.2f}{kind}"
+        fedavg = "diverged" if item.base.accuracy is None else f"{item.base.accuracy:.2f} %"
+        yield f"[{item.number}] {item.cell}, {setting['clients']} clients ({whose}); FedAvg {fedavg}"
+        usual = {"clients_per_round": setting["clients"], **{name: Run.model_fields[name].default for name in _ODD}}
+        odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
+        way = f"momentum {setting['momentum']:g}, lr {setting['lr']:g}, {setting['model']}{''.join(odd)}"
+        yield f"    {setting['rounds']} rounds, E {setting['local_epochs']}, {way}"
+        for gain in item.gains:
+            if len(gain.seeds) > 1:
+                lost = f"; diverged with seeds {gain.diverged}" if gain.diverged else ""
+                yield f"    {gain.algorithm:16} {gain.points}, {_saved(item, gain)}{lost}"
+        alone = [f"{g.algorithm} {g.mean:+.2f}" if g.seeds else f"{g.algorithm} diverged" for g in item.gains
+                 if len(g.seeds) < 2]  # fmt: skip
+        if alone:
+            yield f"    {'one seed':16} {', '.join(alone)}"
+    if len(advice.evidence) > _LISTED:
+        yield f"{len(advice.evidence) - _LISTED} more settings: --json."
 
 
-def _gain(gain: Mapping[str, Any]) -> str:
-    if gain["mean"] is None:
-        return "diverged"
-    found = _difference(gain)
-    lost = f", seeds {', '.join(map(str, gain['diverged']))} diverged" if gain["diverged"] else ""
-    return f"{found.figures if found.half is None else found} / {gain['last']:+.2f}{lost}"
-
-
-def _variants(gain: Mapping[str, Any]) -> str:
-    """Why this variant stands for its method, and what the others did."""
-    others = gain["others"]
-    if not others:
-        return ""
-    means = [other["mean"] for other in others if other["mean"] is not None]
-    if len(others) > _LISTED and means:
-        return f" ({gain['why']}; {len(others)} other variants {min(means):+.2f} to {max(means):+.2f})"
-    listed = ", ".join(f"{other['algorithm']} {_gain(other)}" for other in others)
-    return f" ({gain['why']}; {listed})"
-
-
-def _cited(numbers: Sequence[int]) -> str:
-    """`[1] [3]-[5]`"""
-    spans: list[list[int]] = []
-    for number in numbers:
-        if spans and number == spans[-1][-1] + 1:
-            spans[-1].append(number)
-        else:
-            spans.append([number])
-    return " ".join(f"[{span[0]}]" if len(span) == 1 else f"[{span[0]}]-[{span[-1]}]" for span in spans)
-
-
-def _extent(found: Sequence[Mapping[str, Any]]) -> str:
-    """How much there is: many trainings on one split say less than as many splits."""
-    splits = {name for item in found for name in item["partitions"]}
-    seeds = {seed for item in found for seed in item["base"]["seeds"]}
-    return f"{_number(len(found), 'training')} on {_number(len(splits), 'split')}, {_number(len(seeds), 'seed')}"
-
-
-def _kind(data: str, found: Sequence[Mapping[str, Any]]) -> str:
-    """What was trained on a data set."""
-    models = sorted({item["setting"]["model"].partition(":")[0] for item in found})
-    named = ["logistic regression" if model == "logistic" else model for model in models]
-    return ", ".join([*named, "generated data"] if data == "synthetic" else named)
-
-
-def _number(count: int, word: str) -> str:
-    return f"one {word}" if count == 1 else f"{count} {word}s"
-
-
-def _some(names: Sequence[str]) -> str:
-    """Hashes of runs, or of partitions without their data set and seed."""
-    return " ".join(dict.fromkeys(name.rpartition(" ")[2][:16] for name in names))
+def _seeds(gain: Gain) -> str:
+    return "one seed" if len(gain.seeds) == 1 else f"{len(gain.seeds)} seeds"

@@ -9,9 +9,8 @@ from typing import Protocol
 
 from torch import Tensor
 
-from fedskew.aggregators.normalized import normalized_mean
+from fedskew.aggregators.means import normalized_mean, weighted_mean
 from fedskew.aggregators.trimmed import trimmed_mean
-from fedskew.aggregators.weighted import weighted_mean
 from fedskew.core.tree import Params
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from fedskew.core import tree
+from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
 
 
@@ -25,8 +26,7 @@ class TrimmedMean:
     linear = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.share <= 0.5:
-            raise ValueError(f"share is {self.share}; allowed: above 0, up to 0.5")
+        check_number("share", self.share, 0, 0.5, above=True)
 
     def coefficients(self, weights: Tensor, travel: Tensor) -> Tensor:
         return weights / weights.sum()

@@ -1,5 +1,7 @@
 """`fedskew advise`: from label counts to methods worth trying."""
 
+import shlex
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
@@ -21,37 +23,49 @@ def advise_command(
     counts: Counts,
     local_epochs: Annotated[int | None, typer.Option(help="Only evidence with so many local epochs.")] = None,
     momentum: Annotated[float | None, typer.Option(help="Only evidence with this client momentum.")] = None,
-    dataset: Annotated[str | None, typer.Option(help="Your data set, for the command: npz:PATH, folder:PATH.")] = None,
+    dataset: Annotated[str | None, typer.Option(help="Your data set: cifar10, npz:PATH, folder:PATH.")] = None,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """How skewed label counts are, what that means, and which methods did well under similar skew.
+    """Which methods help on a federation with these label counts: from your own runs on this split, and from published
+    runs on data of the same kind under similar skew.
 
     Example: fedskew advise counts.csv
     """
-    from fedskew.advice.command import methods, notes, places, shown, source, try_command, untried
-    from fedskew.advice.evidence import load
+    from fedskew.advice.command import places, source, try_command
+    from fedskew.advice.evidence import load, own_settings
     from fedskew.advice.findings import advise
-    from fedskew.advice.text import lines
+    from fedskew.advice.kinds import kind_of
+    from fedskew.advice.text import lines, training, verdict
+    from fedskew.data import resolve_dataset
     from fedskew.partition.count_file import read_counts
 
     path = _file(counts, runs)
     table, card = read_counts(path)
     if "note" in card and not card.get("counts"):
         echo(card["note"], err=True)
-    advice = advise(table, load(), local_epochs=local_epochs, momentum=momentum)
-    advice["untried"], advice["try"] = untried(advice), methods(advice)[1:]
-    words = try_command(advice, source(path, card), dataset)
-    advice["command"] = None if words is None else shown(words)
-    advice["notes"] = [] if words is None else notes(advice)
+    origin = source(path, card)
+    known = origin.get("dataset")
+    data = resolve_dataset(dataset).text if dataset else None if known is None else str(known)
+    own, problems = own_settings(open_store(runs), table, data)
+    for problem in problems:
+        echo(f"left out: {problem}", err=True)
+    if data is None and own:  # equal label counts in the store: the user's own data
+        origin = {name: own[0][name] for name in ("dataset", "partition", "model")}
+        data = known = own[0]["dataset"]
+    kind = kind_of(data, origin.get("model") if data == known else None)
+    advice = advise(table, load(), own, kind, local_epochs=local_epochs, momentum=momentum)
+    words = try_command(advice, origin, dataset)
+    command = None if words is None else shlex.join(words)
     if json_:
-        print_json(advice)
+        told = {"verdict": verdict(advice), "training": training(advice), "command": command}
+        print_json({**told, **asdict(advice)})
         return
     if not quiet:
-        echo("\n".join([*lines(advice), "", *advice["notes"]]).rstrip())
-    if words is not None:
-        echo(advice["command"] if quiet else f"\nTry it:\n  {advice['command']}")
+        echo("\n".join(lines(advice)))
+    if command is not None:
+        echo(command if quiet else f"\nTry it:\n  {command}")
     for line in places(words or ()) if not quiet else ():
         echo(f"  where {line}")
 

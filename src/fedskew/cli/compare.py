@@ -13,6 +13,7 @@ from fedskew.cli.options import (
     Quiet,
     Runs,
     Target,
+    Track,
     build_run,
     checked_target,
     compared_names,
@@ -45,6 +46,7 @@ def compare_command(
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
     display: Names = None,
     style: Style = "screen",
+    track: Track = None,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -56,7 +58,9 @@ def compare_command(
     from fedskew.report.comparison import comparison_rows, write_comparison
     from fedskew.report.style import check_style, drawn_for
     from fedskew.simulation.compare import Comparison
+    from fedskew.tracking import Several, check
 
+    check(track or ())
     names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
     called = display_names(display, comparison.runs)
@@ -68,10 +72,12 @@ def compare_command(
     decode(some, enabled=show)
     parts = [comparison] if level is None else [comparison, level]
     spent = {name: Spent() for name in comparison.runs}
+    told = Several(track or ())
     with round_progress(some.rounds * seeds * len(comparison.runs) * len(parts), enabled=show) as step:
         for part in parts:
-            for name, _, record in part.results(store):
+            for name, run, record in part.results(store):
                 spent[name].add(record)
+                told(run, record)
                 step(name if part is comparison else f"{name}, IID", record)
                 interruption.check()
     hashes, level_hashes = comparison.hashes, level.hashes if level else None

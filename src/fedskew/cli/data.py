@@ -50,7 +50,7 @@ def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = N
 
 @data_app.command("fetch", short_help="Download, check and extract the files of a data set.")
 def data_fetch(
-    name: Annotated[str, typer.Argument(help="cifar10 | cifar100 | svhn | svhn-extra")],
+    name: Annotated[str, typer.Argument(help="mnist | fashion_mnist | cifar10 | cifar100 | svhn | svhn-extra")],
     mirror: Annotated[str | None, typer.Option(help="An address below which the files have their names.")] = None,
     json_: Json = False,
     quiet: Quiet = False,

@@ -31,6 +31,7 @@ from fedskew.cli.run import run_command
 from fedskew.cli.runs import runs_app
 from fedskew.cli.sweep import sweep_command
 from fedskew.cli.terminal.progress import echo, note
+from fedskew.cli.tune import tune_command
 from fedskew.cli.values import TAKES_ARGUMENTS
 from fedskew.core.ranks import expected, rank
 
@@ -45,14 +46,16 @@ app = typer.Typer(
 for name, group in {"runs": runs_app, "data": data_app, "paper": paper_app, "flower": flower_app}.items():
     app.add_typer(group, name=name)
 app.command("methods", short_help="Every method, and what it changes of FedAvg.")(methods_command)
-app.command("advise", short_help="How skewed label counts are, and what helped under such skew.")(advise_command)
+app.command("advise", short_help="Which methods help under these label counts.")(advise_command)
 app.command("diagnose", short_help="What label skew does to a stored run's model.")(diagnose_command)
 app.command("report", short_help="Runs of the store as one HTML page.")(report_command)
 app.command("run")(run_command)
 app.command("compare", short_help="Several methods side by side, over several seeds.")(compare_command)
-app.command("sweep", short_help="A run at many settings: table and figure.", context_settings=TAKES_ARGUMENTS)(
-    sweep_command
-)
+for name, about, command in (
+    ("sweep", "A run at many settings: table and figure.", sweep_command),
+    ("tune", "Choose each method's knobs on held-out examples.", tune_command),
+):
+    app.command(name, short_help=about, context_settings=TAKES_ARGUMENTS)(command)
 app.command("inspect", short_help="Who holds what: label counts and skew of a partition.")(inspect_command)
 app.command("export")(export_command)
 

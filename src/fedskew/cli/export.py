@@ -1,4 +1,4 @@
-"""`fedskew export`: a model for plain PyTorch."""
+"""`fedskew export`: a model for plain PyTorch, or for any reader of ONNX."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 def export_command(
     run: Annotated[str, typer.Argument(help="The run's hash or the beginning of it.")],
-    path: Annotated[Path, typer.Argument(help="The safetensors file to write.")],
+    path: Annotated[Path, typer.Argument(help="FILE.safetensors, or FILE.onnx with the extra `onnx`.")],
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """The final model of a run, for plain PyTorch.
+    """The final model of a run, for plain PyTorch or as ONNX.
 
     Example: fedskew export 3fa9 model.safetensors
     """

@@ -1,5 +1,6 @@
 """`fedskew flower`: a run as a real federation."""
 
+import os
 import shlex
 from pathlib import Path
 from typing import Annotated, Any
@@ -11,7 +12,6 @@ from fedskew.cli.options import (
     Algorithm,
     Json,
     Quiet,
-    Runs,
     algorithm_names,
     build_run,
     open_store,
@@ -21,6 +21,14 @@ from fedskew.cli.terminal.progress import echo, print_json
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
+Federated = Annotated[
+    str | None,
+    typer.Option(
+        "--runs",
+        help="Folder of the store; a run that was simulated in it cannot be trained.  "
+        "[default: $FEDSKEW_RUNS or federated/]",
+    ),
+]
 _START: dict[str, Any] = {"clients": 10, "rounds": 10, "lr": 0.1, "batch_size": 16}  # learns digits in a minute
 
 
@@ -32,7 +40,7 @@ def init_command(
     algorithm: Algorithm = None,
     json_: Json = False,
     quiet: Quiet = False,
-    runs: Runs = None,
+    runs: Federated = None,
 ) -> None:
     """A runnable Flower app: pyproject.toml with the run, and a few lines of Python.
 
@@ -45,7 +53,7 @@ def init_command(
     if len(names) > 1:
         raise ValueError(f"a federation trains one algorithm, not {len(names)}")
     run = build_run(fields, None, {"algorithm": names[0]} if names else {})
-    store = open_store(runs)
+    store = open_store(runs or os.environ.get("FEDSKEW_RUNS") or "federated")
     written = write_app(folder, run, Rules(store=str(store.root.resolve())))
     nodes = f"num-supernodes={run.clients} client-resources-num-cpus=1"
     start = f"flwr run {shlex.quote(str(folder))} --stream --federation-config '{nodes}'"

@@ -10,6 +10,7 @@ ORDER = (
     "run",
     "compare",
     "sweep",
+    "tune",
     "inspect",
     "diagnose",
     "methods",

@@ -1,5 +1,7 @@
 """`fedskew methods`: every method there is, and what it changes of FedAvg."""
 
+from typing import Any
+
 from fedskew.cli.options import Json, Quiet
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, print_json
@@ -16,7 +18,7 @@ def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
 
     found = describe()
     if json_:
-        print_json([asdict(method) for method in found])
+        print_json([{**asdict(method), "knobs": _knobs(method.name)} for method in found])
         return
     if quiet:
         for method in found:
@@ -26,3 +28,13 @@ def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
     for method in found:
         grid.add_row(method.spec, ", ".join(method.sets) or "nothing", method.about)
     console().print(grid)
+
+
+def _knobs(method: str) -> dict[str, dict[str, Any]]:
+    """Where `fedskew tune` looks for each knob of a method."""
+    from dataclasses import asdict
+
+    from fedskew.knobs import Range, knobs_of
+
+    ranges = {knob.name: knob.values for knob in knobs_of(method) if isinstance(knob.values, Range)}
+    return {name: {key: asdict(values)[key] for key in ("low", "high", "log")} for name, values in ranges.items()}

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "dataset": (
         str,
-        "digits | shapes | synthetic:LAMBDA,MU | cifar10 | cifar100 | svhn | femnist | imagenet12 | folder:PATH | "
-        "npz:PATH | nodes:SHAPE,CLASSES (`fedskew flower` alone)  [default: digits]",
+        "digits | shapes | synthetic:LAMBDA,MU | mnist | fashion_mnist | cifar10 | cifar100 | svhn | femnist | "
+        "imagenet12 | folder:PATH | npz:PATH | nodes:SHAPE,CLASSES (`fedskew flower` alone)  [default: digits]",
     ),
     "partition": (
         str,

@@ -1,6 +1,7 @@
 """`fedskew paper`: any table or figure of the paper, ours beside the printed figure."""
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -35,6 +36,9 @@ Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
 Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]
 StandIn = Annotated[bool, typer.Option("--stand-in", help="Small data that come with the package, to try it out.")]
 Published = Annotated[Path, typer.Option("--results", help="Folder of published results, from the current folder on.")]
+Jobs = Annotated[
+    int, typer.Option("--jobs", help="Processes at once on this machine; the first seed of everything comes first.")
+]
 Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n disjoint shares of the runs.")]
 
 RESULTS = Path("results/paper")
@@ -80,7 +84,7 @@ def paper_list(
 
 @paper_app.command("run")
 def paper_run(
-    item: Item,
+    item: Annotated[str, typer.Argument(help="table1 ... table7, figure1 ... figure7, or all of them: all.")],
     cells: Cells = None,
     methods: Methods = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.")] = 5,
@@ -89,6 +93,7 @@ def paper_run(
     device: Device = "cpu",
     precision: Precision = None,
     shard: Shard = "1/1",
+    jobs: Jobs = 1,
     stand_in: StandIn = False,
     data_dir: DataDir = None,
     published: Published = RESULTS,
@@ -96,19 +101,22 @@ def paper_run(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Do the runs of a table or figure that are not done yet. Stop it at any time; the same command goes on.
+    """Do the runs of a table, a figure or `all` that are not done yet. Stop it at any time; the same command goes on.
 
     Example: fedskew paper run table1 --cells cifar10/dirichlet:0.1 --methods fedavg,fedlc --seeds 3 --device cuda
     """
-    asked, store = _item(item), open_store(runs)
+    from fedskew.paper.jobs import check_jobs
+
+    check_jobs(jobs)
+    asked, store = _every_item(cells, methods) if item == "all" else _item(item), open_store(runs)
     choice = _choice(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
-    done, problems = _do(asked, choice, shard, store, published, show=not (json_ or quiet))
+    done, problems = _do(asked, choice, shard, store, published, jobs, show=not (json_ or quiet))
     waits = _unsettled(asked, choice, _results(store, published))
     if json_:
         failed = [{"runs": [run.hash for run in p.runs], "reason": p.reason, "busy": p.busy} for p in problems]
         print_json({"done": [run.hash for run in done], "problems": failed})
     elif not (quiet or done or problems or waits):
-        echo(f"nothing left to do; `fedskew paper show {item}` shows it")
+        echo(f"nothing left to do; `fedskew paper show {'table1' if item == 'all' else item}` shows it")
     report_problems(problems, waits)
 
 
@@ -212,16 +220,24 @@ def paper_map(
 
 
 def _do(
-    item: Any, choice: "Choice", shard: str, store: "Store", published: Path, *, show: bool
+    item: Any, choice: "Choice", shard: str, store: "Store", published: Path, jobs: int = 1, *, show: bool
 ) -> tuple[list["Run"], list["Problem"]]:
     """Run what is missing, ask what is missing then, until nothing is; what was done, and what was not."""
     from fedskew.paper.execute import Problem, execute, missing
+    from fedskew.paper.jobs import by_need, in_jobs
 
     problems: list[Problem] = []
     done: list[Run] = []
     while groups := missing(item, choice, shard, store, published, {run for p in problems for run in p.runs}):
-        with round_progress(sum(run.rounds for group in groups for run in group), enabled=show) as step:
-            for event in execute(groups, store):
+        if jobs > 1:
+            groups = by_need(groups)
+            _estimate([run for (run,) in groups], jobs, store, published, enabled=show)
+        doing = execute(groups, store) if jobs == 1 else in_jobs(groups, store, jobs)
+        with (
+            closing(doing) as events,
+            round_progress(sum(run.rounds for group in groups for run in group), enabled=show) as step,
+        ):
+            for event in events:
                 if isinstance(event, Problem):
                     problems.append(event)
                     continue
@@ -234,6 +250,19 @@ def _do(
     if hasattr(item, "measure"):
         item.measure(store, choice)
     return done, problems
+
+
+def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path, *, enabled: bool) -> None:
+    """How much there is to do, before it begins."""
+    from fedskew.paper.estimate import Speeds, device_name
+
+    if not enabled:
+        return
+    where = device_name(left[0].device)
+    speeds = Speeds(_results(store, published), where)
+    known = [speeds.seconds(run) for run in left]
+    time = span(sum(seconds for seconds in known if seconds is not None), known.count(None))
+    echo(f"{len(left)} runs, {jobs} at a time; one after another on {where}: {time}", err=True)
 
 
 def _unsettled(item: Any, choice: "Choice", results: "Results") -> str | None:
@@ -250,6 +279,14 @@ def _item(name: str) -> Any:
     if name not in ITEMS:
         raise ValueError(spec.unknown("table or figure", name, ITEMS))
     return ITEMS[name]
+
+
+def _every_item(cells: Sequence[str] | None, methods: Sequence[str] | None) -> Any:
+    from fedskew.paper import Everything
+
+    if cells or methods:
+        raise ValueError("cells and methods are those of one table or figure; allowed with all: neither")
+    return Everything()
 
 
 def _choice(

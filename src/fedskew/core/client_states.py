@@ -1,6 +1,5 @@
 """What corrections remember of each client between rounds, kept only for clients that have been seen."""
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -50,5 +49,5 @@ class ClientStates:
 
     def dump(self) -> tuple[Tensor, Params]:
         """The clients seen and their states, for a checkpoint."""
-        clients = np.array([*self._slots], dtype=np.int64)
-        return torch.from_numpy(clients), self.gather(clients)
+        clients = torch.tensor([*self._slots], dtype=torch.int64)  # NumPy gives one of none a stride of 0
+        return clients, self.gather(clients.numpy())

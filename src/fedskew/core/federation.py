@@ -79,11 +79,11 @@ class Federation:
     def sizes(self, clients: Ints) -> Ints:
         return np.asarray(self.offsets[clients + 1] - self.offsets[clients])
 
-    def positions(self, clients: Ints, repeats: int = 1) -> Ints:
-        """Where in `order` the clients' examples stand, client after client, each `repeats` times in a row."""
-        starts, sizes = np.repeat(self.offsets[clients], repeats), np.repeat(self.sizes(clients), repeats)
+    def positions(self, clients: Ints) -> Ints:
+        """Where in `order` the clients' examples stand, client after client."""
+        sizes = self.sizes(clients)
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.asarray(np.repeat(starts, sizes) + within)
+        return np.asarray(np.repeat(self.offsets[clients], sizes) + within)
 
     def counts(self, clients: Ints) -> Ints:
         """Label counts [K, C] of some clients."""

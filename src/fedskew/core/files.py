@@ -3,11 +3,12 @@
 import json
 import os
 import stat
+import threading
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 _KINDS = {
     stat.S_IFIFO: "a pipe",
@@ -72,6 +73,22 @@ def parse_json(path: str | Path, text: str) -> Any:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {reason(error)}") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """A file to write that takes its name when all of it is on the disk; of a failure nothing is left."""
+    check_target(path)
+    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
+    with naming(path):
+        try:
+            with part.open("wb") as handle:
+                yield handle
+                handle.flush()
+                os.fsync(handle.fileno())
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
 
 
 @contextmanager

@@ -52,6 +52,7 @@ _OF_EVERY_CLASS = {
 _DATACLASS_METHODS = {
     f"__{name}__" for name in ("init", "repr", "eq", "lt", "le", "gt", "ge", "hash", "setattr", "delattr")
 }
+_Cached = type(lru_cache(lambda: None))
 _POINTER = struct.calcsize("P")
 
 
@@ -103,6 +104,8 @@ class _Reading:
             yield from (self.of(part, where) for part in (thing.fget, thing.fset, thing.fdel))
         elif isinstance(thing, staticmethod | classmethod):
             yield self.of(thing.__func__, where)
+        elif isinstance(thing, _Cached):
+            yield self.of(thing.__wrapped__, where)
         elif isinstance(thing, cached_property):
             yield self.of(thing.func, where)
         elif isinstance(thing, ModuleType):

@@ -2,6 +2,9 @@
 
 import os
 
+JOBS = "FEDSKEW_JOBS"
+"""The variable in which `paper run --jobs` tells its processes how many they are."""
+
 
 def expected() -> int:
     """How many ranks there are; 1 where torchrun started nothing, whatever a cluster's own variables say."""
@@ -18,5 +21,5 @@ def on_machine() -> int:
 
 
 def machine_share() -> int:
-    """How many ranks share this machine."""
-    return int(os.environ["LOCAL_WORLD_SIZE"]) if expected() > 1 else 1
+    """How many processes of one command share this machine: ranks, or jobs of `paper run`."""
+    return int(os.environ["LOCAL_WORLD_SIZE"]) if expected() > 1 else int(os.environ.get(JOBS, "1"))

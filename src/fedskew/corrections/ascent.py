@@ -3,10 +3,10 @@
 a step follows the gradient at w + rho g / |g|,  g the gradient at w,  |g| each client's own norm
 """
 
-import math
 from dataclasses import dataclass
 
 from fedskew.core import tree
+from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
 
 
@@ -17,8 +17,7 @@ class Sharpness:
     rho: float = 0.05
 
     def __post_init__(self) -> None:
-        if not (self.rho >= 0 and math.isfinite(self.rho)):
-            raise ValueError(f"rho is {self.rho}; allowed: 0 or more")
+        check_number("rho", self.rho)
 
     def __call__(self, params: Params, grads: Params, axes: int) -> Params:
         scale = self.rho / (tree.norm(grads, axes) + 1e-12)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedskew.core import tree
+from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
 from fedskew.corrections.correction import Correction
 
@@ -28,8 +29,7 @@ class ClientMomentum(Correction):
     needs_travel = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.alpha <= 1:
-            raise ValueError(f"alpha is {self.alpha}; allowed: above 0, at most 1")
+        check_number("alpha", self.alpha, 0, 1, above=True)
 
     def server_state(self, params: Params) -> Params:
         return tree.zeros_like(params)

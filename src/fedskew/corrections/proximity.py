@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
 from fedskew.corrections.correction import Correction
 
@@ -20,8 +20,7 @@ class Proximal(Correction):
     mu: float = 0.01
 
     def __post_init__(self) -> None:
-        if not (self.mu >= 0 and math.isfinite(self.mu)):
-            raise ValueError(f"mu is {self.mu}; allowed: 0 or more")
+        check_number("mu", self.mu)
 
     @property
     def pull(self) -> float:

@@ -9,11 +9,11 @@ clients' gradients there vanishes. The server reads the deltas it has anyway: th
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from fedskew.core import tree
+from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
 from fedskew.corrections.correction import Correction
 
@@ -26,8 +26,7 @@ class Dynamic(Correction):
     alpha: float = 0.1
 
     def __post_init__(self) -> None:
-        if not (self.alpha > 0 and math.isfinite(self.alpha)):
-            raise ValueError(f"alpha is {self.alpha}; allowed: above 0")
+        check_number("alpha", self.alpha, above=True)
 
     @property
     def pull(self) -> float:

@@ -17,13 +17,12 @@ import torch
 from torch import Tensor
 
 from fedskew.core import tree
+from fedskew.core.checks import check_choice
 from fedskew.core.tree import Params
 from fedskew.corrections.correction import Correction
 
 if TYPE_CHECKING:
     from fedskew.core.round import Context, Sums
-
-MEANS = ("weighted", "uniform")
 
 
 @dataclass(frozen=True)
@@ -34,8 +33,7 @@ class ControlVariates(Correction):
     reveals = "how the client's mean gradient differs from that of all clients"
 
     def __post_init__(self) -> None:
-        if self.mean not in MEANS:
-            raise ValueError(f"mean is {self.mean!r}; allowed: {', '.join(MEANS)}")
+        check_choice("mean", self.mean, ("weighted", "uniform"))
 
     def client_state(self, params: Params) -> Params:
         return tree.zeros_like(params)

@@ -13,13 +13,15 @@ import torch
 from fedskew.core import spec
 from fedskew.core.dataset import Dataset
 from fedskew.core.memory import check_room, free_memory
-from fedskew.data import cifar, digits, femnist, folder, imagenet12, nodes, npz, shapes, svhn, synthetic
+from fedskew.data import cifar, digits, femnist, folder, imagenet12, mnist, nodes, npz, shapes, svhn, synthetic
 from fedskew.data.nodes import Nodes
 
 DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "digits": digits.digits,
     "shapes": shapes.shapes,
     "synthetic": synthetic.synthetic,
+    "mnist": mnist.mnist,
+    "fashion_mnist": mnist.fashion_mnist,
     "cifar10": cifar.cifar10,
     "cifar100": cifar.cifar100,
     "svhn": svhn.svhn,
@@ -30,6 +32,8 @@ DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "nodes": nodes.nodes,
 }
 _FILES: dict[str, Callable[..., list[Path]]] = {
+    "mnist": partial(mnist.mnist_files, "mnist"),
+    "fashion_mnist": partial(mnist.mnist_files, "fashion_mnist"),
     "cifar10": partial(cifar.cifar_files, "cifar10"),
     "cifar100": partial(cifar.cifar_files, "cifar100"),
     "svhn": svhn.svhn_files,
@@ -57,6 +61,8 @@ USUAL = {
     "digits": Usual("mlp", "dirichlet:0.1"),
     "shapes": Usual("cnn:width=24,padding=1", "dirichlet:0.1", mirrors=True),
     "synthetic": Usual("logistic", "natural"),
+    "mnist": Usual("mcmahan", "dirichlet:0.1"),
+    "fashion_mnist": Usual("mcmahan", "dirichlet:0.1", mirrors=True),
     "cifar10": Usual("cnn", "dirichlet:0.1", mirrors=True),
     "cifar100": Usual("cnn", "dirichlet:0.1", mirrors=True),
     "svhn": Usual("cnn", "dirichlet:0.1"),

@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from fedskew.core.checks import check_choice
 from fedskew.core.dataset import Dataset
 from fedskew.core.files import reason, regular
 from fedskew.data.places import find
@@ -72,8 +73,7 @@ def cifar10(data_dir: str | None = None) -> Dataset:
 
 def cifar100(labels: str = "fine", data_dir: str | None = None) -> Dataset:
     """50,000 training images: 500 of each of 100 classes (`fine`), or 2,500 of each of 20 groups (`coarse`)."""
-    if labels not in ("fine", "coarse"):
-        raise ValueError(f"cifar100: labels is {labels!r}; allowed: fine, coarse")
+    check_choice("cifar100: labels", labels, ("fine", "coarse"))
     layout = _Layout(
         name="cifar100",
         places=_places(_CIFAR100_PLACES),

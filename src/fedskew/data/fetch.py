@@ -101,7 +101,7 @@ def listing(data_dir: str | None = None) -> list[Status]:
     for name, sources in SOURCES.items():
         for source in sources:
             forms = [_place(name, form, root) for form in (source.folder, source.file, *source.others) if form]
-            path = next((path for path in forms if path.exists()), root / source.file)
+            path = next((path for path in forms if path.exists()), _place(name, source.file, root))
             if path.exists():
                 found.append(_status(name, path, source, "present"))
             elif part_of(path).exists():
@@ -124,6 +124,7 @@ def _fetch(name: str, source: Source, root: Path, mirror: str | None, report: Ca
     if path.exists():
         _refuse_other(_checked_file(name, source, root))
     else:
+        path.parent.mkdir(parents=True, exist_ok=True)
         download(f"{mirror.rstrip('/')}/{source.file}" if mirror else source.url, source, path, report)
     if folder is None:
         return path
@@ -184,6 +185,8 @@ def _status(name: str, path: Path, source: Source, state: str) -> Status:
 def _place(name: str, form: str, root: Path) -> Path:
     """Where a file or folder is: in the data folder, or in the data set's own folder there."""
     own = root / name.removesuffix("-extra") / form
+    if any(source.apart for source in SOURCES[name]):
+        return own
     return own if own.exists() and not (root / form).exists() else root / form
 
 

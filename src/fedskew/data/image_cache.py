@@ -8,16 +8,16 @@ made, and keeps what was computed from the images. Files appear under their name
 import hashlib
 import json
 import os
-import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedskew.core.files import replacing
 from fedskew.data.places import user_path
 
 Pixels = NDArray[np.uint8]
@@ -58,13 +58,13 @@ class ImageCache:
         """Write the images, then the index that names them with what `describe` says of them; remove older images."""
         self.index.parent.mkdir(parents=True, exist_ok=True)
         path = self.index.with_name(f"{self.index.stem}-{self.fingerprint[:16]}.npy")
-        with _whole(path) as handle:
+        with replacing(path) as handle:
             np.lib.format.write_array_header_1_0(handle, {"descr": "|u1", "fortran_order": False, "shape": shape})
             for block in blocks:
                 handle.write(block.data)
         images = np.load(path, mmap_mode="c", allow_pickle=False)
         notes = describe(images)
-        with _whole(self.index) as handle:
+        with replacing(self.index) as handle:
             content = {"fingerprint": self.fingerprint, "images": path.name, "notes": notes}
             handle.write(json.dumps(content).encode())
         for old in self.index.parent.glob(f"{self.index.stem}-*.npy"):
@@ -72,20 +72,6 @@ class ImageCache:
                 with suppress(OSError):
                     old.unlink()
         return images, notes
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[BinaryIO]:
-    """A file that appears under its name only when all of it is written."""
-    part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
-    try:
-        with part.open("wb") as handle:
-            yield handle
-            handle.flush()
-            os.fsync(handle.fileno())
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
 
 
 def _folder(root: Path) -> Path:

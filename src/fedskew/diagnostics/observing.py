@@ -8,7 +8,7 @@ from fedskew.core.federation import Cohort, Ints
 from fedskew.core.round import received, start_server
 from fedskew.engine import ENGINES
 from fedskew.runs.checkpoint import load_checkpoint
-from fedskew.runs.origin import check_origin
+from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
 from fedskew.simulation.records import Observation
@@ -27,7 +27,9 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     stored = folder.run()
     changes = {"device": device or stored["device"], "data_dir": data_dir or stored["data_dir"]}
-    simulation = Simulation(Run.stored(folder, **changes))
+    run = Run.stored(folder, **changes)
+    check_files(folder, run)
+    simulation = Simulation(run)
     check_origin(folder, simulation.run, simulation.federation.dataset)
     if simulation.states.any and any(session.get("engine") == FEDERATED for session in folder.sessions()):
         raise StoreError(

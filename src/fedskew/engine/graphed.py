@@ -85,10 +85,10 @@ class Graphed:
         """The learning rate in fixed memory and the recipe that reads it, compiled once if that pays."""
         if self._step is None:
             rate = torch.ones((), dtype=self.settings.dtype, device=device)
-            cuda = device.type == "cuda"
-            model = recipe.model.fused() if cuda and kernels.available() else recipe.model
+            quick = device.type == "cuda" and self.settings.precision != "fp64"  # our kernels compute in float32
+            model = recipe.model.fused() if quick and kernels.available() else recipe.model
             scaled = replace(recipe, model=model, rate=rate)
-            self._step = rate, Compiled(scaled) if cuda and worth_compiling(recipe.model) else scaled
+            self._step = rate, Compiled(scaled) if quick and worth_compiling(recipe.model) else scaled
         return self._step
 
     def _table(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> Table:

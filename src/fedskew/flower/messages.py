@@ -21,15 +21,8 @@ from fedskew.core import tree
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
 
-PARAMS, BUFFERS, CORRECTION, MESSAGE, CONFIG, METRICS = (
-    "params",
-    "buffers",
-    "correction",
-    "message",
-    "config",
-    "metrics",
-)
-EXAMPLES = "num-examples"
+PARAMS, BUFFERS, CORRECTION, MESSAGE = "params", "buffers", "correction", "message"
+CONFIG, METRICS, EXAMPLES = "config", "metrics", "num-examples"
 NUMBERS = ("client", "round", EXAMPLES, "steps", "loss")
 _ADDED = {"norm_bit"}  # by Flower's adaptive clipping
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedskew.losses.counts import MISSING, check_choice, check_length, check_number, filled, hidden
+from fedskew.core.checks import check_choice, check_number
+from fedskew.losses.counts import MISSING, check_length, filled, hidden
 from fedskew.losses.softmax import at_least_float32, softmax_loss
 
 

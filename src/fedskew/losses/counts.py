@@ -1,25 +1,12 @@
 """Label counts as the losses use them, and what a class the client does not hold counts as."""
 
 import math
-from typing import Any
 
 import torch
 from torch import Tensor
 
 MISSING = ("floor", "mask", "epsilon")
 EPSILON = 1e-8
-
-
-def check_choice(name: str, value: Any, allowed: tuple[str, ...]) -> None:
-    if value not in allowed:
-        raise ValueError(f"{name} is {value!r}; allowed: {', '.join(allowed)}")
-
-
-def check_number(name: str, value: float, low: float = 0.0, high: float = math.inf) -> None:
-    """A finite number in [low, high]."""
-    if not (low <= value <= high and math.isfinite(value)):
-        limit = f"{low:g} or more" if high == math.inf else f"{low:g} to {high:g}"
-        raise ValueError(f"{name} is {value}; allowed: {limit}")
 
 
 def check_length(logits: Tensor, counts: Tensor) -> None:

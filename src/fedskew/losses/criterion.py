@@ -6,8 +6,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from fedskew.core.checks import check_choice, check_number
 from fedskew.losses.calibration import calibrated
-from fedskew.losses.counts import check_choice, check_labels, check_not_shares, check_number
+from fedskew.losses.counts import check_labels, check_not_shares
 from fedskew.losses.softmax import at_least_float32
 
 

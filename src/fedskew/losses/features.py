@@ -10,8 +10,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedskew.core.checks import check_number
 from fedskew.core.view import View
-from fedskew.losses.counts import check_number
 from fedskew.losses.softmax import at_least_float32
 
 _EPS = 1e-8

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedskew.losses.counts import check_choice, check_length, check_number
+from fedskew.core.checks import check_choice, check_number
+from fedskew.losses.counts import check_length
 from fedskew.losses.softmax import at_least_float32, softmax_loss
 
 

@@ -11,9 +11,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
+from fedskew.core.checks import check_number
 from fedskew.core.view import View
 from fedskew.losses.calibration import Calibrated
-from fedskew.losses.counts import check_number
 from fedskew.losses.softmax import at_least_float32
 
 
@@ -27,9 +27,7 @@ class CalibratedByTravel:
     needs_travel: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        check_number("travel", self.travel)
-        if self.travel == 0:
-            raise ValueError("travel is 0; allowed: above 0, or none for the same tau everywhere")
+        check_number("travel", self.travel, above=True)
 
     def __call__(self, view: View) -> Tensor:
         logits = at_least_float32(view.outputs.logits)

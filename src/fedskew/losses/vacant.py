@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedskew.core.checks import check_number
 from fedskew.core.view import View
-from fedskew.losses.counts import check_length, check_number
+from fedskew.losses.counts import check_length
 from fedskew.losses.softmax import at_least_float32, softmax_loss
 
 _TINY = 1e-9

@@ -8,6 +8,7 @@ from itertools import pairwise
 
 from torch import Tensor, nn
 
+from fedskew.core.checks import check_choice
 from fedskew.models import heads
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Seen, StandardConv2d, max_pool2, seen
 from fedskew.models.network import Network
@@ -65,10 +66,8 @@ def cnn(
     weights: str = "plain",
     head: str = "linear",
 ) -> nn.Module:
-    if norm not in _NORMS:
-        raise ValueError(f"cnn: norm is {norm!r}; allowed: {', '.join(_NORMS)}")
-    if weights not in _WEIGHTS:
-        raise ValueError(f"cnn: weights is {weights!r}; allowed: {', '.join(_WEIGHTS)}")
+    check_choice("cnn: norm", norm, _NORMS)
+    check_choice("cnn: weights", weights, _WEIGHTS)
     if weights == "standard" and norm == "none":
         raise ValueError("cnn: weights=standard with norm=none; allowed: norm=group or norm=batch behind such filters")
     if width < 1 or padding not in (0, 1):

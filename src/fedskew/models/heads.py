@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fedskew.core.checks import check_choice
 from fedskew.models.layers import Linear
 
-HEADS = ("linear", "unit", "etf")
 _SCALE = 10.0
 
 
@@ -45,15 +45,16 @@ class Simplex(nn.Module):
         return _unit(self.turn(input), self.scale) @ self.weight.mT
 
 
+_KINDS: dict[str, type[nn.Module]] = {"linear": Linear, "unit": Unit, "etf": Simplex}
+
+
 def head(kind: str, features: int, num_classes: int) -> nn.Module:
-    if kind not in HEADS:
-        raise ValueError(f"head is {kind!r}; allowed: {', '.join(HEADS)}")
+    check_choice("head", kind, _KINDS)
     if kind == "etf" and not 2 <= num_classes <= features:
         raise ValueError(
             f"head=etf with {num_classes} classes and {features} features; allowed: 2 to {features} classes"
         )
-    kinds: dict[str, type[nn.Module]] = {"linear": Linear, "unit": Unit, "etf": Simplex}
-    return kinds[kind](features, num_classes)
+    return _KINDS[kind](features, num_classes)
 
 
 def simplex(features: int, num_classes: int) -> Tensor:

@@ -13,6 +13,7 @@ from functools import partial
 
 from torch import Tensor, nn
 
+from fedskew.core.checks import check_choice
 from fedskew.models import heads
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, StandardConv2d
 from fedskew.models.network import Network
@@ -84,10 +85,8 @@ def resnet18(
     weights: str = "plain",
     head: str = "linear",
 ) -> nn.Module:
-    if norm not in _NORMS:
-        raise ValueError(f"resnet18: norm is {norm!r}; allowed: {', '.join(_NORMS)}")
-    if weights not in _WEIGHTS:
-        raise ValueError(f"resnet18: weights is {weights!r}; allowed: {', '.join(_WEIGHTS)}")
+    check_choice("resnet18: norm", norm, _NORMS)
+    check_choice("resnet18: weights", weights, _WEIGHTS)
     if len(input_shape) != 3:
         raise ValueError(f"resnet18 takes images [channels, height, width], not inputs of shape {list(input_shape)}")
     return ResNet(input_shape, num_classes, norm, weights, head)

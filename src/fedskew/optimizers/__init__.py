@@ -2,9 +2,8 @@
 
 from collections.abc import Callable
 
-from fedskew.optimizers.acceleration import look_ahead
 from fedskew.optimizers.adaptive import adagrad, adam, yogi
-from fedskew.optimizers.descent import sgd
+from fedskew.optimizers.descent import look_ahead, sgd
 from fedskew.optimizers.optimizer import Optimizer
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adagrad": adagrad, "adam": adam, "yogi": yogi}

@@ -6,13 +6,13 @@
 v starts at eps^2 and there is no bias correction, which is where they differ from torch.optim.
 """
 
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedskew.core import tree
+from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
 from fedskew.optimizers.optimizer import Optimizer
 
@@ -32,12 +32,10 @@ class Adaptive(Optimizer):
     eps: float
 
     def __post_init__(self) -> None:
-        for name, value in (("lr", self.lr), ("eps", self.eps)):
-            if not (value > 0 and math.isfinite(value)):
-                raise ValueError(f"{name} is {value}; allowed: above 0")
-        for name, value in (("b1", self.b1), ("b2", self.b2)):
-            if not 0 <= value < 1:
-                raise ValueError(f"{name} is {value}; allowed: 0 or more, below 1")
+        for name in ("lr", "eps"):
+            check_number(name, getattr(self, name), above=True)
+        for name in ("b1", "b2"):
+            check_number(name, getattr(self, name), 0, 1, below=True)
 
     def init(self, params: Params) -> Params:
         v = tree.map(lambda leaf: torch.full_like(leaf, self.eps**2), params)

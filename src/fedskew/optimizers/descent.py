@@ -4,13 +4,13 @@ g' = g + weight_decay * w        v = momentum * v + g'        w -= lr * v
 """
 
 import cmath
-import math
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from fedskew.core import tree
+from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
 from fedskew.optimizers.optimizer import Optimizer
 
@@ -22,12 +22,9 @@ class SGD(Optimizer):
     weight_decay: float = 0.0
 
     def __post_init__(self) -> None:
-        if not (self.lr > 0 and math.isfinite(self.lr)):
-            raise ValueError(f"lr is {self.lr}; allowed: above 0")
-        if not 0 <= self.momentum < 1:
-            raise ValueError(f"momentum is {self.momentum}; allowed: 0 or more, below 1")
-        if not (self.weight_decay >= 0 and math.isfinite(self.weight_decay)):
-            raise ValueError(f"weight_decay is {self.weight_decay}; allowed: 0 or more")
+        check_number("lr", self.lr, above=True)
+        check_number("momentum", self.momentum, 0, 1, below=True)
+        check_number("weight_decay", self.weight_decay)
 
     def init(self, params: Params) -> Params:
         return tree.zeros_like(params) if self.momentum else {}
@@ -60,8 +57,21 @@ class SGD(Optimizer):
         return 1 / pull - left.real
 
 
+@dataclass(frozen=True)
+class LookAhead(SGD):
+    """The server's momentum of FedACG (Kim et al., CVPR 2024): clients start where the momentum will take the model.
+
+    sent out: a = w + momentum * m        m = momentum * m + delta        w += m        (delta is measured from a)
+    """
+
+    def look(self, params: Params, state: Params) -> Params:
+        if not self.momentum:
+            return params
+        return {name: leaf - self.lr * self.momentum * state[name] for name, leaf in params.items()}
+
+
 def _complex(value: complex, like: Tensor) -> Tensor:
     return torch.full_like(like, value, dtype=torch.complex128)
 
 
-sgd = SGD
+sgd, look_ahead = SGD, LookAhead

@@ -12,6 +12,7 @@ from fedskew.paper.tables import TABLES
 from fedskew.paper.trained import TRAINED
 from fedskew.runs.results import Results
 from fedskew.runs.run import Run
+from fedskew.runs.store import Store
 
 
 class Figure(Protocol):
@@ -32,6 +33,21 @@ FIGURES: dict[str, Figure] = {figure.name: figure for figure in sorted(_FIGURES,
 ITEMS: dict[str, Table | Figure] = {**TABLES, **FIGURES}
 
 
+class Everything:
+    """All tables and figures as one item: what several of them need is run once."""
+
+    def runs(self, choice: Choice, results: Results) -> list[Run]:
+        return [run for item in ITEMS.values() for run in item.runs(choice, results)]
+
+    def measure(self, store: Store, choice: Choice) -> None:
+        for item in ITEMS.values():
+            if hasattr(item, "measure"):
+                item.measure(store, choice)
+
+    def settled(self, choice: Choice, results: Results) -> bool:
+        return all(item.settled(choice, results) for item in ITEMS.values() if hasattr(item, "settled"))
+
+
 def mapped(cell: str) -> Table:
     """The table whose cell a map can be drawn around: those with a partition to choose and the paper's CNN."""
     tables = [TABLES["table1"], TABLES["table2"]]
@@ -41,4 +57,4 @@ def mapped(cell: str) -> Table:
     raise ValueError(spec.unknown("cell", cell, {name: None for table in tables for name in table.cells}))
 
 
-__all__ = ["FIGURES", "ITEMS", "TABLES", "Figure", "mapped"]
+__all__ = ["FIGURES", "ITEMS", "TABLES", "Everything", "Figure", "mapped"]

@@ -100,7 +100,7 @@ def _counted(data: str, profile: str, found: Sequence[Claim]) -> str:
         f"{data}, profile `{profile}`, {_lengths(found)}: FedLC against FedAvg: {counted} of {len(said)} settings; "
         f"gains {_figures(gains[0])}"
         + (f" to {_figures(gains[-1])}" if len(gains) > 1 else "")
-        + (f", the paper's {_range(theirs)}" if theirs else "")
+        + (f", the paper's {span(theirs)}" if theirs else "")
         + f".{_against_all(found)}"
         + (f" {_from_printed(found)}." if theirs else "")
     )
@@ -114,7 +114,7 @@ def _against_all(found: Sequence[Claim]) -> str:
     """In how many settings FedLC is above every other method, of those where that can be known."""
     said = [{claim.against(method).verdict for method in claim.ours if method != "fedlc"} for claim in found]
     known = [words for words in said if NOT_DECIDED not in words]
-    methods = _range([len(claim.ours) - 1 for claim in found], "d")
+    methods = span([len(claim.ours) - 1 for claim in found], "d")
     best = sum(words == {"above"} for words in known)
     return f" FedLC is above each of the {methods} other methods run in {best} of {len(known)}." if known else ""
 
@@ -122,7 +122,7 @@ def _against_all(found: Sequence[Claim]) -> str:
 def _from_printed(found: Sequence[Claim]) -> str:
     """How far ours are from what is printed."""
     gaps = {
-        method: _range([c.ours[method]["last_ten"] - c.printed[method] for c in found if method in c.printed])
+        method: span([c.ours[method]["last_ten"] - c.printed[method] for c in found if method in c.printed])
         for method in ("fedlc", "fedavg")
     }
     return f"Our FedLC is {gaps['fedlc']} points from the paper's FedLC, our FedAvg {gaps['fedavg']} from its FedAvg"
@@ -135,7 +135,8 @@ def _lengths(found: Sequence[Claim]) -> str:
     return f"{' and '.join(rounds)}, {' and '.join('one seed' if n == 1 else f'{n} seeds' for n in seeds)}"
 
 
-def _range(values: Sequence[float], form: str = "+.2f") -> str:
+def span(values: Sequence[float], form: str = "+.2f") -> str:
+    """`+0.10 to +2.50`, or the one value that all are."""
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
 

@@ -6,10 +6,12 @@ from typing import Any
 
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
+from fedskew.paper.claims import span
 from fedskew.paper.map import Map
 from fedskew.paper.map_text import chosen_margins
 from fedskew.paper.profiles import PROFILES, Profile
 from fedskew.paper.trained import CELL
+from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach
 from fedskew.runs.results import Results
 from fedskew.runs.verdict import Difference
@@ -49,11 +51,10 @@ class Measured:
     def gain(self) -> Difference:
         return Difference(**self.ours["fedlc"]["gain"])
 
-    def line(self) -> str:
+    def row(self) -> list[str]:
         accuracies = [f"{self.ours[method]['last_ten']:.2f}" for method in ("fedavg", "fedlc")]
         reach = str(Reach(**self.ours["fedlc"]["rounds_to_reach"]))
-        shown = [self.cell, self.setting.name, str(self.setting.rounds), *accuracies, str(self.gain), reach]
-        return f"| {' | '.join(shown)} |"
+        return [self.cell, self.setting.name, str(self.setting.rounds), *accuracies, str(self.gain), reach]
 
 
 def measured(results: Results) -> list[Measured]:
@@ -76,8 +77,7 @@ def section(results: Results) -> Iterator[str]:
     yield "## What FedLC's gain depends on"
     yield "\n".join(f"- {line}" for line in [*_sentences(found), *_missing(results)])
     heads = ("cell", "trained with", "rounds", "FedAvg", "FedLC", "FedLC against FedAvg", "rounds to FedAvg's end")
-    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads), *(one.line() for one in found)]
-    yield "\n".join(lines)
+    yield "\n".join(as_markdown(heads, [one.row() for one in found]))
     yield (
         "Mean accuracy of the last ten rounds, and the first evaluated round in which FedLC has what FedAvg has at its "
         "end, the median over seeds."
@@ -98,7 +98,7 @@ def _sentences(found: Sequence[Measured]) -> Iterator[str]:
             if a.cell == b.cell and (a.setting, b.setting) == (one, other)
         ]  # fmt: skip
         if pairs:
-            first, second = (_range([pair[i] for pair in pairs]) for i in (0, 1))
+            first, second = (span([pair[i] for pair in pairs], "+.1f") for i in (0, 1))
             if one.name == other.name:
                 told = f"{first} points after {one.rounds} rounds and {second} after {other.rounds}"
             else:
@@ -119,8 +119,3 @@ def _missing(results: Results) -> Iterator[str]:
             f"The rule for classes that a client does not have, at {CELL}, points over FedAvg with the tau that is "
             f"best on held-out examples, one seed each: {'; '.join(told)}."
         )
-
-
-def _range(values: Sequence[float]) -> str:
-    low, high = f"{min(values):+.1f}", f"{max(values):+.1f}"
-    return low if low == high else f"{low} to {high}"

@@ -4,15 +4,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.paper import FIGURES, TABLES, depends, formats, mapped
+from fedskew.paper import FIGURES, TABLES, closing, depends, formats, mapped
 from fedskew.paper.behind import behind
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import Claim, alike, claims, in_short
+from fedskew.paper.claims import Claim, claims, in_short
 from fedskew.paper.map import TAUS, Map
 from fedskew.paper.map_text import sentences
 from fedskew.paper.profiles import PROFILES
 from fedskew.paper.table import Table
 from fedskew.paper.trained import CELL
+from fedskew.report.text_tables import as_markdown
 from fedskew.runs.results import Result, Results
 from fedskew.runs.verdict import RULE
 
@@ -57,7 +58,7 @@ _REMARKS = {
 
 def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()) -> str:
     """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again."""
-    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *_short(results)]
+    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *closing.section(results), *_short(results)]
     parts += [_OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
     parts += _map(results, figures)
     for table in TABLES.values():
@@ -85,7 +86,7 @@ def _map(results: Results, figures: Path) -> Iterator[str]:
         return
     taus = asked.known_taus(Choice(), results.only(rows[0]["precision"]))
     absent = [f"{tau:g}" for tau in TAUS if tau not in taus]
-    yield f"## What FedLC's gain hangs on: the map around {CELL}"
+    yield f"## What FedLC's gain depends on: the map around {CELL}"
     yield (
         "Shortened: 100 rounds, 20 where clients take five or ten local epochs. A tenth of the training examples is "
         "held out and clients train on the rest; the margin is chosen on the held-out examples, the test set is only "
@@ -102,12 +103,13 @@ def _map(results: Results, figures: Path) -> Iterator[str]:
 
 
 def _map_table(rows: Sequence[dict[str, Any]]) -> str:
-    lines = ["| setting | method | held out % | test % | last ten % | rounds | run |", "|" + " --- |" * 7]
+    lines = []
     for row in rows:
         test = ["diverged", row["diverged"]] if row["test"] is None else [f"{row[n]:.2f}" for n in ("test", "last_ten")]
         shown = [row["setting"], f"`{row['algorithm']}`", f"{row['validation']:.2f}", *test, row["rounds"], row["hash"]]
-        lines.append("| " + " | ".join(map(str, shown)) + " |")
-    return "\n".join(lines)
+        lines.append([str(value) for value in shown])
+    heads = ("setting", "method", "held out %", "test %", "last ten %", "rounds", "run")
+    return "\n".join(as_markdown(heads, lines))
 
 
 def _table(table: Table, results: Results) -> Iterator[str]:
@@ -202,31 +204,33 @@ def _every(results: Results) -> str:
     """A line for every cell in which FedAvg and FedLC were run, the last round and behind the dot the last ten."""
     methods = ("FedAvg", "FedRS", "FedLC", "logit adj.")
     heads = ("cell", "profile", "rounds", *methods, "FedLC against FedAvg", "paper: FedAvg, FedLC")
-    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    lines = []
     for table in TABLES.values():
         for profile in PROFILES.values():
             rows = table.rows(results, Choice(profile=profile))
             for claim in claims(table, rows):
                 at = {row["method"]: row for row in rows if row["cell"] == claim.cell and row["ours"]}
                 lines.append(_line(f"{table.name}: {claim.cell}", profile.name, at, claim))
-    return "\n".join(lines)
+    return "\n".join(as_markdown(heads, lines))
 
 
-def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) -> str:
-    """A method whose runs are of another length or other seeds than FedLC's is left out of the line."""
+def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) -> list[str]:
+    """A method whose runs are of another length than FedLC's is left out of the line; other seeds are named."""
     ours = at["fedlc"]["ours"]
     said = str(claim.against("fedavg")) if claim.compared else "not compared"
     shown = [_plain(at.get(method), ours) for method in ("fedavg", "fedrs", "fedlc", "fedla")]
     printed = [at[method]["printed"]["mean"] for method in ("fedavg", "fedlc")]
     rounds = f"{ours['rounds']}" + (" (shortened)" if ours["shortened"] else "")
     theirs = ", ".join("-" if mean is None else f"{mean:.2f}" for mean in printed)
-    return "| " + " | ".join([cell, profile, rounds, *shown, said, theirs]) + " |"
+    return [cell, profile, rounds, *shown, said, theirs]
 
 
 def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:
-    if row is None or not alike(row["ours"], like):
+    if row is None or any(row["ours"][name] != like[name] for name in ("rounds", "precision")):
         return "-"
-    return formats.ours_text(row).partition(" [")[0]
+    seeds = row["ours"]["seeds"]
+    told = "" if seeds == like["seeds"] else f" ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
+    return formats.ours_text(row).partition(" [")[0] + told
 
 
 def between(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:

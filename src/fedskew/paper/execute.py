@@ -1,6 +1,6 @@
 """Many runs, one after another, the seeds of one method together; what fails is reported and the rest goes on."""
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import groupby
@@ -65,7 +65,7 @@ def _finished(run: Run, store: Store) -> bool:
     return False
 
 
-def execute(groups: Sequence[list[Run]], store: Store) -> Iterator[tuple[Run, RoundRecord] | Problem]:
+def execute(groups: Sequence[list[Run]], store: Store) -> Generator[tuple[Run, RoundRecord] | Problem, None, None]:
     """Every record of every run, or the problem that a group had."""
     for group in groups:
         try:

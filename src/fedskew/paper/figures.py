@@ -20,7 +20,7 @@ from fedskew.report.figures import (
 )
 from fedskew.report.style import looks
 
-_BAR, _DARK = "#c6d0dc", "#333333"
+_BAR, _DARK, _CLIENTS = "#c6d0dc", "#333333", 5
 
 
 def figure1(path: Path, rows: Sequence[Mapping[str, Any]], title: str, note: str | None = None) -> list[Path]:
@@ -48,7 +48,7 @@ def figure1(path: Path, rows: Sequence[Mapping[str, Any]], title: str, note: str
         return save(figure, path)
 
 
-def figure3(path: Path, result: Mapping[str, Any], title: str | None = None, note: str | None = None) -> list[Path]:
+def figure3(path: Path, result: Mapping[str, Any]) -> list[Path]:
     """Two clients in a plane of parameters, a panel per method, and accuracy per class after the last local updates.
 
     `result` is that of `two_clients`.
@@ -66,15 +66,13 @@ def figure3(path: Path, result: Mapping[str, Any], title: str | None = None, not
         _after_by_client(bars, result, methods, styles)
         legend(left, planes, 2)
         legend(right, [bars], 3)
-        frame(figure, title or _two_clients_title(result), note)
+        frame(figure, _two_clients_title(result))
         return save(figure, path)
 
 
-def figure4(
-    path: Path, cards: Mapping[str, Mapping[str, Any]], title: str, note: str | None = None, most: int = 5
-) -> list[Path]:
+def figure4(path: Path, cards: Mapping[str, Mapping[str, Any]], title: str) -> list[Path]:
     """How many examples of each label a client holds; `cards` has a partition's card for each panel title."""
-    counts = {name: card["counts"][:most] for name, card in cards.items()}
+    counts = {name: card["counts"][:_CLIENTS] for name, card in cards.items()}
     top = max(max(row) for rows in counts.values() for row in rows)
     classes = max(len(rows[0]) for rows in counts.values())
     width = 1.4 + sum(0.5 + 0.42 * len(rows) for rows in counts.values())
@@ -83,7 +81,7 @@ def figure4(
             image = draw_rectangles(axes, rows, top)
             axes.set_title(name, fontsize=8)
         count_bar(figure, image, panels, top)
-        frame(figure, title, note)
+        frame(figure, title)
         return save(figure, path)
 
 
@@ -114,9 +112,7 @@ def figure5(
         return save(figure, path)
 
 
-def figure6(
-    path: Path, effects: Mapping[str, Mapping[str, Any]], title: str | None = None, note: str | None = None
-) -> list[Path]:
+def figure6(path: Path, effects: Mapping[str, Mapping[str, Any]], note: str | None = None) -> list[Path]:
     """Accuracy per class after local updates, averaged over clients, and after aggregation.
 
     `effects` has a result of `before_after` for each method, all from the same global model.
@@ -124,12 +120,8 @@ def figure6(
     first, styles = next(iter(effects.values())), looks(effects)
     wide = min(6.0, 1.4 + 0.09 * first["classes"] * (len(effects) + 1))
     with drawing(1.0 + 2 * wide, 3.2, 1, 2, sharey=True) as (figure, [panels]):
-        for axes, measure, words in zip(
-            panels,
-            ("mean_after", "aggregated"),
-            ("before aggregation, mean over clients", "after aggregation"),
-            strict=True,
-        ):
+        shown = {"mean_after": "before aggregation, mean over clients", "aggregated": "after aggregation"}
+        for axes, (measure, words) in zip(panels, shown.items(), strict=True):
             for position, (name, effect) in enumerate(effects.items()):
                 _class_bars(axes, effect[measure], (position, len(effects)), name, styles[name])
             _marks(axes, first["before"])
@@ -137,7 +129,7 @@ def figure6(
             axes.set_xlabel("class")
             class_ticks(axes, first["classes"])
         panels[0].set_ylabel("accuracy on the test set (%)")
-        frame(figure, title or standing(effects), note)
+        frame(figure, standing(effects), note)
         legend(figure, panels, 3)
         return save(figure, path)
 
@@ -156,11 +148,8 @@ def _drop(axes: Any, place: float, row: Mapping[str, Any], reference: float | No
     text = signed(100 * (mean - reference))
     if row.get("printed_drop") is not None:
         text += f"\n(−{row['printed_drop']:.1f})"
-        label = (
-            "_"
-            if axes.get_legend_handles_labels()[1]
-            else "IID, measured, less the drop the paper prints (in brackets)"
-        )
+        named = bool(axes.get_legend_handles_labels()[1])
+        label = "_" if named else "IID, measured, less the drop the paper prints (in brackets)"
         end = 100 * reference - row["printed_drop"]
         axes.plot(place, end, "D", markersize=5, markerfacecolor="white", color=_DARK, label=label)
     axes.annotate(text, (place, 0), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=7)

@@ -7,9 +7,10 @@ from typing import Any
 
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import Claim, claims
+from fedskew.paper.claims import Claim, claims, span
 from fedskew.paper.gain_figure import gain_figure
 from fedskew.paper.profiles import PROFILES
+from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach, Share
 from fedskew.runs.results import Results
 from fedskew.runs.verdict import VERDICTS
@@ -74,7 +75,7 @@ def _name(cell: str) -> str:
 
 
 def _length(found: Mapping[str, Claim]) -> str:
-    return f"{_range([claim.ours['fedlc']['rounds'] for claim in found.values()], 'd')} rounds" if found else "not run"
+    return f"{span([claim.ours['fedlc']['rounds'] for claim in found.values()], 'd')} rounds" if found else "not run"
 
 
 def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str, Claim]) -> Iterator[str]:
@@ -90,8 +91,8 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
     closed = [one["gap_closed"]["share"] for one in ours if one["gap_closed"]]
     level = [one["iid_gain"]["mean"] for one in ours if one["iid_gain"]]
     yield (
-        f"It has what FedAvg has at its end after {_range(reached, 'd')} of {_length(usual)}"
-        + (f" and closes {_range([100 * share for share in closed], '.0f')} % of the gap to IID data" if closed else "")
+        f"It has what FedAvg has at its end after {span(reached, 'd')} of {_length(usual)}"
+        + (f" and closes {span([100 * share for share in closed], '.0f')} % of the gap to IID data" if closed else "")
         + (f"; on IID data it gains {statistics.fmean(level):+.1f}" if level else "")
         + "."
     )
@@ -100,7 +101,7 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
         printed = [claim.printed_gain for claim in stated.values() if claim.printed_gain is not None]
         yield (
             f"Without momentum and crops (profile `stated`) it gains {_span(plain)} points where the paper prints "
-            f"{_range(printed, '+.1f')}{_synthetic(results)}; what the gain depends on, with every run, is in "
+            f"{span(printed, '+.1f')}{_synthetic(results)}; what the gain depends on, with every run, is in "
             "[docs/reproduction.md](docs/reproduction.md)."
         )
 
@@ -114,19 +115,19 @@ def _synthetic(results: Results) -> str:
 
 def _table(found: Mapping[str, Claim]) -> str:
     heads = ("CIFAR-10", "FedAvg", "FedLC", "FedLC − FedAvg", "the paper's", "rounds to FedAvg's end", "IID gap closed")
-    lines = [f"| {' | '.join(heads)} |", "|" + " --- |" * len(heads)]
+    rows = []
     for cell, claim in found.items():
         mine = claim.ours["fedlc"]
         shown = [f"{claim.ours[method]['last_ten']:.1f}" for method in ("fedavg", "fedlc")]
         printed = "-" if claim.printed_gain is None else f"{claim.printed_gain:+.1f}"
         reach, share = Reach(**mine["rounds_to_reach"]), mine["gap_closed"]
         figures = [str(claim.against("fedavg")), printed, str(reach), "-" if share is None else str(Share(**share))]
-        lines.append(f"| {' | '.join([_name(cell), *shown, *figures])} |")
-    return "\n".join(lines)
+        rows.append([_name(cell), *shown, *figures])
+    return "\n".join(as_markdown(heads, rows))
 
 
 def _key(found: Mapping[str, Claim]) -> str:
-    clients = _range([claim.ours["fedlc"]["clients"] for claim in found.values()], "d")
+    clients = span([claim.ours["fedlc"]["clients"] for claim in found.values()], "d")
     return (
         f"{clients} clients, {_length(found)}, profile `usual`; mean accuracy of the last ten rounds in percent. "
         "D(beta): Dirichlet label skew; Q(alpha): alpha shards a client."
@@ -134,9 +135,4 @@ def _key(found: Mapping[str, Claim]) -> str:
 
 
 def _span(gains: Sequence[Any]) -> str:
-    return _range([gain.mean for gain in gains], "+.1f")
-
-
-def _range(values: Sequence[float], form: str) -> str:
-    low, high = format(min(values), form), format(max(values), form)
-    return low if low == high else f"{low} to {high}"
+    return span([gain.mean for gain in gains], "+.1f")

@@ -25,6 +25,7 @@ UNIFORM = ("scaffold:mean=uniform",)
 BEYOND = (
     *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
     "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn", "fedlc+fedcm",
+    "feddecorr", "fedlc+feddecorr:beta=0.01", "fedvls", "fedsam", "fedgc", "fedlc+fedgc",
 )  # fmt: skip
 """Later methods, shown beside the paper's where they have been run, and run when they are named."""
 

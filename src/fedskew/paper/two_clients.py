@@ -27,7 +27,7 @@ from fedskew.models import Model, build_model
 from fedskew.optimizers import sgd
 
 _TYPE = torch.float64
-_CHUNK, _MOST_CHUNKS, _STILL = 200, 100, 1e-7
+_CHUNK, _MOST_CHUNKS, _STILL, _GRID = 200, 100, 1e-7, 41
 
 
 @dataclass(frozen=True)
@@ -218,15 +218,13 @@ def _pooled_loss(model: Model, data: Dataset, vectors: Tensor) -> Tensor:
         return -logits.log_softmax(-1).gather(-1, labels.unsqueeze(-1)).mean((-1, -2))
 
 
-def _contour(
-    model: Model, data: Dataset, plane: Plane, points: Sequence[Sequence[float]], size: int = 41
-) -> dict[str, Any]:
+def _contour(model: Model, data: Dataset, plane: Plane, points: Sequence[Sequence[float]]) -> dict[str, Any]:
     """The pooled loss over a rectangle that holds all points with a margin; a row of `loss` is a value of v."""
     spans = np.array(points)[:, :2]
     low, high = spans.min(0), spans.max(0)
     margin = 0.12 * float((high - low).max())
     u, v = (
-        torch.linspace(float(a) - margin, float(b) + margin, size, dtype=_TYPE) for a, b in zip(low, high, strict=True)
+        torch.linspace(float(a) - margin, float(b) + margin, _GRID, dtype=_TYPE) for a, b in zip(low, high, strict=True)
     )
     loss = _pooled_loss(model, data, plane.at(*torch.meshgrid(u, v, indexing="xy")))
     return {"u": _rounded(u), "v": _rounded(v), "loss": _rounded(loss)}

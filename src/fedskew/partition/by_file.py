@@ -6,7 +6,6 @@ lists, clients in the order of their numbers or names; a text file with one line
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedskew.core.files import check_target, naming, parse_json, read_text, regular
+from fedskew.core.files import parse_json, read_text, regular, replacing
 from fedskew.partition.cards import partition_hash
 from fedskew.partition.owners import collect
 
@@ -54,15 +53,9 @@ def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:
         "hash": partition_hash(indices),
         "clients": [part.tolist() for part in indices],
     }
-    check_target(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with naming(path):
-        try:
-            partial.write_text(json.dumps(document), encoding="utf-8")
-            os.replace(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
+    with replacing(path) as handle:
+        handle.write(json.dumps(document).encode())
 
 
 def read_split(path: str | Path, num_samples: int) -> tuple[str, list[Tensor]]:

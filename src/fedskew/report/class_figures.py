@@ -8,22 +8,16 @@ from typing import Any
 from fedskew.report.figures import drawing, frame, legend, save
 from fedskew.report.style import KIND_LOOKS, looks
 
-_BAR, _DARK = "#c6d0dc", "#333333"
+_BAR, _DARK, _MOST = "#c6d0dc", "#333333", 5
 
 
-def before_and_after(
-    path: Path,
-    effects: Mapping[str, Mapping[str, Any]],
-    title: str | None = None,
-    note: str | None = None,
-    most: int = 5,
-) -> list[Path]:
+def before_and_after(path: Path, effects: Mapping[str, Mapping[str, Any]], note: str | None = None) -> list[Path]:
     """A client's label counts as bars, accuracy per class before and after its local update as lines.
 
     `effects` has a result of `before_after` for each method; a method is a row, a client a column.
     """
-    columns = min(most, *(len(effect["clients"]) for effect in effects.values()))
-    styles, top = looks(effects), max(max(c["counts"]) for e in effects.values() for c in e["clients"][:most])
+    columns = min(_MOST, *(len(effect["clients"]) for effect in effects.values()))
+    styles, top = looks(effects), max(max(c["counts"]) for e in effects.values() for c in e["clients"][:_MOST])
     with drawing(1.5 + 1.9 * columns, 0.9 + 1.75 * len(effects), len(effects), columns, sharex=True, sharey=True) as (
         figure,
         grid,
@@ -38,14 +32,12 @@ def before_and_after(
             shown[-1].set_ylabel("accuracy (%)")
         for axes in grid[-1]:
             axes.set_xlabel("class")
-        frame(figure, title or standing(effects), note)
+        frame(figure, standing(effects), note)
         legend(figure, [grid[0][0], *shown], 2 if columns < 4 else 4)
         return save(figure, path)
 
 
-def feature_maps(
-    path: Path, maps: Mapping[str, Mapping[str, Any]], title: str | None = None, note: str | None = None
-) -> list[Path]:
+def feature_maps(path: Path, maps: Mapping[str, Mapping[str, Any]], note: str | None = None) -> list[Path]:
     """Features of a majority, a minority and a missing class of a client, a panel per method.
 
     `maps` has a result of `features_after` for each method. A panel says for each class which share of the nearest
@@ -65,7 +57,7 @@ def feature_maps(
             axes.set_xticks([])
             axes.set_yticks([])
         client = next(iter(maps.values()))["client"]
-        frame(figure, title or f"{standing(maps)}, client {client}", note)
+        frame(figure, f"{standing(maps)}, client {client}", note)
         legend(figure, panels, 3)
         return save(figure, path)
 

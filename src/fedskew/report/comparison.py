@@ -1,12 +1,12 @@
-"""A comparison of methods, read from the store: rows, tables and figures."""
+"""A comparison of methods: rows, tables and figures."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedskew.report import figures
-from fedskew.report.text_tables import as_csv, as_markdown
+from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.runs.store import Store, write_whole
 from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, summarise
@@ -23,14 +23,39 @@ HEADS = {
 """What tables call a measure."""
 
 
+@dataclass(frozen=True)
+class Finished:
+    """What a run of one seed left: its fields, its records and the card of its partition."""
+
+    run: dict[str, Any]
+    records: Sequence[dict[str, Any]]
+    card: dict[str, Any] | None = None
+
+
+Methods = Mapping[str, Sequence[Finished]]
+
+
 def comparison_rows(
     store: Store, hashes: Hashes, rounds: int, *, target: float | None = None, iid: Hashes | None = None
 ) -> list[dict[str, Any]]:
+    """`method_rows` of runs in a store, up to a round."""
+    return method_rows(_stored(store, hashes, rounds), target=target, iid=_stored(store, iid or {}, rounds))
+
+
+def _stored(store: Store, hashes: Hashes, rounds: int) -> Methods:
+    def finished(hash: str) -> Finished:
+        folder = store.folder(hash)
+        return Finished(folder.run(), folder.records()[:rounds], folder.card())
+
+    return {name: [finished(hash) for hash in group] for name, group in hashes.items()}
+
+
+def method_rows(methods: Methods, *, target: float | None = None, iid: Methods | None = None) -> list[dict[str, Any]]:
     """One row per method: each measure's mean and std over seeds, its verdict against FedAvg, if that is there, and how
     many rounds it takes to the target (FedAvg's end). With the same methods on IID data, what they reach there and the
     share of the gap that they close."""
-    rows, level = _rows(store, hashes, rounds), _rows(store, iid or {}, rounds)
-    curves, plain = _curves(store, hashes, rounds), _curves(store, iid or {}, rounds)
+    rows, level = _rows(methods), _rows(iid or {})
+    curves, plain = method_curves(methods), method_curves(iid or {})
     base = curves.get(BASELINE, {})
     for row in rows:
         mine = curves[row["method"]]
@@ -40,29 +65,25 @@ def comparison_rows(
     return rows
 
 
-def _rows(store: Store, hashes: Hashes, rounds: int) -> list[dict[str, Any]]:
+def _rows(methods: Methods) -> list[dict[str, Any]]:
     rows = []
-    for name, group in hashes.items():
-        folders = [store.folder(hash) for hash in group]
-        summaries = [summarise(f.run(), f.records()[:rounds], f.card()) for f in folders]
-        rows.append({"method": name, **over_seeds(summaries)})
+    for name, group in methods.items():
+        rows.append({"method": name, **over_seeds([summarise(one.run, one.records, one.card) for one in group])})
     for row, found in zip(rows, against_baseline(rows), strict=True):
         row["against_fedavg"] = None if found is None else {**asdict(found), "verdict": found.verdict}
     return rows
 
 
-def _curves(store: Store, hashes: Hashes, rounds: int) -> dict[str, Curves]:
+def method_curves(methods: Methods) -> dict[str, Curves]:
     """The accuracy of every evaluated round, by method and seed; a run that diverged has no end and is left out."""
-    found: dict[str, Curves] = {}
-    for name, group in hashes.items():
-        folders = [store.folder(hash) for hash in group]
-        kept = {f.run()["seed"]: f.records()[:rounds] for f in folders}
-        found[name] = {
-            seed: [(record["round"], record["accuracy"]) for record in records if record["accuracy"] is not None]
-            for seed, records in kept.items()
-            if records and not records[-1]["diverged"]
+    return {
+        name: {
+            one.run["seed"]: [(r["round"], r["accuracy"]) for r in one.records if r["accuracy"] is not None]
+            for one in group
+            if one.records and not one.records[-1]["diverged"]
         }
-    return found
+        for name, group in methods.items()
+    }
 
 
 def _as_dict(found: Reach | Share | None) -> dict[str, Any] | None:
@@ -116,6 +137,15 @@ def _on_iid(row: dict[str, Any] | None) -> str:
 
 
 def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
+    return "\n".join(as_markdown(*_cells(rows, target))) + "\n"
+
+
+def latex(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
+    heads, lines = _cells(rows, target)
+    return "\n".join(as_latex(heads, [[tex(cell) for cell in line] for line in lines])) + "\n"
+
+
+def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
     more = more_columns(rows, target)
     measures = ["accuracy", "balanced_accuracy", "accuracy_last10", *held_out(rows)]
     heads = [
@@ -131,7 +161,7 @@ def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str
         cells.append("-" if difference is None else str(difference))
         cells += [column[i] for column in more.values()]
         lines.append([name_of(row), *cells, str(len(row["seeds"]))])
-    return "\n".join(as_markdown(heads, lines)) + "\n"
+    return heads, lines
 
 
 _DIFFERENCE = {"difference": "mean", "difference_half": "half", "verdict": "verdict"}

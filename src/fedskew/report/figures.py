@@ -10,7 +10,7 @@ from fedskew.core.files import check_target, naming
 from fedskew.report.evened import Points, evened
 from fedskew.report.style import PAPER_SIZE, for_paper, look, settings, size_of
 
-_MOST_BANDS = 4
+_MOST_BANDS, _MOST_CLIENTS = 4, 40
 _HANDLE, _LETTER = 0.45, 0.065
 """Inches of a legend that a handle and a letter take in a paper."""
 BAND, SHORT_BAND = "band: ± one standard deviation over seeds", "± 1 std over seeds"
@@ -83,16 +83,32 @@ def mark_break(axes: Any) -> None:
     axes.plot([0, 0], [0.02, 0.045], transform=axes.transAxes, clip_on=False, label="_break", zorder=5, **stroke)
 
 
+Series = Mapping[str, Sequence[Sequence[dict[str, Any]]]]
+"""Of each method, the records of each seed."""
+
+
 def curves(
     path: Path,
-    series: Mapping[str, Sequence[Sequence[dict[str, Any]]]],
+    series: Series,
     title: str,
     measure: str = "accuracy",
     vector: str = "svg",
     names: Mapping[str, str] | None = None,
 ) -> list[Path]:
+    """`curve_figure`, saved."""
+    with _drawn_curves(series, title, measure, names) as figure:
+        return save(figure, path, vector)
+
+
+def curve_figure(series: Series, title: str, measure: str = "accuracy", names: Mapping[str, str] | None = None) -> Any:
     """A measure against rounds: all of them, and the last half from near. One line per method, the mean over its seeds;
     a few methods also get a band of one standard deviation. `names` are what methods are called."""
+    with _drawn_curves(series, title, measure, names) as figure:
+        return figure
+
+
+@contextmanager
+def _drawn_curves(series: Series, title: str, measure: str, names: Mapping[str, str] | None) -> Iterator[Any]:
     styles = {name: look(name, position) for position, name in enumerate(series)}
     rows, columns = (2, 1) if for_paper() else (1, 2)
     with drawing(*((6.4, 8.0) if for_paper() else (8.8, 3.9)), rows, columns) as (figure, grid):
@@ -110,7 +126,15 @@ def curves(
             axes.set_ylabel(f"{words} (%)" if for_paper() else f"{words} on the test set (%)")
         frame(figure, title)
         legend(figure, panels, 4)
-        return save(figure, path, vector)
+        yield figure
+
+
+def draw_method_curves(axes: Any, series: Series, title: str, measure: str = "accuracy") -> None:
+    """The curves of methods, each in its look, with what the axes are."""
+    draw_curves(axes, series, {name: look(name, position) for position, name in enumerate(series)}, measure)
+    axes.set_xlabel("communication round")
+    axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
+    axes.set_title(title, fontsize=9, loc="left")
 
 
 def look_near(axes: Any) -> None:
@@ -173,9 +197,9 @@ def _over_seeds(seeds: Sequence[Points]) -> tuple[list[float], list[float], list
     return sorted(by_round), [statistics.fmean(each) for each in values], spread
 
 
-def rectangles(path: Path, card: Mapping[str, Any], title: str, most: int = 40, vector: str = "svg") -> list[Path]:
-    """How many examples of each label each client holds (the first `most` clients)."""
-    counts = card["counts"][:most]
+def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "svg") -> list[Path]:
+    """How many examples of each label each of the first clients holds."""
+    counts = card["counts"][:_MOST_CLIENTS]
     clients, classes = len(counts), len(counts[0])
     numbers = _has_room(counts)
     with drawing(1.6 + 0.36 * clients if numbers else 6.4, 1.4 + 0.26 * min(classes, 24)) as (figure, [[axes]]):

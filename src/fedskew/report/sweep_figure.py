@@ -30,11 +30,14 @@ def draw_sweep(path: Path, swept: Swept, vector: str = "svg") -> list[Path]:
         for number, (name, rows) in enumerate(lines.items()):
             aside = _beside(places, number - (len(lines) - 1) / 2)
             dots = [(aside.get(row["values"][across]), interval_of(row, swept.measure)) for row in rows]
-            _draw(axes, dots, {"label": name or None, **look(name, number)})
+            line = {} if _are_numbers([*places]) else {"linestyle": "none"}  # words have no order
+            _draw(axes, dots, {"label": name or None, **look(name, number), **line})
         if _is_log([*places]):
             axes.set_xscale("log")
         axes.set_xticks([*places.values()], labels=[spec.show(value) for value in places])
         axes.minorticks_off()
+        low, high = axes.get_ylim()
+        axes.set_ylim(max(low, 0), min(high, 100))  # an interval of few seeds is longer than there are accuracies
         axes.set_xlabel(across)
         axes.set_ylabel(_WORDS[swept.measure], fontsize=8)
         frame(figure, _title(swept))
@@ -68,7 +71,7 @@ def _draw(axes: Any, dots: Sequence[tuple[float | None, Difference | None]], sty
     """A line through the dots; a method without the parameter, which has no place, is a level."""
     for place, interval in dots:
         if place is None and interval is not None:
-            axes.axhline(interval.mean, **{key: style[key] for key in ("color", "linestyle", "label")}, linewidth=1.2)
+            axes.axhline(interval.mean, color=style["color"], label=style["label"], linestyle="--", linewidth=1.2)
     known = sorted((place, i.mean, i.half or 0.0) for place, i in dots if place is not None and i is not None)
     if known:
         xs, ys, halves = zip(*known, strict=True)

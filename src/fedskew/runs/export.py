@@ -1,30 +1,62 @@
-"""A run's final model as one safetensors file that plain PyTorch can load."""
+"""A run's final model as one file: safetensors, which plain PyTorch can load, or ONNX."""
 
 import json
 from pathlib import Path
+from typing import Any
 
+import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
 from fedskew.core import spec, tree
-from fedskew.data import facts
+from fedskew.core.round import Server
+from fedskew.core.tree import Params
+from fedskew.data import Dataset, Nodes, facts
 from fedskew.models import build_model
+from fedskew.runs import onnx
 from fedskew.runs.checkpoint import load_checkpoint
-from fedskew.runs.origin import check_origin
+from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError, write_whole
 
 
 def export_model(folder: Folder, path: Path) -> int:
-    """Write the state dict of the last checkpoint, with what rebuilds the module beside it; returns its round."""
+    """Write the model of the last checkpoint and return its round: a state dict with what rebuilds the module, or the
+    whole computation where the file ends in .onnx."""
+    as_onnx = path.suffix.lower() == ".onnx"
+    if as_onnx:
+        onnx.check()
+    about, whole = final_model(folder)
+    if as_onnx:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(path, onnx.onnx_bytes(rebuild(about, whole), tuple(about["input_shape"]), about))
+    else:
+        write_export(path, about, whole)
+    return int(about["round"])
+
+
+def write_export(path: Path, about: dict[str, Any], tensors: Params) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    whole = {name: leaf.detach().cpu().contiguous() for name, leaf in tensors.items()}
+    write_whole(path, save(whole, {"fedskew": json.dumps(about)}))
+
+
+def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
+    """What rebuilds the module of the last checkpoint, and its whole state dict."""
     if not folder.checkpoint.exists():
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     run, checkpoint = Run.stored(folder), load_checkpoint(folder.checkpoint, diverged=folder.diverged())
+    check_files(folder, run)
     if not tree.finite(checkpoint.server.params):
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
     data = facts(run.dataset, run.seed, run.clients, run.data_dir)
     check_origin(folder, run, data)
+    return describe_model(run, data, checkpoint.round, checkpoint.server)
+
+
+def describe_model(run: Run, data: Dataset | Nodes, round: int, server: Server) -> tuple[dict[str, Any], Params]:
+    """What rebuilds the module of a server, and its whole state dict."""
     about = {
         "model": run.model,
         "input_shape": data.input_shape,
@@ -32,15 +64,20 @@ def export_model(folder: Folder, path: Path) -> int:
         "mean": data.mean,
         "std": data.std,
         "classes": data.class_names,
-        "round": checkpoint.round,
+        "round": round,
         "run": run.model_dump(),
     }
     model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
-    tensors = model.whole_state(checkpoint.server.params, checkpoint.server.buffers)
-    whole = {name: leaf.contiguous() for name, leaf in tensors.items()}
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, save(whole, {"fedskew": json.dumps(about)}))
-    return checkpoint.round
+    return about, model.whole_state(server.params, server.buffers)
+
+
+def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:
+    """What `export_model` has written."""
+    with safe_open(str(path), "pt") as file:
+        about = json.loads((file.metadata() or {}).get("fedskew", "null"))
+    if about is None:
+        raise ValueError(f"{path} was not written by `fedskew export`")
+    return about, load_file(str(path))
 
 
 def load_model(path: Path | str, *, own_files: bool = False) -> nn.Module:
@@ -48,12 +85,18 @@ def load_model(path: Path | str, *, own_files: bool = False) -> nn.Module:
 
     A model from a file of Python is only built with `own_files`, since that runs the file which the metadata names.
     """
-    with safe_open(str(path), "pt") as file:
-        about = json.loads((file.metadata() or {}).get("fedskew", "null"))
-    if about is None:
-        raise ValueError(f"{path} was not written by `fedskew export`")
+    about, tensors = read_export(path)
     if spec.parse(about["model"])[0].endswith(".py") and not own_files:
         raise ValueError(f"{path} needs {about['model']}, which runs that file; own_files=True allows it")
-    module = build_model(about["model"], tuple(about["input_shape"]), about["num_classes"], seed=0).module
-    module.load_state_dict(load_file(str(path)))
+    return rebuild(about, tensors)
+
+
+def rebuild(
+    about: dict[str, Any], tensors: Params, module: nn.Module | None = None, dtype: torch.dtype | None = None
+) -> nn.Module:
+    """The module in that state, built as the run built it unless it is given."""
+    if module is None:
+        module = build_model(about["model"], tuple(about["input_shape"]), about["num_classes"], seed=0).module
+    module = module.to(dtype)
+    module.load_state_dict(tensors)
     return module.eval()

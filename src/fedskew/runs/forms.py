@@ -2,12 +2,11 @@
 
 from typing import Annotated, Any, NotRequired
 
-from pydantic import ConfigDict, Field, with_config
+from pydantic import ConfigDict, Field, NonNegativeInt, PositiveInt, with_config
 from typing_extensions import TypedDict
 
 from fedskew.runs.sealed import Line
 
-Count = Annotated[int, Field(ge=0)]
 Share = Annotated[float, Field(ge=0, le=1 + 1e-6)]
 """Rounding can put a mean of ones above one."""
 Plain = Line | int | float | bool | None
@@ -21,21 +20,21 @@ class RunForm(TypedDict):
 
     dataset: Line
     partition: Line
-    clients: Annotated[int, Field(ge=1)]
-    clients_per_round: Count
+    clients: PositiveInt
+    clients_per_round: NonNegativeInt
     model: Line
     algorithm: Line
-    rounds: Annotated[int, Field(ge=1)]
-    local_epochs: Count
-    batch_size: Count
+    rounds: PositiveInt
+    local_epochs: NonNegativeInt
+    batch_size: NonNegativeInt
     optimizer: Line
     lr: float
     momentum: float
     weight_decay: float
     augment: Line
     weighting: Line
-    seed: Count
-    eval_every: Annotated[int, Field(ge=1)]
+    seed: NonNegativeInt
+    eval_every: PositiveInt
     lr_schedule: Line
     grad_clip: float | None
     dropout_rate: float
@@ -66,21 +65,21 @@ class AboutForm(TypedDict):
     hash: Line
     run: RunForm
     short: ShortForm
-    lengths: NotRequired[Annotated[list[Annotated[int, Field(ge=1)]], Field(min_length=1)]]
+    lengths: NotRequired[Annotated[list[PositiveInt], Field(min_length=1)]]
 
 
 @_plain
 class RecordForm(TypedDict):
     """A line of records.jsonl."""
 
-    round: Annotated[int, Field(ge=1)]
+    round: PositiveInt
     accuracy: Share | None
     balanced_accuracy: Share | None
     loss: float | None
     per_class_accuracy: list[Share | None] | None
     client_accuracy: Share | None
     train_loss: float | None
-    clients: Count
+    clients: NonNegativeInt
     seconds: float
     engine: Line
     device: Line
@@ -93,7 +92,7 @@ class RecordForm(TypedDict):
 class SessionForm(TypedDict, total=False):
     """A line of sessions.jsonl. `changed` has a value of the session before and one of this for each name."""
 
-    from_round: Count
+    from_round: NonNegativeInt
     fedskew: Line
     torch: Line
     numpy: Line
@@ -118,12 +117,12 @@ class CardForm(TypedDict):
 
     partition: Line
     hash: Line
-    clients: Annotated[int, Field(ge=1)]
-    classes: Annotated[int, Field(ge=1)]
-    samples: Count
-    sizes: list[Count]
-    counts: list[list[Count]]
-    missing: list[list[Count]]
+    clients: PositiveInt
+    classes: PositiveInt
+    samples: NonNegativeInt
+    sizes: list[NonNegativeInt]
+    counts: list[list[NonNegativeInt]]
+    missing: list[list[NonNegativeInt]]
     skew: dict[Line, float]
     data: NotRequired[Line]
 
@@ -133,8 +132,8 @@ class SummaryForm(TypedDict):
     """What `report.summary.summarise` makes of a finished run."""
 
     algorithm: Line
-    seed: Count
-    rounds: Count
+    seed: NonNegativeInt
+    rounds: NonNegativeInt
     accuracy: Share | None
     accuracy_last10: Share | None
     balanced_accuracy: Share | None
@@ -158,7 +157,7 @@ class ResultForm(TypedDict):
     run: RunForm
     short: ShortForm
     summary: SummaryForm
-    curve: list[Annotated[tuple[Annotated[int, Field(ge=1)], Share], Field(strict=False)]]
+    curve: list[Annotated[tuple[PositiveInt, Share], Field(strict=False)]]
     sessions: list[dict[Line, Line | None]]
     measured: NotRequired[dict[str, Any]]
 

@@ -1,4 +1,7 @@
-"""Which data a run was computed with: a digest of all examples and labels, and the files they were read from.
+"""What a run was computed with: the user's own files, and its data.
+
+The bytes of the user's own files are in a run's hash, so a run that is read back from its folder has the folder's hash
+as long as they are the same.
 
 A run's hash names a data set, not what its files hold. A store therefore keeps the digest with the run, and neither
 goes on with other data nor answers for them. To answer, files that are as they were are not read again: a digest of
@@ -10,6 +13,7 @@ from typing import Any
 from fedskew.data import Dataset, Nodes, load_dataset, source
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
+from fedskew.runs.versions import result_version
 
 
 def origin(run: Run, data: Dataset | Nodes) -> dict[str, str]:
@@ -18,6 +22,16 @@ def origin(run: Run, data: Dataset | Nodes) -> dict[str, str]:
         return {}
     place, stamp = source(run.dataset, run.data_dir) or (run.dataset, "")
     return {"data": data.digest, "data_from": place, "data_stamp": stamp}
+
+
+def check_files(folder: Folder, run: Run) -> None:
+    """Refuse files of the user's own that have other bytes than when the run in the folder was computed."""
+    about, files = folder.about(), [place for _, place, _ in run.files()]
+    if files and about["result_version"] == result_version(run.algorithm) and about["hash"] != run.hash:
+        raise StoreError(
+            f"run {folder.path.name} was computed with other bytes of {', '.join(files)}; "
+            "put the file back as it was, or run it again as it is now"
+        )
 
 
 def check_origin(folder: Folder | None, run: Run, data: Dataset | Nodes) -> None:

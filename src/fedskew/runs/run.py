@@ -3,8 +3,9 @@
 import hashlib
 import json
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import lru_cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import torch
@@ -147,7 +148,9 @@ class Run(BaseModel):
             kept["rounds"] = self.rounds
         if not self.validation:
             del kept["validation"]  # so that runs from before there was such a field keep their hash
-        content = {"version": result_version(self.algorithm), "files": dict(self.files()), **kept}
+        for name, place, digest in self.files():  # by what is in them, wherever they are and however that is spelt
+            kept[name] = kept[name].replace(place, digest)
+        content = {"version": result_version(self.algorithm), "files": {}, **kept}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -159,8 +162,8 @@ class Run(BaseModel):
     def short(self) -> dict[str, str]:
         """Specs as people write them, for tables and titles."""
         return {
-            "dataset": spec.short(self.dataset, DATASETS),
-            "partition": spec.short(self.partition, PARTITIONS),
+            "dataset": _by_name(spec.short(self.dataset, DATASETS)),
+            "partition": _by_name(spec.short(self.partition, PARTITIONS)),
             "model": spec.short(self.model, MODELS),
             "algorithm": self.short_algorithm,
         }
@@ -171,18 +174,25 @@ class Run(BaseModel):
         split = "" if self.partition == "natural" else f" {self.short['partition']}"
         return f"{self.short['dataset']}{split}, {self.clients} clients"
 
-    def files(self) -> Iterator[tuple[str, str]]:
-        """The user's own files that take part, with digests of their content."""
+    def files(self) -> Iterator[tuple[str, str, str]]:
+        """The user's own files that take part: the field that names each, its path there, and a digest of it."""
         data = resolve_dataset(self.dataset)
-        parts = [*resolve_algorithm(self.algorithm), spec.resolve(self.model, "model", MODELS, GIVEN), data]
-        for part in parts:
+        model = spec.resolve(self.model, "model", MODELS, GIVEN)
+        parts = [
+            ("model", model),
+            ("dataset", data),
+            *(("algorithm", part) for part in resolve_algorithm(self.algorithm)),
+        ]
+        for name, part in parts:
             if part.file_sha256:
-                yield part.text, part.file_sha256
+                yield name, spec.parse(part.text)[0], part.file_sha256
         if digest := fingerprint(data):
-            yield data.text, digest
+            yield "dataset", str(data.arguments.get("path") or data.arguments.get("classes")), digest
+        split = spec.resolve(self.partition, "partition", _PARTITIONS)
+        if split.file_sha256:
+            yield "partition", spec.parse(split.text)[0], split.file_sha256
         if self.partition.startswith("replay:"):
-            split = spec.resolve(self.partition, "partition", PARTITIONS).build()
-            yield self.partition, split.fingerprint()
+            yield "partition", str(split.arguments["path"]), split.build().fingerprint()
 
     def build_algorithm(self) -> Algorithm:
         return build_algorithm(self.algorithm)
@@ -215,10 +225,28 @@ def check_seeds(seeds: int) -> None:
         raise ValueError(f"seeds is {seeds}; allowed: 1 to {MOST_SEEDS:,}")
 
 
+_PARTITIONS: dict[str, Callable[..., Any]] = {**PARTITIONS, "natural": lambda: None}
+
+
 def _partition(text: str) -> str:
-    resolved = spec.resolve(text, "partition", {**PARTITIONS, "natural": lambda: None})
+    resolved = spec.resolve(text, "partition", _PARTITIONS)
     resolved.build()
-    return resolved.text
+    return _whole_path(resolved)
+
+
+def _whole_path(resolved: spec.Resolved) -> str:
+    """A spec whose file is found from any folder: its path from the root, where a spec can say that."""
+    given = resolved.arguments.get("path")
+    if not isinstance(given, str) or not Path(given).exists():
+        return resolved.text
+    whole = str(Path(given).resolve())
+    return resolved.text.replace(f"path={given}", f"path={whole}") if not set(whole) & set(",=") else resolved.text
+
+
+def _by_name(text: str) -> str:
+    """A short spec with the last part of a path alone."""
+    kind, colon, rest = text.partition(":")
+    return f"{kind}:{rest.rpartition('/')[2]}" if colon and kind in ("npz", "folder", "replay") else text
 
 
 @lru_cache
@@ -239,7 +267,7 @@ def _checked_algorithm(text: str) -> str:
 
 
 _SPECS = {
-    "dataset": lambda text: resolve_dataset(text).text,
+    "dataset": lambda text: _whole_path(resolve_dataset(text)),
     "partition": _partition,
     "model": lambda text: spec.resolve(text, "model", MODELS, GIVEN).text,
     "algorithm": _checked_algorithm,

@@ -3,6 +3,8 @@
 import math
 from dataclasses import dataclass
 
+from fedskew.core.checks import check_number
+
 
 @dataclass(frozen=True)
 class Constant:
@@ -20,8 +22,7 @@ class Exponential:
     needs_rounds = False
 
     def __post_init__(self) -> None:
-        if not 0 < self.gamma <= 1:
-            raise ValueError(f"exponential: gamma is {self.gamma}; allowed: above 0, at most 1")
+        check_number("exponential: gamma", self.gamma, 0, 1, above=True)
 
     def __call__(self, round: int) -> float:
         return float(self.gamma ** (round - 1))
@@ -36,10 +37,8 @@ class Step:
     needs_rounds = False
 
     def __post_init__(self) -> None:
-        if self.every < 1 or not 0 < self.factor <= 1:
-            raise ValueError(
-                f"step: every={self.every}, factor={self.factor}; allowed: every 1 or more, factor in (0, 1]"
-            )
+        check_number("step: every", self.every, 1)
+        check_number("step: factor", self.factor, 0, 1, above=True)
 
     def __call__(self, round: int) -> float:
         return float(self.factor ** ((round - 1) // self.every))
@@ -54,8 +53,7 @@ class Cosine:
     needs_rounds = True
 
     def __post_init__(self) -> None:
-        if not 0 < self.final <= 1:
-            raise ValueError(f"cosine: final is {self.final}; allowed: above 0, at most 1")
+        check_number("cosine: final", self.final, 0, 1, above=True)
 
     def __call__(self, round: int) -> float:
         share = (round - 1) / max(1, self.rounds - 1)

@@ -17,7 +17,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 
-from fedskew.core.files import check_target, naming, regular
+from fedskew.core.files import naming, regular, replacing
 from fedskew.runs.forms import AboutForm, Anything, CardForm, Measured, RecordForm, SessionForm
 from fedskew.runs.sealed import Damaged, seal, unseal
 
@@ -260,7 +260,10 @@ class Store:
                     yield Folder(path)
 
     def remove(self, folder: Folder) -> None:
+        windows = sys.platform == "win32"  # where the lock, which is open, can only be removed afterwards
         with folder.lock():
+            shutil.rmtree(folder.path, ignore_errors=windows)
+        if windows:
             shutil.rmtree(folder.path)
 
 
@@ -288,17 +291,9 @@ def checkpoint_facts(path: Path) -> tuple[int, str | None]:
 
 def write_whole(path: Path, content: bytes) -> None:
     """All of the content or none of it."""
-    check_target(path)
-    part = path.with_name(f".{path.name}.{os.getpid()}.part")
+    with replacing(path) as handle:
+        handle.write(content)
     with naming(path):
-        try:
-            with part.open("wb") as handle:
-                handle.write(content)
-                handle.flush()
-                os.fsync(handle.fileno())
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
         _sync_folder(path.parent)
 
 

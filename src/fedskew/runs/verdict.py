@@ -13,8 +13,8 @@ LEVEL = 0.95
 MEASURE = "accuracy_last10"
 """What verdicts are about, as a run's summary names it."""
 CLOSE = 2.0
-"""Points of accuracy by which tied methods may differ: more than any standard deviation over seeds in the paper's
-tables, so a difference that is no larger than this could not be told from another seed."""
+"""Points of accuracy by which tied methods may differ. It is more than any standard deviation over seeds in the paper's
+tables, so a smaller difference could not be told from another seed."""
 OPEN = "open"
 NOT_DECIDED = "not decided"
 VERDICTS = ("above", "below", "tied", OPEN, NOT_DECIDED)

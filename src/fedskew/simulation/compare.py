@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fedskew.runs.measures import IID
 from fedskew.runs.run import Run, check_seeds
@@ -17,7 +18,8 @@ class Comparison:
     runs: dict[str, list[Run]]
 
     @classmethod
-    def of(cls, base: Run, algorithms: Sequence[str], seeds: int) -> "Comparison":
+    def of(cls, base: Run, algorithms: Sequence[Any], seeds: int) -> "Comparison":
+        """Methods are specs, or what a run takes in their place."""
         check_seeds(seeds)
         fields = base.model_dump()
         methods: dict[str, list[Run]] = {}
@@ -42,7 +44,7 @@ class Comparison:
     def hashes(self) -> dict[str, list[str]]:
         return {name: [run.hash for run in runs] for name, runs in self.runs.items()}
 
-    def results(self, store: Store) -> Iterator[tuple[str, Run, RoundRecord]]:
+    def results(self, store: Store | None) -> Iterator[tuple[str, Run, RoundRecord]]:
         """Every record, method after method, the seeds of a method together."""
         for name, runs in self.runs.items():
             for position, record in simulate_many(runs, store=store):

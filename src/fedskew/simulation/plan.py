@@ -115,6 +115,8 @@ def usable_device(name: str) -> torch.device:
     device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {name!r}, but this PyTorch sees no CUDA device; allowed here: cpu")
+    if device.type == "mps":
+        raise ValueError(f"device is {name!r}: Apple's GPUs have not been tried and are not supported; allowed: cpu")
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"device is {name!r}; allowed: cpu, cuda, cuda:1")
     return place(device)

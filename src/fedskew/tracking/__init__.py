@@ -2,12 +2,12 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedskew.core import spec
-from fedskew.tracking.measurements import metrics
 
 if TYPE_CHECKING:
     from fedskew.runs.run import Run
@@ -17,6 +17,19 @@ Log = Callable[[int, dict[str, float]], None]
 """(round, metrics) -> None"""
 TRACKERS = ("tensorboard", "wandb", "mlflow")
 """Each needs the extra of the same name."""
+_MEASURES = ("accuracy", "balanced_accuracy", "loss", "client_accuracy", "validation_accuracy", "train_loss", "seconds")
+_PROBES = {"drift_norm": "drift/norm", "drift_cosine": "drift/cosine"}
+
+
+def metrics(record: "RoundRecord") -> dict[str, float]:
+    """What a round measured, by names that docs/tracking.md lists; what it did not measure is left out."""
+    known = record.as_dict()
+    values = {name: known[name] for name in _MEASURES}
+    values["clients"] = float(record.clients)
+    values["diverged"] = float(record.diverged)
+    values |= {f"class_accuracy/{c}": share for c, share in enumerate(known["per_class_accuracy"] or ())}
+    values |= {shown: known["probes"].get(name) for name, shown in _PROBES.items()}
+    return {name: float(value) for name, value in values.items() if value is not None}
 
 
 @contextmanager
@@ -31,6 +44,25 @@ def tracking(texts: Sequence[str], run: "Run") -> Iterator[Callable[["RoundRecor
                 log(record.round, values)
 
         yield step
+
+
+class Several:
+    """Each of several runs as a whole, when its last round has come: the rounds of seeds alternate, and not every
+    tracker can have two runs open."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._texts = texts
+        self._open: dict[str, list[RoundRecord]] = {}
+
+    def __call__(self, run: "Run", record: "RoundRecord") -> None:
+        if not self._texts:
+            return
+        records = self._open.setdefault(run.hash, [])
+        records.append(replace(record, server=None))  # a model for each round would fill the memory
+        if record.diverged or record.round == run.rounds:
+            with tracking(self._texts, run) as log:
+                for one in self._open.pop(run.hash):
+                    log(one)
 
 
 def check(texts: Sequence[str]) -> None:

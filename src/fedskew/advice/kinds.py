@@ -1,0 +1,28 @@
+"""What kind of data a data set is, with what kind of model: evidence speaks for its own kind alone."""
+
+from fedskew.data import USUAL
+
+UNKNOWN = "unknown"
+_DATA = {
+    **dict.fromkeys(("cifar10", "cifar100", "svhn", "imagenet12"), "natural images"),
+    **dict.fromkeys(("digits", "shapes", "femnist"), "small, simple images"),
+    "synthetic": "generated vectors",
+}
+_MODELS = {
+    **dict.fromkeys(("cnn", "mcmahan", "resnet18", "leaf_cnn"), "a convolutional network"),
+    "mlp": "an MLP",
+    "logistic": "a linear model",
+}
+
+
+def kind_of(dataset: str | None, model: str | None = None) -> str:
+    """`natural images with a convolutional network`, from specs. The model is the data set's usual one by default; what
+    the user made is unknown."""
+    name = (dataset or "").partition(":")[0]
+    data, network = _DATA.get(name), _MODELS.get((model or usual_model(name)).partition(":")[0])
+    return f"{data} with {network}" if data and network else UNKNOWN
+
+
+def usual_model(dataset: str) -> str:
+    usual = USUAL.get(dataset.partition(":")[0])
+    return usual.model if usual else ""

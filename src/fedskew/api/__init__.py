@@ -1,0 +1,7 @@
+"""What Python programs and notebooks call: docs/api.md. Nothing below knows it."""
+
+from fedskew.api.comparing import Compared, compare
+from fedskew.api.simulated import Simulated, simulate
+from fedskew.api.trained import TrainedModel, load_model
+
+__all__ = ["Compared", "Simulated", "TrainedModel", "compare", "load_model", "simulate"]

@@ -1,0 +1,116 @@
+"""Several runs side by side, as Python programs see them."""
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedskew.api.simulated import Simulated, Style, check_share, data_frame, drawn, table_text
+from fedskew.report.comparison import method_curves, method_rows
+from fedskew.runs.measures import Reach, rounds_to_reach
+from fedskew.runs.run import Run, check_seeds
+from fedskew.runs.store import Store
+from fedskew.runs.summary import setting_text
+from fedskew.simulation.compare import Comparison
+from fedskew.simulation.traffic import BytesSent
+
+_SEEDS_AND_METHODS = {"seed", "algorithm"}
+
+
+class Compared:
+    """Finished runs by method: `compared["fedlc"]` are those of its seeds, in order. Printed, it is its table."""
+
+    def __init__(self, runs: dict[str, list[Simulated]]) -> None:
+        self.runs = runs
+
+    def __getitem__(self, method: str) -> list[Simulated]:
+        if method not in self.runs:
+            raise KeyError(f"{method} is not compared; there are: {', '.join(self.runs)}")
+        return self.runs[method]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.runs)
+
+    def __len__(self) -> int:
+        return len(self.runs)
+
+    def rows(self, target: float | None = None) -> list[dict[str, Any]]:
+        """One row per method: measures with mean and std over seeds, the verdict against FedAvg, rounds to a target."""
+        return method_rows(self._finished, target=target)
+
+    def table(self, style: Style = "markdown", target: float | None = None) -> str:
+        """The rows as text. Rounds are counted to `target`, or to FedAvg's end where it is compared."""
+        return table_text(self.runs, style, target)
+
+    def plot(self, axes: Any = None, measure: str = "accuracy") -> Any:
+        """A curve per method, the mean over its seeds, in a Matplotlib figure of its own or on the given axes."""
+        return drawn(self.runs, axes, measure)
+
+    def rounds_to(self, accuracy: float) -> dict[str, Reach | None]:
+        """How many rounds each method takes to this accuracy, the median over its seeds; None where all diverged."""
+        check_share(accuracy)
+        return {name: rounds_to_reach(curves, accuracy) for name, curves in method_curves(self._finished).items()}
+
+    @property
+    def bytes_sent(self) -> dict[str, list[BytesSent]]:
+        """Of each method, what every seed's federation would have sent."""
+        return {name: [run.bytes_sent for run in seeds] for name, seeds in self.runs.items()}
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each method and seed."""
+        return data_frame([{"method": name, **run.summary} for name, seeds in self.runs.items() for run in seeds])
+
+    @property
+    def _finished(self) -> dict[str, list[Any]]:
+        return {name: [run.finished for run in seeds] for name, seeds in self.runs.items()}
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_markdown_(self) -> str:
+        return self.table()
+
+
+def compare(
+    runs: Run | Sequence[Run],
+    algorithms: Sequence[Any] | None = None,
+    *,
+    seeds: int = 1,
+    store: Store | Path | str | None = None,
+) -> Compared:
+    """Simulate runs to their end, side by side: one run with each of several algorithms, or a list of runs.
+
+    Each is simulated with so many seeds, from its own on. Under one seed methods share data, split, first model and
+    cohorts. With a store, or its folder, what is there already is read, not computed again.
+    """
+    store = Store(store) if isinstance(store, str | Path) else store
+    comparison = _comparison(runs, algorithms, seeds)
+    made = {name: [Simulated(run, iter(()), store) for run in group] for name, group in comparison.runs.items()}
+    by_seed = {(name, one.run.seed): one for name, group in made.items() for one in group}
+    for name, run, record in comparison.results(store):
+        by_seed[name, run.seed].note(record)
+    return Compared(made)
+
+
+def _comparison(runs: Run | Sequence[Run], algorithms: Sequence[Any] | None, seeds: int) -> Comparison:
+    if isinstance(runs, Run):
+        return Comparison.of(runs, [runs.algorithm] if algorithms is None else algorithms, seeds)
+    if algorithms is not None:
+        raise ValueError("algorithms go with one run; of a list, each run has its own")
+    if not runs or not all(isinstance(run, Run) for run in runs):
+        raise ValueError(f"runs is {runs!r}; allowed: a Run with algorithms=[...], or a list of runs")
+    check_seeds(seeds)
+    fields = [run.model_dump() for run in runs]
+    differing = [
+        name for name in fields[0] if name not in _SEEDS_AND_METHODS and len({str(one[name]) for one in fields}) > 1
+    ]
+    grouped: dict[str, list[Run]] = {}
+    for run in runs:
+        shown = {**run.model_dump(), **run.short}
+        name = setting_text({"algorithm": run.short_algorithm, **{field: shown[field] for field in differing}})
+        found = grouped.setdefault(name, [])
+        found += [run.model_copy(update={"seed": run.seed + more}) for more in range(seeds)]
+        if len({one.seed for one in found}) < len(found):
+            raise ValueError(
+                f"{name} with seed {run.seed} is there twice; runs that are compared need names of their own"
+            )
+    return Comparison(grouped)

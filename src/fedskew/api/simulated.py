@@ -1,0 +1,182 @@
+"""A run as Python programs see it: records round after round, and what can be said of the rounds so far."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from fedskew.api.trained import TrainedModel, trained
+from fedskew.core.round import Server
+from fedskew.data import facts
+from fedskew.report.comparison import Finished, csv_text, latex, markdown, method_rows
+from fedskew.report.figures import Series, curve_figure, draw_method_curves
+from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.export import describe_model
+from fedskew.runs.measures import first_round
+from fedskew.runs.run import Run
+from fedskew.runs.store import Store
+from fedskew.runs.summary import summarise
+from fedskew.simulation import Probe, RoundRecord
+from fedskew.simulation import simulate as rounds_of
+from fedskew.simulation.traffic import BytesSent, bytes_sent
+
+Style = Literal["markdown", "latex", "csv"]
+_STYLES = {"markdown": markdown, "latex": latex, "csv": lambda rows, target: csv_text(rows)}
+
+
+class Simulated(Iterator[RoundRecord]):
+    """The records of one run, computed as they are asked for; `result()` computes the rest.
+
+    Everything else is about the rounds so far: after `for record in simulated`, about the whole run.
+    """
+
+    def __init__(self, run: Run, coming: Iterator[RoundRecord], store: Store | None = None) -> None:
+        self.run, self.store = run, store
+        self.records: list[RoundRecord] = []
+        self._coming = coming
+        self._server: Server | None = None
+
+    def __iter__(self) -> "Simulated":
+        return self
+
+    def __next__(self) -> RoundRecord:
+        record = next(self._coming)
+        self.note(record)
+        return record
+
+    def note(self, record: RoundRecord) -> None:
+        """Keep a record, and of the models the last one only."""
+        self.records.append(replace(record, server=None))
+        self._server = record.server
+
+    def result(self) -> "Simulated":
+        """The same, after its last round."""
+        for _ in self:
+            pass
+        return self
+
+    def close(self) -> None:
+        """Stop here: a store keeps the model of the last round, and another call goes on from it."""
+        getattr(self._coming, "close", lambda: None)()
+
+    @property
+    def finished(self) -> Finished:
+        """As tables are made of it."""
+        card = self.store.folder(self.run.hash).card() if self.store is not None else None
+        return Finished(self.run.model_dump(), [record.as_dict() for record in self.records], card)
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """The last evaluated round, and the mean accuracy of the last ten."""
+        self._begun()
+        kept = self.finished
+        return summarise(kept.run, kept.records, kept.card)
+
+    @property
+    def accuracy(self) -> float | None:
+        """On the test set, in the last evaluated round."""
+        accuracy: float | None = self.summary["accuracy"]
+        return accuracy
+
+    def rounds_to(self, accuracy: float) -> int | None:
+        """The first evaluated round with at least this accuracy; None if there is none so far."""
+        check_share(accuracy)
+        curve = [(record.round, record.accuracy) for record in self.records if record.accuracy is not None]
+        return first_round(curve, accuracy)
+
+    @property
+    def bytes_sent(self) -> BytesSent:
+        """What a federation would have sent in each round; see `simulation/traffic.py` for what counts."""
+        return bytes_sent(self.run, self.records)
+
+    @property
+    def model(self) -> TrainedModel:
+        """The global model after the last round so far, in evaluation mode, for inputs as they are stored."""
+        self._begun()
+        run = self.run
+        if self.records[-1].diverged:
+            raise ValueError(f"run {run.hash} has diverged: its model is no longer finite")
+        data = facts(run.dataset, run.seed, run.clients, run.data_dir)
+        return trained(*describe_model(run, data, self.records[-1].round, self._server or self._stored_server()))
+
+    def _stored_server(self) -> Server:
+        """Records that were read from a store come without a model."""
+        assert self.store is not None
+        folder, round = self.store.folder(self.run.hash), self.records[-1].round
+        if folder.saved() != round:
+            raise ValueError(
+                f"the store keeps the model of round {folder.saved()} of run {self.run.hash}, not of round {round}; "
+                "simulate it without a store to have that"
+            )
+        return load_checkpoint(folder.checkpoint, diverged=folder.diverged()).server
+
+    def to_pandas(self) -> Any:
+        """A DataFrame with a row for each round."""
+        rows = [{k: v for k, v in record.as_dict().items() if k != "probes"} | record.probes for record in self.records]
+        return data_frame(rows).set_index("round")
+
+    def table(self, style: Style = "markdown") -> str:
+        """The row that a comparison has for this run."""
+        self._begun()
+        return table_text({self.run.short_algorithm: [self]}, style)
+
+    def plot(self, axes: Any = None, measure: str = "accuracy") -> Any:
+        """The measure of every evaluated round, in a Matplotlib figure of its own or on the given axes."""
+        self._begun()
+        return drawn({self.run.short_algorithm: [self]}, axes, measure)
+
+    def _begun(self) -> None:
+        if not self.records:
+            raise ValueError("no round has been simulated yet: iterate over it, or call result()")
+
+    def __repr__(self) -> str:
+        return f"<{self.run.short_algorithm} on {self.run.title}: {len(self.records)} of {self.run.rounds} rounds>"
+
+
+def simulate(
+    run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
+) -> Simulated:
+    """A run, round after round: `for record in simulate(run)`, or `simulate(run).result()` at once.
+
+    With a store, or its folder, what is there already is read, not computed again. Probes look at every so many rounds.
+    """
+    store = Store(store) if isinstance(store, str | Path) else store
+    return Simulated(run, rounds_of(run, probes, every=every, store=store), store)
+
+
+Group = dict[str, list[Simulated]]
+
+
+def check_share(accuracy: float) -> None:
+    if not 0 < accuracy <= 1:
+        raise ValueError(f"accuracy is {accuracy}; allowed: above 0 and up to 1")
+
+
+def table_text(group: Group, style: Style, target: float | None = None) -> str:
+    if style not in _STYLES:
+        raise ValueError(f"style is {style!r}; allowed: {', '.join(_STYLES)}")
+    rows = method_rows({name: [one.finished for one in seeds] for name, seeds in group.items()}, target=target)
+    return _STYLES[style](rows, target)
+
+
+def drawn(group: Group, axes: Any, measure: str) -> Any:
+    """The figure that the curves are on."""
+    series: Series = {name: [one.finished.records for one in seeds] for name, seeds in group.items()}
+    if not any(isinstance(record.get(measure), float) for runs in series.values() for run in runs for record in run):
+        raise ValueError(
+            f"no round has a number for {measure!r}; allowed: accuracy, balanced_accuracy, client_accuracy"
+        )
+    title = next(iter(group.values()))[0].run.title
+    if axes is None:
+        return curve_figure(series, title, measure)
+    draw_method_curves(axes, series, title, measure)
+    axes.legend(fontsize=8)
+    return axes.figure
+
+
+def data_frame(rows: list[dict[str, Any]]) -> Any:
+    try:
+        import pandas
+    except ImportError as error:
+        raise ImportError(f"to_pandas needs pandas ({error}): pip install pandas; records hold the same") from error
+    return pandas.DataFrame(rows)

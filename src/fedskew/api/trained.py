@@ -1,0 +1,97 @@
+"""A trained model that takes inputs as they are stored, and knows what its outputs are called."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fedskew.core import spec
+from fedskew.core.tree import Params
+from fedskew.runs.export import final_model, read_export, rebuild, write_export
+from fedskew.runs.store import Store
+
+
+class TrainedModel(nn.Module):
+    """Logits [B, C] of inputs [B, *input_shape] in the unit of the data set's files: it normalises by itself.
+
+    `classes` are the names of the C outputs, their numbers where the data set has no names; `module` is the network
+    inside, which takes normalised inputs. `round` and `run` say where it comes from.
+    """
+
+    mean: Tensor | None
+    std: Tensor | None
+
+    def __init__(self, module: nn.Module, about: dict[str, Any]) -> None:
+        super().__init__()
+        self.module, self._about = module, about
+        self.input_shape = tuple(about["input_shape"])
+        self.classes = tuple(about["classes"] or map(str, range(about["num_classes"])))
+        self.round: int = about["round"]
+        self.run: dict[str, Any] = about["run"]
+        normalised = about["mean"] is not None and about["std"] is not None
+        for name in ("mean", "std"):
+            self.register_buffer(name, self._by_channel(about[name]) if normalised else None, persistent=False)
+
+    def _by_channel(self, values: list[float]) -> Tensor:
+        like = next(leaf for leaf in self.module.parameters() if leaf.is_floating_point())
+        shape = (-1,) + (1,) * (len(self.input_shape) - 1)
+        return torch.tensor(values, dtype=like.dtype, device=like.device).reshape(shape)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if tuple(x.shape[1:]) != self.input_shape:
+            raise ValueError(f"inputs have the shape {list(x.shape)}; allowed: [B, {str(list(self.input_shape))[1:]}")
+        x = x.to(next(leaf for leaf in self.module.parameters() if leaf.is_floating_point()).dtype)
+        logits: Tensor = self.module(x if self.mean is None or self.std is None else (x - self.mean) / self.std)
+        return logits
+
+    @torch.no_grad()
+    def predict(self, x: Tensor) -> list[str]:
+        """The most likely class of each input."""
+        return [self.classes[label] for label in self(x).argmax(-1).tolist()]
+
+    def save(self, path: Path | str) -> None:
+        """Write the file that `load_model` reads, as `fedskew export` does."""
+        write_export(Path(path), self._about, self.module.state_dict())
+
+
+def trained(about: dict[str, Any], tensors: Params, module: nn.Module | None = None) -> TrainedModel:
+    """What was trained, in evaluation mode and in the precision that it was trained in."""
+    dtype = next(leaf.dtype for leaf in tensors.values() if leaf.is_floating_point())
+    return TrainedModel(rebuild(about, tensors, module, dtype), about).eval()
+
+
+def load_model(
+    source: Path | str,
+    store: Store | Path | str | None = None,
+    *,
+    model: nn.Module | None = None,
+    own_files: bool = False,
+) -> TrainedModel:
+    """The model of a file that `fedskew export` wrote, or of a run in a store by (the beginning of) its hash.
+
+    A file may name a model in a file of Python, which is only run with `own_files`; a model that was given to a run as
+    a Python object must be there again. `model` is the module to fill in both cases.
+    """
+    if store is not None:
+        store = Store(store) if isinstance(store, str | Path) else store
+        about, tensors = final_model(store.find(str(source)))
+        return _filled(about, tensors, model)
+    if not Path(source).is_file():
+        raise FileNotFoundError(f"there is no file {source}; of a run in a store: load_model({str(source)!r}, 'runs')")
+    about, tensors = read_export(source)
+    if model is None and spec.parse(about["model"])[0].endswith(".py") and not own_files:
+        raise ValueError(f"{source} needs {about['model']}, which runs that file; own_files=True allows it")
+    return _filled(about, tensors, model)
+
+
+def _filled(about: dict[str, Any], tensors: Params, model: nn.Module | None) -> TrainedModel:
+    if model is None and spec.is_live(about["model"]) and about["model"].partition(":")[0] not in spec.LIVE:
+        raise ValueError(
+            f"{about['model']} was given as a Python object, and this process does not have it: the run's own code is "
+            "needed; load_model(..., model=my_module) fills a module that is made as it was"
+        )
+    try:
+        return trained(about, tensors, model)
+    except RuntimeError as error:
+        raise ValueError(f"the model that was saved does not fit {about['model']}: {error}") from error

@@ -1,0 +1,187 @@
+"""`fedskew tune`: each method's knobs chosen on held-out examples, and the chosen settings compared."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fedskew.cli.options import (
+    RUN_OPTIONS,
+    Algorithms,
+    Json,
+    Quiet,
+    Runs,
+    Target,
+    checked_target,
+    interruption,
+    open_store,
+    run_options,
+)
+from fedskew.cli.shared import decode
+from fedskew.cli.terminal.grid import Grid
+from fedskew.cli.terminal.progress import (
+    Spent,
+    console,
+    echo,
+    note,
+    percent_of,
+    print_comparison,
+    print_json,
+    round_progress,
+)
+from fedskew.cli.values import Assignments, Request, Rest, requested
+
+if TYPE_CHECKING:
+    from fedskew.simulation.records import RoundRecord
+    from fedskew.simulation.tune import Choice, Tuning
+
+ONCE = "no choice looked at the test set; it was read once, for the chosen settings, under fresh seeds"
+
+
+@run_options(*RUN_OPTIONS, several=True)
+def tune_command(
+    fields: dict[str, list[str]],
+    rest: Rest = None,
+    algorithm: Algorithms = None,
+    set_: Assignments = None,
+    budget: Annotated[int, typer.Option(help="Tries for each method.")] = 8,
+    search: Annotated[str, typer.Option(help="random: spread over the ranges | grid.")] = "random",
+    halving: Annotated[bool, typer.Option("--halving", help="Try short; the better half goes on.")] = False,
+    choosing_seeds: Annotated[int, typer.Option(help="Seeds of each try, from --seed on.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Seeds of each chosen setting, after those.")] = 3,
+    target: Target = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("tuning"),
+    json_: Json = False,
+    quiet: Quiet = False,
+    runs: Runs = None,
+) -> None:
+    """Choose each method's knobs on held-out training examples, then compare the chosen settings on the test set.
+
+    Every method has the same number of tries. Its knobs are its own and lr; `--lr 0.03` fixes one, `--lr 0.03,0.1`
+    lists what to choose among. --validation is 0.1 unless it is given.
+
+    Example: fedskew tune --dataset digits --algorithm fedavg,fedlc --rounds 40 --budget 8
+    """
+    from fedskew.report.comparison import comparison_rows, write_comparison
+    from fedskew.report.tuned import write_tries
+    from fedskew.simulation.tune import Tuning
+
+    asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
+    target, how = checked_target(target), {"budget": budget, "choosing_seeds": choosing_seeds, "seeds": seeds}
+    tuning = Tuning.of(asked.fields, _methods(asked), asked.values, search=search, halving=halving, **how)
+    out.mkdir(parents=True, exist_ok=True)
+    store, show = open_store(runs), not (json_ or quiet)
+    some = tuning.methods[0].tries[0].runs[0]
+    decode(some, enabled=show)
+    with round_progress(tuning.rounds, enabled=show) as step:
+        choices = tuning.choose(store, _held_out_only(step))
+    comparison = tuning.comparison(choices)
+    spent = {name: Spent() for name in comparison.runs}
+    with round_progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
+        for name, _, record in comparison.results(store):
+            spent[name].add(record)
+            step(f"{name}, test", record)
+            interruption.check()
+    rows = comparison_rows(store, comparison.hashes, some.rounds, target=target)
+    tries = [each for choice in choices for each in _tries(choice)]
+    made = [*write_tries(out, tries), *write_comparison(store, comparison.hashes, rows, some.rounds, out, target)]
+    if json_:
+        about = {
+            "search": search,
+            "budget": budget,
+            **_document(tuning, choices),
+            "runs": comparison.hashes,
+            "target": target,
+            "rows": rows,
+        }
+        print_json({**about, "files": [str(path) for path in made]})
+        return
+    if show:
+        _print_tries(tries)
+    _print_choices(choices, some.validation)
+    title = f"{some.title}, {some.rounds} rounds, chosen settings on the test set"
+    print_comparison(rows, title, spent, target, some.eval_every)
+    echo(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
+    if show:
+        echo("written: " + ", ".join(str(path) for path in made))
+
+
+def _methods(asked: Request) -> list[str]:
+    """Those to tune; what else has several values is to be chosen."""
+    several, one = asked.values.pop("algorithm", []), asked.fields.pop("algorithm", None)
+    if not several and one is None:
+        raise ValueError("tune needs methods; for example --algorithm fedavg,fedlc")
+    return several or [one]
+
+
+def _held_out_only(step: "Callable[[str, RoundRecord], None]") -> "Callable[[str, RoundRecord], None]":
+    """Show progress by accuracy on held-out examples: that on the test set is nobody's business yet."""
+
+    def watch(name: str, record: "RoundRecord") -> None:
+        step(f"{name}, held out", replace(record, accuracy=record.validation_accuracy))
+        interruption.check()
+
+    return watch
+
+
+def _tries(choice: "Choice") -> list[dict[str, Any]]:
+    return [
+        {
+            "method": choice.name,
+            "values": each.values,
+            "rounds": each.rounds,
+            "held_out": each.score,
+            "chosen": each is choice.best,
+            "runs": [run.hash for run in each.runs],
+        }
+        for each in choice.tries
+    ]
+
+
+def _document(tuning: "Tuning", choices: "Sequence[Choice]") -> dict[str, Any]:
+    return {
+        "validation": tuning.methods[0].tries[0].runs[0].validation,
+        "halving": tuning.halving,
+        "chosen_with_seeds": tuning.chosen_with,
+        "seeds": tuning.seeds,
+        "methods": {
+            choice.name: {
+                "tries": _tries(choice),
+                "chosen": None if choice.best is None else choice.best.values,
+                "at_an_edge": choice.at_an_edge,
+            }
+            for choice in choices
+        },
+    }
+
+
+def _print_tries(tries: Sequence[dict[str, Any]]) -> None:
+    from fedskew.report.tuned import HEADS, try_cells
+
+    grid = Grid(*HEADS)
+    for cells in try_cells(tries):
+        grid.add_row(*cells)
+    console().print(grid)
+
+
+def _print_choices(choices: "Sequence[Choice]", share: float) -> None:
+    from fedskew.knobs import listed
+    from fedskew.runs.summary import setting_text
+
+    for choice in choices:
+        if choice.best is None:
+            note(f"every try of {choice.name} diverged; it is left out")
+            continue
+        found = setting_text(choice.best.values) or "as it is"
+        echo(
+            f"{choice.name}: {found}: {percent_of(choice.best.score)} % on the {100 * share:g} % of training examples "
+            f"held out, best of {len(choice.tries)} tries (of {listed(choice.knobs)})"
+        )
+        for name in choice.at_an_edge:
+            note(f"{choice.name}: {name} is the outermost that was tried; a wider range may have better ones")
+
+
+def _span(seeds: Sequence[int]) -> str:
+    return f"seed {seeds[0]}" if len(seeds) == 1 else f"seeds {seeds[0]} to {seeds[-1]}"

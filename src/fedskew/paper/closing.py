@@ -1,0 +1,71 @@
+"""How much of the gap between skewed and IID data methods close, in the most skewed cells of CIFAR-10."""
+
+import statistics
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedskew.paper import mapped
+from fedskew.paper.choice import Choice
+from fedskew.paper.depends import CELLS, SETTINGS
+from fedskew.report.text_tables import as_markdown
+from fedskew.runs.measures import Share
+from fedskew.runs.results import Results
+from fedskew.runs.verdict import Difference
+
+SETTING = SETTINGS[-2]
+SEEDS = 3
+"""Seeds that a method needs in every cell to be named as the best."""
+Row = Mapping[str, Any]
+
+
+def closed(results: Results) -> dict[str, dict[str, Row]]:
+    """What is known of every method but FedAvg by cell, for those whose share is known in each of the cells. The one
+    that closes most is first."""
+    choice = Choice(profile=SETTING.profile, rounds=SETTING.rounds)
+    found: dict[str, dict[str, Row]] = {}
+    for cell in CELLS:
+        for row in mapped(cell).rows(results, choice):
+            if row["cell"] == cell and row["ours"] and row["ours"]["gap_closed"] and row["method"] != "fedavg":
+                found.setdefault(row["method"], {})[cell] = row["ours"]
+    whole = {method: at for method, at in found.items() if len(at) == len(CELLS)}
+    return dict(sorted(whole.items(), key=lambda pair: -_mean_share(pair[1])))
+
+
+def section(results: Results) -> Iterator[str]:
+    """The table, and how far the best method gets; nothing where nothing was run."""
+    methods = closed(results)
+    if not methods:
+        return
+    yield "## How much of the gap to IID data is closed"
+    yield (
+        f"Share of the gap between FedAvg under skew and FedAvg on IID data that a method closes: trained with "
+        f"{SETTING.name}, {SETTING.rounds} rounds, mean of the last ten rounds. In brackets the points over FedAvg and "
+        "the seeds. The last column is the gain on IID data, which skew has no part in. Methods that were not run in "
+        "all three cells are in the tables below."
+    )
+    rows = [[f"`{m}`", *(_cell(at[cell]) for cell in CELLS), _on_iid(at)] for m, at in methods.items()]
+    yield "\n".join(as_markdown(["method", *CELLS, "IID data, points"], rows))
+    yield from _sentences(methods)
+
+
+def _sentences(methods: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
+    known = {m: at for m, at in methods.items() if all(len(ours["seeds"]) >= SEEDS for ours in at.values())}
+    if not known:
+        return
+    best, at = next(iter(known.items()))
+    shares = ", ".join(f"{100 * at[cell]['gap_closed']['share']:.0f} % at {cell}" for cell in CELLS)
+    yield f"Of the methods with {SEEDS} seeds or more in each cell `{best}` closes most on average: {shares}."
+
+
+def _mean_share(at: Mapping[str, Row]) -> float:
+    return statistics.fmean(ours["gap_closed"]["share"] for ours in at.values())
+
+
+def _cell(ours: Row) -> str:
+    gain, share = Difference(**ours["gain"]), Share(**ours["gap_closed"])
+    return f"{share} ({gain.mean:+.1f}, {gain.seeds})"
+
+
+def _on_iid(at: Mapping[str, Row]) -> str:
+    gain = next((ours["iid_gain"] for ours in at.values() if ours["iid_gain"]), None)
+    return "-" if gain is None else f"{gain['mean']:+.1f} ({gain['seeds']})"

@@ -1,0 +1,38 @@
+"""How many bytes a federation of a run would send: those of the trees that travel, as `flower/messages.py` has them.
+
+Down, each sampled client gets the model, its buffers and what the server's correction remembers (SCAFFOLD's control
+variate). Up, each client that answers sends its model, its buffers and its correction's message. Leaves count with the
+size of their type, 4 bytes a number in fp32. What is frozen is not sent. Names, headers and compression are left out.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from fedskew.core import tree
+from fedskew.data import facts
+from fedskew.runs.run import Run
+from fedskew.simulation.plan import Plan
+from fedskew.simulation.records import RoundRecord
+
+
+@dataclass(frozen=True)
+class BytesSent:
+    """Bytes of each round: from the server to all clients together, and back."""
+
+    down: tuple[int, ...]
+    up: tuple[int, ...]
+
+    @property
+    def total(self) -> int:
+        return sum(self.down) + sum(self.up)
+
+
+def bytes_sent(run: Run, records: Sequence[RoundRecord]) -> BytesSent:
+    """Of a run's rounds. A sampled client that does not answer has still been sent the model."""
+    plan = Plan.of(run, facts(run.dataset, run.seed, run.clients, run.data_dir))
+    server = plan.start("cpu")
+    down = tree.nbytes([server.params, server.buffers, server.correction])
+    up = tree.nbytes([server.params, server.buffers, plan.message_like(server)])
+    return BytesSent(
+        tuple(run.clients_per_round * down for _ in records), tuple(record.clients * up for record in records)
+    )

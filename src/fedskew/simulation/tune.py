@@ -1,0 +1,211 @@
+"""Choosing each method's knobs on held-out training examples, with the same number of tries for every method.
+
+tuning = Tuning.of({"dataset": "digits", "rounds": 40}, ["fedavg", "fedlc"], budget=8)
+choices = tuning.choose(store)            # looks at held-out examples alone
+comparison = tuning.comparison(choices)   # the chosen settings under fresh seeds, on all training examples
+for name, run, record in comparison.results(store): ...
+"""
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from fedskew.core import spec
+from fedskew.knobs import LR, Choices, Knob, find_argument, knobs_of
+from fedskew.runs.run import Run, check_seeds
+from fedskew.runs.schedules import SCHEDULES
+from fedskew.runs.store import Store
+from fedskew.runs.summary import LAST
+from fedskew.simulation.compare import Comparison
+from fedskew.simulation.records import RoundRecord
+from fedskew.simulation.search import Values, generator_for, settings_to_try
+from fedskew.simulation.session import simulate_many
+from fedskew.simulation.sweep import run_at, value_at
+
+VALIDATION = 0.1
+"""The share of the training examples that choices are made on."""
+FIELDS = (
+    "lr", "momentum", "weight_decay", "batch_size", "local_epochs", "optimizer", "lr_schedule", "grad_clip", "augment",
+    "weighting", "model",
+)  # fmt: skip
+"""Fields that may be chosen: what they change is how a model is made, not what it is measured on."""
+Watch = Callable[[str, RoundRecord], None]
+
+
+@dataclass(frozen=True)
+class Try:
+    """A setting, its runs under the seeds that choices are made with, and how it did: `score` is its accuracy on
+    held-out examples after `rounds` rounds, None before it has run or where it diverged."""
+
+    values: Values
+    runs: list[Run]
+    rounds: int = 0
+    score: float | None = None
+
+
+@dataclass(frozen=True)
+class Choice:
+    """All tries of a method. The best is the one with the highest score of those that went furthest, the first of
+    equals; None where each of them diverged."""
+
+    method: str
+    name: str
+    knobs: list[Knob]
+    tries: list[Try]
+
+    @property
+    def best(self) -> Try | None:
+        known = [each for each in self.tries if each.score is not None]
+        return max(known, key=lambda each: (each.rounds, each.score), default=None)
+
+    @property
+    def at_an_edge(self) -> list[str]:
+        """Knobs whose chosen value is the lowest or highest of three or more that were tried."""
+        if self.best is None:
+            return []
+        return [knob.name for knob in self.knobs if _is_edge(self.best.values[knob.name], knob.name, self.tries)]
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """What will be tried. Tries are made with seeds of their own: `chosen_with`; results are reported of others."""
+
+    fields: dict[str, Any]
+    methods: list[Choice]
+    chosen_with: list[int]
+    seeds: list[int]
+    halving: bool
+
+    @classmethod
+    def of(
+        cls,
+        base: Mapping[str, Any],
+        methods: Sequence[str],
+        values: Mapping[str, Sequence[Any]] | None = None,
+        *,
+        budget: int = 8,
+        search: str = "random",
+        halving: bool = False,
+        choosing_seeds: int = 1,
+        seeds: int = 3,
+    ) -> "Tuning":
+        """`values` are the only ones to choose among for a knob; a field that `base` sets is not chosen."""
+        check_seeds(choosing_seeds)
+        check_seeds(seeds)
+        fields = {"validation": VALIDATION, **base}
+        _check(fields, methods, values or {})
+        first = run_at(fields, {"algorithm": methods[0]})
+        if halving and SCHEDULES[spec.parse(first.lr_schedule)[0]].needs_rounds:
+            raise ValueError(f"halving continues runs, and lr_schedule {first.lr_schedule} hangs on how long a run is")
+        chosen_with = [first.seed + s for s in range(choosing_seeds)]
+        planned = list[Choice]()
+        for method in methods:
+            knobs = knobs_for(fields, method, values or {})
+            found = settings_to_try(knobs, budget, search, generator_for(first.seed, method))
+            name = run_at(fields, {"algorithm": method}).short_algorithm
+            if name in (choice.name for choice in planned):
+                raise ValueError(f"{name} is there twice; methods that are tuned need names of their own")
+            planned.append(Choice(method, name, knobs, [_try(fields, method, each, chosen_with) for each in found]))
+        fresh = [chosen_with[-1] + 1 + s for s in range(seeds)]
+        return cls(fields, planned, chosen_with, fresh, halving)
+
+    @property
+    def rounds(self) -> int:
+        """How many rounds all tries take together."""
+        each = [sum(_lengths(choice.tries, halving=self.halving)) for choice in self.methods]
+        return sum(each) * len(self.chosen_with)
+
+    def choose(self, store: Store, watch: Watch = lambda name, record: None) -> list[Choice]:
+        """Do all tries. Nothing here looks at the test set."""
+        return [self._chosen(choice, store, watch) for choice in self.methods]
+
+    def comparison(self, choices: Sequence[Choice]) -> Comparison:
+        """The chosen setting of each method that has one, under fresh seeds, with no example held out."""
+        fields, runs = {**self.fields, "validation": 0.0}, dict[str, list[Run]]()
+        for choice in choices:
+            if choice.best is not None:
+                values = {"algorithm": choice.method, **choice.best.values}
+                runs[choice.name] = [run_at({**fields, "seed": seed}, values) for seed in self.seeds]
+        if not runs:
+            raise RuntimeError("every try of every method diverged; a smaller lr may help: --lr 0.001,0.003")
+        return Comparison(runs)
+
+    def _chosen(self, choice: Choice, store: Store, watch: Watch) -> Choice:
+        """With halving, the better half of the tries goes on for twice as many rounds, until one is left."""
+        tries, left = dict(enumerate(choice.tries)), list(range(len(choice.tries)))
+        for rounds in rungs(len(left), choice.tries[0].runs[0].rounds, halving=self.halving):
+            for i in left:
+                tries[i] = _done(tries[i], rounds, store, watch, choice.name)
+            left.sort(key=lambda i: -1.0 if (score := tries[i].score) is None else score, reverse=True)
+            left = left[: math.ceil(len(left) / 2)]
+        return replace(choice, tries=list(tries.values()))
+
+
+def knobs_for(fields: Mapping[str, Any], method: str, values: Mapping[str, Sequence[Any]]) -> list[Knob]:
+    """The method's own knobs, then fields of the run; where values are given, those and no other."""
+    found = {knob.name: knob for knob in knobs_of(method, Run.model_fields)}
+    if "lr" not in fields:
+        found["lr"] = Knob("lr", LR, value_at(run_at(fields, {"algorithm": method}), "lr"))
+    plain = run_at(fields, {"algorithm": method})
+    for name, given in values.items():
+        if name in FIELDS or find_argument(method, name) is not None:
+            options = [value_at(run_at(fields, {"algorithm": method, name: value}), name) for value in given]
+            found[name] = Knob(name, Choices(tuple(dict.fromkeys(options))), value_at(plain, name))
+    return list(found.values())
+
+
+def rungs(tries: int, rounds: int, *, halving: bool) -> list[int]:
+    """How long the tries are each time they are compared: once, or twice as long for each half that survives."""
+    times = max(1, math.ceil(math.log2(tries))) if halving else 1
+    return [math.ceil(rounds / 2 ** (times - 1 - i)) for i in range(times)]
+
+
+def score_of(records: Sequence[tuple[int, float | None]]) -> float | None:
+    """The mean accuracy on held-out examples over the last ten rounds, of those that were evaluated."""
+    known = [share for round, share in records if share is not None and round > records[-1][0] - LAST]
+    return statistics.fmean(known) if known else None
+
+
+def _done(tried: Try, rounds: int, store: Store, watch: Watch, name: str) -> Try:
+    """A try that has run for so many rounds."""
+    runs = [run.model_copy(update={"rounds": rounds}) for run in tried.runs]
+    seen: list[list[tuple[int, float | None]]] = [[] for _ in runs]
+    diverged = False
+    for position, record in simulate_many(runs, store=store):
+        seen[position].append((record.round, record.validation_accuracy))
+        diverged = diverged or record.diverged
+        watch(name, record)
+    scores = [score for records in seen if (score := score_of(records)) is not None]
+    return replace(tried, rounds=rounds, score=None if diverged or not scores else statistics.fmean(scores))
+
+
+def _try(fields: Mapping[str, Any], method: str, values: Values, seeds: Sequence[int]) -> Try:
+    return Try(values, [run_at({**fields, "seed": seed}, {"algorithm": method, **values}) for seed in seeds])
+
+
+def _lengths(tries: Sequence[Try], *, halving: bool) -> list[int]:
+    """Of each try, the rounds of all its comparisons: what is read again is shown again."""
+    left, found = len(tries), list[int]()
+    for rounds in rungs(left, tries[0].runs[0].rounds, halving=halving):
+        found += [rounds] * left
+        left = math.ceil(left / 2)
+    return found
+
+
+def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[str, Sequence[Any]]) -> None:
+    if not float(fields["validation"]) > 0:
+        raise ValueError(f"validation is {fields['validation']}; allowed: above 0, since choices are made on it")
+    for name, given in values.items():
+        if not given:
+            raise ValueError(f"{name} has no values; for example {name} 1,2,5")
+        if name in Run.model_fields and name not in FIELDS:
+            raise ValueError(f"{name} is not for choosing: results would not compare; allowed: {', '.join(FIELDS)}")
+        if name not in Run.model_fields and not any(find_argument(method, name) for method in methods):
+            raise ValueError(f"{name} is no field of a run and no argument of {', '.join(methods)}")
+
+
+def _is_edge(value: Any, name: str, tries: Sequence[Try]) -> bool:
+    tried = {v for each in tries if isinstance(v := each.values[name], int | float) and not isinstance(v, bool)}
+    return len(tried) > 2 and value in (min(tried), max(tried))

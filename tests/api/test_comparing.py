@@ -1,0 +1,91 @@
+"""Runs side by side, from Python."""
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from fedskew import Compared, Run, Store, compare, cross_entropy, fedlc, simulate
+from fedskew.cli import main
+
+FIELDS = {"clients": 4, "rounds": 3, "lr": 0.1, "batch_size": 32, "partition": "dirichlet:0.3"}
+BASE = Run(**FIELDS)
+
+
+def doubled(logits, labels, counts):
+    return 2 * cross_entropy(logits, labels, counts)
+
+
+@pytest.fixture(scope="module")
+def compared():
+    return compare(BASE, [fedlc(tau=1), "fedavg", doubled], seeds=2)
+
+
+def test_methods_and_seeds(compared):
+    assert list(compared) == ["fedlc:tau=1", "fedavg", "doubled"]
+    assert len(compared) == 3
+    assert [one.run.seed for one in compared["fedavg"]] == [0, 1]
+    assert compared["fedavg"][0].accuracy == simulate(BASE).result().accuracy
+    assert compared["doubled"][1].model.round == 3
+    with pytest.raises(KeyError, match="fedrs is not compared; there are: fedlc:tau=1, fedavg, doubled"):
+        compared["fedrs"]
+
+
+def test_the_rows_are_those_of_the_command_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    found = compare(BASE, ["fedavg", "fedlc"], seeds=2, store="runs")
+    options = ["--clients", "4", "--rounds", "3", "--lr", "0.1", "--batch-size", "32", "--partition", "dirichlet:0.3"]
+    with pytest.raises(SystemExit):
+        main(["compare", "--algorithm", "fedavg,fedlc", "--seeds", "2", "--quiet", *options])
+    capsys.readouterr()
+    assert found.table() == (tmp_path / "comparison" / "table.md").read_text()
+    assert found.table("csv") == (tmp_path / "comparison" / "table.csv").read_text()
+    assert len(list(Store("runs"))) == 4
+
+
+def test_tables_figures_and_rounds(compared):
+    assert str(compared) == compared.table() == compared._repr_markdown_()
+    assert "rounds to 50 %" in compared.table(target=0.5)
+    assert compared.table("latex").count("\\\\") == 4
+    lines = compared.plot().axes[0].lines
+    assert [line.get_label() for line in lines] == ["fedlc:tau=1", "fedavg", "doubled"]
+    low = min(one.records[0].accuracy for one in compared["fedavg"])
+    assert compared.rounds_to(low)["fedavg"].rounds == 1
+    assert compared.rows(target=low)[1]["rounds_to_reach"] == vars(compared.rounds_to(low)["fedavg"])
+    assert compared.bytes_sent["fedavg"][0] == compared["fedavg"][0].bytes_sent
+    for wrong in (lambda: compared.rounds_to(0), lambda: compared.rounds_to(1.5)):
+        with pytest.raises(ValueError, match="allowed: above 0 and up to 1"):
+            wrong()
+
+
+def test_to_pandas_has_a_row_for_each_method_and_seed(compared, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
+    rows = compared.to_pandas()
+    assert [(row["method"], row["seed"]) for row in rows][:3] == [("fedlc:tau=1", 0), ("fedlc:tau=1", 1), ("fedavg", 0)]
+    assert rows[2]["accuracy"] == compared["fedavg"][0].accuracy
+
+
+def test_a_list_of_runs_is_named_by_what_differs():
+    faster = Run(**{**FIELDS, "lr": 0.2})
+    found = compare([BASE, faster, Run(**FIELDS, seed=5)])
+    assert isinstance(found, Compared)
+    assert {name: [one.run.seed for one in runs] for name, runs in found.runs.items()} == {
+        "fedavg, lr=0.1": [0, 5],
+        "fedavg, lr=0.2": [0],
+    }
+    assert list(compare([BASE, Run(**FIELDS, algorithm="fedlc")])) == ["fedavg", "fedlc"]
+    assert list(compare(BASE)) == ["fedavg"]
+
+
+def test_what_cannot_be_compared_says_why():
+    with pytest.raises(ValueError, match="fedavg with seed 0 is there twice"):
+        compare([BASE, BASE])
+    with pytest.raises(ValueError, match="fedlc is there twice"):
+        compare(BASE, ["fedlc", fedlc()])
+    with pytest.raises(ValueError, match="of a list, each run has its own"):
+        compare([BASE], ["fedlc"])
+    with pytest.raises(ValueError, match="seeds is 0"):
+        compare([BASE], seeds=0)
+    for wrong in ([], ["fedavg"]):
+        with pytest.raises(ValueError, match=r"allowed: a Run with algorithms"):
+            compare(wrong)

@@ -1,0 +1,90 @@
+"""Models that are loaded, from a file or a store."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+from fedskew import Run, Store, load_model, simulate
+from fedskew.core import spec
+from fedskew.data import load_dataset
+from fedskew.runs.export import export_model
+
+FIELDS = {"clients": 3, "rounds": 2, "lr": 0.1, "batch_size": 32, "partition": "dirichlet:0.3"}
+
+
+def own_net(input_shape, num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))
+
+
+@pytest.fixture
+def folder(tmp_path):
+    def made(**fields):
+        run = Run(**{**FIELDS, **fields})
+        result = simulate(run, store=tmp_path / "runs").result()
+        export_model(Store(tmp_path / "runs").folder(run.hash), tmp_path / "model.safetensors")
+        return run, result
+
+    return made
+
+
+def outputs(model):
+    data = load_dataset("digits", 0, 3)
+    with torch.no_grad():
+        return model(data.x_test[:20])
+
+
+def test_a_file_and_a_store_give_the_same(folder, tmp_path):
+    run, result = folder()
+    expected = outputs(result.model)
+    found = load_model(tmp_path / "model.safetensors")
+    assert torch.equal(outputs(found), expected)
+    assert torch.equal(outputs(load_model(run.hash[:8], tmp_path / "runs")), expected)
+    assert (found.round, found.run["algorithm"], found.classes) == (2, "fedavg", tuple("0123456789"))
+    assert not found.training
+    found.save(tmp_path / "again" / "model.safetensors")
+    assert (tmp_path / "again" / "model.safetensors").read_bytes() == (tmp_path / "model.safetensors").read_bytes()
+
+
+def test_names_of_classes_come_along(folder, tmp_path):
+    folder(dataset="shapes:train=40,test=20", model="logistic", partition="iid")
+    data = load_dataset("shapes:train=40,test=20", 0, 3)
+    found = load_model(tmp_path / "model.safetensors")
+    assert found.classes == data.class_names
+    assert set(found.predict(data.x_test)) <= set(found.classes)
+
+
+def test_a_model_of_ones_own(folder, tmp_path, monkeypatch):
+    run, result = folder(model=own_net)
+    expected, hash = outputs(result.model), run.hash
+    assert torch.equal(outputs(load_model(tmp_path / "model.safetensors")), expected)
+    monkeypatch.setattr(spec, "LIVE", {})
+    with pytest.raises(ValueError, match=r"own_net@.*own code is needed; load_model\(..., model=my_module\)"):
+        load_model(tmp_path / "model.safetensors")
+    filled = load_model(tmp_path / "model.safetensors", model=own_net((1, 8, 8), 10))
+    assert torch.equal(outputs(filled), expected)
+    with pytest.raises(ValueError, match="does not fit own_net@"):
+        load_model(tmp_path / "model.safetensors", model=nn.Linear(2, 2))
+    Run(model=own_net)
+    assert torch.equal(outputs(load_model(hash, tmp_path / "runs")), expected)
+
+
+def test_a_file_of_python_is_run_only_where_that_is_allowed(folder, tmp_path):
+    (tmp_path / "own.py").write_text(
+        "import math\nfrom torch import nn\ndef own_net(input_shape, num_classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))\n"
+    )
+    _, result = folder(model=f"{tmp_path / 'own.py'}:own_net")
+    with pytest.raises(ValueError, match="own_files=True allows it"):
+        load_model(tmp_path / "model.safetensors")
+    for options in ({"own_files": True}, {"model": own_net((1, 8, 8), 10)}):
+        found = load_model(tmp_path / "model.safetensors", **options)
+        assert torch.equal(outputs(found), outputs(result.model))
+
+
+def test_what_is_not_there_says_so(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"there is no file 3fa9; .*load_model\('3fa9', 'runs'\)"):
+        load_model("3fa9")
+    with pytest.raises(ValueError, match="there is no run '3fa9'"):
+        load_model("3fa9", tmp_path)

@@ -1,0 +1,82 @@
+"""`fedskew tune` as a user calls it."""
+
+import csv
+import json
+
+import pytest
+
+from tests.cli.calling import call
+
+SMALL = ["--dataset", "digits", "--clients", "3", "--rounds", "3", "--model", "logistic", "--budget", "3"]
+TUNE = ["tune", *SMALL, "--algorithm", "fedavg,fedlc", "--seeds", "2"]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("FEDSKEW_RUNS", "FEDSKEW_DATA"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys, tmp_path):
+    code, out, _ = call(capsys, *TUNE)
+    assert code == 0
+    assert [line.split()[0] for line in out.splitlines() if line.endswith("chosen")] == ["fedavg", "fedlc"]
+    for words in ("best of 3 tries", "10 % of training examples held out", "2 seeds (mean ± std)", "fedlc is"):
+        assert words in out
+    assert "no choice looked at the test set; it was read once" in out
+    assert "seeds 1 to 2 here, seed 0 for choices" in out
+    lines = list(csv.DictReader((tmp_path / "tuning" / "tries.csv").read_text().splitlines()))
+    assert [line["method"] for line in lines] == ["fedavg"] * 3 + ["fedlc"] * 3
+    assert [line["chosen"] for line in lines].count("True") == 2
+    assert {line["tau"] for line in lines[:3]} == {""}
+    made = {path.name for path in (tmp_path / "tuning").iterdir()}
+    assert {"tries.md", "table.md", "table.csv", "curves.png"} <= made
+
+
+def test_the_document(capsys, tmp_path):
+    document = json.loads(call(capsys, *TUNE, "--json", "--search", "grid", "--validation", "0.2", "--halving")[1])
+    assert set(document) == {
+        "search", "budget", "validation", "halving", "chosen_with_seeds", "seeds", "methods", "runs", "target", "rows",
+        "files",
+    }  # fmt: skip
+    assert (document["validation"], document["seeds"], document["chosen_with_seeds"]) == (0.2, [1, 2], [0])
+    for name, method in document["methods"].items():
+        assert len(method["tries"]) == 3
+        assert method["chosen"] in [each["values"] for each in method["tries"]]
+        told = {"method", "values", "rounds", "held_out", "chosen", "runs"}  # nothing of the test set
+        assert all(set(each) == told for each in method["tries"])
+        files = [tmp_path / "runs" / hash / "run.json" for hash in document["runs"][name]]
+        tested = [json.loads(file.read_text())["run"] for file in files]
+        assert [(run["seed"], run["validation"]) for run in tested] == [(1, 0.0), (2, 0.0)]
+        assert all(run["lr"] == method["chosen"]["lr"] for run in tested)
+
+
+def test_the_ranges_are_listed_with_the_methods(capsys):
+    methods = {method["name"]: method["knobs"] for method in json.loads(call(capsys, "methods", "--json")[1])}
+    assert methods["fedavg"] == {}
+    assert methods["fedlc"] == {"tau": {"low": 0.2, "high": 20, "log": True}}
+
+
+def test_what_is_fixed_and_what_is_listed_is_not_searched(capsys):
+    arguments = [*TUNE, "--lr", "0.1", "--tau", "1,2", "--json"]
+    methods = json.loads(call(capsys, *arguments)[1])["methods"]
+    assert [each["values"] for each in methods["fedavg"]["tries"]] == [{}]
+    assert sorted(each["values"]["tau"] for each in methods["fedlc"]["tries"]) == [1.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["--algorithm", "fedavg", "--validation", "0"], ["validation is 0"]),
+        (["--algorithm", "fedavg", "--tua", "1"], ["tua", "no argument of fedavg"]),
+        (["--algorithm", "fedavg", "--search", "best"], ["search is 'best'", "random, grid"]),
+        (["--algorithm", "fedavg", "--partition", "iid,shards:2"], ["partition is not for choosing"]),
+        ([], ["tune needs methods"]),
+    ],
+)
+def test_a_wrong_request_is_explained_and_nothing_is_begun(capsys, tmp_path, arguments, words):
+    code, out, err = call(capsys, "tune", *SMALL, *arguments)
+    assert (code, out) == (2, "")
+    assert all(word in err for word in words), err
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,36 @@
+"""How much of the IID gap methods close, in words and shares."""
+
+from fedskew.paper import TABLES, mapped
+from fedskew.paper.choice import Choice
+from fedskew.paper.closing import SETTING, closed, section
+from fedskew.paper.depends import CELLS
+from fedskew.runs.run import Run
+from tests.paper.test_tables import Known, result
+
+ACCURACY = {"fedavg": 0.5, "fedlc": 0.7, "fedrs": 0.4}
+
+
+def runs(method: str, cell: str) -> list[Run]:
+    choice = Choice(profile=SETTING.profile, rounds=SETTING.rounds, methods=(method,), cells=(cell,), seeds=3)
+    return mapped(cell).runs(choice)
+
+
+def known(*methods: str) -> Known:
+    found = [result(run, ACCURACY[method]) for method in methods for cell in CELLS for run in runs(method, cell)]
+    level = [run.model_copy(update={"partition": "iid"}) for run in runs("fedavg", CELLS[0])]
+    return Known([*found, *(result(run, 0.9) for run in level)])
+
+
+def test_shares_are_of_the_gap_and_the_best_is_first() -> None:
+    found = closed(known("fedavg", "fedrs", "fedlc"))
+    assert list(found) == ["fedlc", "fedrs"]
+    assert {round(ours["gap_closed"]["share"], 6) for ours in found["fedlc"].values()} == {0.5}
+    assert {round(ours["gap_closed"]["share"], 6) for ours in found["fedrs"].values()} == {-0.25}
+    *_, last = section(known("fedavg", "fedrs", "fedlc"))
+    assert "`fedlc` closes most" in last
+    assert last.count("50 %") == len(CELLS)
+
+
+def test_without_runs_there_is_no_section() -> None:
+    assert not list(section(Known([])))
+    assert set(CELLS) <= {cell for table in TABLES.values() for cell in table.cells}

@@ -1,0 +1,162 @@
+"""Choices are made on held-out examples alone, with the same tries for all; the test set comes after, once."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedskew import Store
+from fedskew.knobs import Choices, Range
+from fedskew.simulation import session, tune
+from fedskew.simulation.tune import Tuning, knobs_for, rungs, score_of
+
+DIGITS = {"dataset": "digits", "model": "logistic", "clients": 3, "rounds": 4, "batch_size": 64}
+LRS = {"lr": [0.01, 0.1, 1.0]}
+
+
+def simulated(monkeypatch):
+    """Counts the rounds that are computed."""
+    done, advance = [], session.advance
+
+    def counted(simulations, probes=()):
+        done.extend(simulation.run for simulation in simulations)
+        return advance(simulations, probes)
+
+    monkeypatch.setattr(session, "advance", counted)
+    return done
+
+
+def with_scores(monkeypatch, score, diverged=lambda run: False):
+    """Runs that are never computed: `score` on held-out examples, and the reverse of it on the test set."""
+    seen = []
+
+    def fake(runs, store=None):
+        for position, run in enumerate(runs):
+            seen.append(run)
+            for round in range(1, run.rounds + 1):
+                yield position, replace(RECORD, round=round, accuracy=1 - score(run), validation_accuracy=score(run),
+                                        diverged=diverged(run))  # fmt: skip
+
+    monkeypatch.setattr(tune, "simulate_many", fake)
+    return seen
+
+
+RECORD = session.RoundRecord(
+    round=1, accuracy=None, balanced_accuracy=None, loss=None, per_class_accuracy=None, client_accuracy=None,
+    train_loss=None, clients=3, seconds=0.0, engine="serial", device="cpu",
+)  # fmt: skip
+
+
+def test_knobs_are_the_methods_own_and_the_learning_rate():
+    names = {method: [knob.name for knob in knobs_for(DIGITS, method, {})] for method in ("fedavg", "fedlc", "fedacg")}
+    assert names == {"fedavg": ["lr"], "fedlc": ["tau", "lr"], "fedacg": ["lam", "mu", "lr"]}
+    assert [knob.name for knob in knobs_for({**DIGITS, "lr": 0.1}, "fedlc:tau=2", {})] == []
+
+
+def test_values_that_are_given_are_the_only_ones():
+    given = {"tau": ["1", "2.0", "2"], "momentum": ["0", "0.9"], "mu": ["1"]}
+    tau, lr, momentum = knobs_for(DIGITS, "fedlc", given)
+    assert (tau.values, tau.default) == (Choices((1.0, 2.0)), 5.0)
+    assert (momentum.values, momentum.default) == (Choices((0.0, 0.9)), 0.0)
+    assert isinstance(lr.values, Range)
+
+
+def test_the_held_out_examples_decide_and_not_the_test_set(monkeypatch, tmp_path):
+    seen = with_scores(monkeypatch, lambda run: 0.5 + run.lr / 4)
+    tuning = Tuning.of(DIGITS, ["fedavg", "fedlc:tau=1"], LRS, choosing_seeds=2)
+    choices = tuning.choose(Store(tmp_path))
+    assert [choice.best.values for choice in choices] == [{"lr": 1.0}, {"lr": 1.0}]
+    assert [choice.at_an_edge for choice in choices] == [["lr"], ["lr"]]
+    assert {run.validation for run in seen} == {0.1}
+    assert {run.seed for run in seen} == {0, 1}
+
+
+def test_what_is_reported_has_fresh_seeds_and_all_examples(monkeypatch, tmp_path):
+    with_scores(monkeypatch, lambda run: 0.5)
+    tuning = Tuning.of({**DIGITS, "seed": 3}, ["fedavg", "fedlc"], {"lr": [0.2, 0.1]}, choosing_seeds=2, seeds=2)
+    runs = tuning.comparison(tuning.choose(Store(tmp_path))).runs
+    assert list(runs) == ["fedavg", "fedlc"]
+    assert [(run.seed, run.validation, run.lr) for run in runs["fedavg"]] == [(5, 0.0, 0.2), (6, 0.0, 0.2)]
+    assert tuning.chosen_with == [3, 4]
+
+
+def test_a_try_that_diverges_is_never_chosen(monkeypatch, tmp_path):
+    with_scores(monkeypatch, lambda run: run.lr / 2, diverged=lambda run: run.lr == 1)
+    (choice,) = Tuning.of(DIGITS, ["fedavg"], LRS).choose(Store(tmp_path))
+    assert choice.best.values == {"lr": 0.1}
+    assert [each.score for each in choice.tries] == [0.005, 0.05, None]
+
+
+def test_a_method_that_always_diverges_is_left_out(monkeypatch, tmp_path):
+    with_scores(monkeypatch, lambda run: 0.5, diverged=lambda run: run.algorithm.startswith("fedlc"))
+    tuning = Tuning.of(DIGITS, ["fedavg", "fedlc"], LRS)
+    choices = tuning.choose(Store(tmp_path))
+    assert list(tuning.comparison(choices).runs) == ["fedavg"]
+    with pytest.raises(RuntimeError, match="every try of every method diverged"):
+        tuning.comparison(choices[1:])
+
+
+def test_every_method_has_the_same_number_of_tries():
+    tuning = Tuning.of(DIGITS, ["fedavg", "fedlc", "fedacg", "fedlc+scaffold"], budget=6)
+    assert [len(choice.tries) for choice in tuning.methods] == [6] * 4
+    assert tuning.rounds == 4 * 6 * 4
+
+
+@pytest.mark.parametrize(
+    ("tries", "rounds", "found"),
+    [(8, 40, [10, 20, 40]), (5, 40, [10, 20, 40]), (2, 40, [40]), (1, 9, [9]), (8, 2, [1, 1, 2])],
+)
+def test_rungs_of_halving(tries, rounds, found):
+    assert rungs(tries, rounds, halving=True) == found
+    assert rungs(tries, rounds, halving=False) == [rounds]
+
+
+def test_halving_goes_on_with_the_better_half(monkeypatch, tmp_path):
+    done = simulated(monkeypatch)
+    tuning = Tuning.of(DIGITS, ["fedavg"], {"lr": [0.001, 0.01, 0.1, 0.5]}, halving=True)
+    (choice,) = tuning.choose(Store(tmp_path))
+    assert sorted(each.rounds for each in choice.tries) == [2, 2, 4, 4]
+    assert len(done) == 4 * 2 + 2 * 2  # a survivor is continued, not begun again
+    assert tuning.rounds == 4 * 2 + 2 * 4
+    assert choice.best.rounds == 4
+    assert choice.best.score == max(each.score for each in choice.tries if each.rounds == 4)
+    scores = {each.values["lr"]: each.score for each in choice.tries}
+    assert scores[0.001] < scores[0.5]
+
+
+def test_a_second_call_computes_nothing(monkeypatch, tmp_path):
+    store = Store(tmp_path)
+    tuning = Tuning.of(DIGITS, ["fedavg", "fedlc"], budget=3)
+    first = tuning.choose(store)
+    list(tuning.comparison(first).results(store))
+    done = simulated(monkeypatch)
+    assert tuning.choose(store) == first
+    list(tuning.comparison(first).results(store))
+    assert done == []
+    stored = store.folder(first[0].tries[0].runs[0].hash).records()
+    assert first[0].tries[0].score == score_of([(r["round"], r["validation_accuracy"]) for r in stored])
+
+
+def test_a_score_is_of_the_last_ten_rounds():
+    assert score_of([(r, float(r)) for r in range(1, 21)]) == 15.5
+    assert score_of([(1, 0.0), (19, None), (20, 1.0)]) == 1.0
+    assert score_of([(1, None)]) is None
+
+
+@pytest.mark.parametrize(
+    ("base", "methods", "values", "more", "words"),
+    [
+        ({"validation": 0}, ["fedavg"], {}, {}, "validation is 0"),
+        ({}, ["fedlc", "fedlc:tau=5"], {}, {}, "fedlc is there twice"),
+        ({}, ["fedavg"], {"tau": [1, 2]}, {}, "tau is no field of a run and no argument of fedavg"),
+        ({}, ["fedavg"], {"rounds": [1, 2]}, {}, "rounds is not for choosing"),
+        ({}, ["fedavg"], {"partition": ["iid", "shards:2"]}, {}, "partition is not for choosing"),
+        ({}, ["fedavg"], {"lr": []}, {}, "lr has no values"),
+        ({}, ["fedavg"], {"lr": ["x"]}, {}, "lr"),
+        ({}, ["fedavg"], {}, {"budget": 0}, "budget is 0"),
+        ({}, ["fedavg"], {}, {"seeds": 0}, "seeds is 0"),
+        ({"lr_schedule": "cosine"}, ["fedavg"], {}, {"halving": True}, "halving continues runs"),
+    ],
+)
+def test_a_wrong_request_is_refused_before_any_work(base, methods, values, more, words):
+    with pytest.raises(ValueError, match=words):
+        Tuning.of({**DIGITS, **base}, methods, values, **more)
