@@ -329,6 +329,31 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     assert (row["iid"], row["gap_closed"], document["iid_runs"]) == (None, None, None)
 
 
+def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
+    arguments = ["compare", *SMALL, "--algorithm", "fedavg,fedlc:tau=2", "--name", "fedlc:tau=2=FedLC (tau=2)"]
+    code, out, _ = call(capsys, *arguments, "--out", "figures", "--style", "paper")
+    assert code == 0
+    assert "FedLC (tau=2)" in out
+    assert "fedlc:tau=2" not in out
+    assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        "curves.pdf",
+        "partition.pdf",
+        "table.csv",
+        "table.md",
+    }
+    assert "| FedLC (tau=2) |" in (tmp_path / "figures" / "table.md").read_text()
+    document = json.loads(call(capsys, *arguments, "--json")[1])
+    assert [(row["method"], row["name"]) for row in document["rows"]] == [
+        ("fedavg", "fedavg"),
+        ("fedlc:tau=2", "FedLC (tau=2)"),
+    ]
+    for wrong, said in ((["--name", "fedrs=F"], "name is 'fedrs=F'"), (["--style", "slide"], "style is 'slide'")):
+        code, _, err = call(capsys, *arguments, *wrong, "--runs", "elsewhere")
+        assert code == 2
+        assert said in err
+        assert not (tmp_path / "elsewhere").exists()
+
+
 def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):
     small = ["--dataset", "digits", "--clients", "4", "--lr", "0.1", "--rounds", "12", "--eval-every", "3"]
     split = ["--partition", "shards:2", "--algorithm", "fedavg,fedlc", "--seeds", "2"]

@@ -36,7 +36,7 @@ def test_some_runs_as_json(call, tmp_path):
     assert code == 0
     shown = json.loads(out)
     assert shown["runs"] == ["0" * 16, "10" + "0" * 14]
-    assert shown["federations"] == [{"title": "digits", "methods": ["fedavg", "fedlc"]}]
+    assert shown["federations"] == [{"title": "digits", "methods": ["fedavg", "fedlc"], "names": ["fedavg", "fedlc"]}]
     assert shown["left_out"] == []
     assert shown["bytes"] == (tmp_path / "report.html").stat().st_size
 
@@ -79,3 +79,38 @@ def test_a_folder_is_no_file(call, tmp_path):
     code, _, problem = call("-o", "runs")
     assert code == 2
     assert "out is the folder runs" in problem
+
+
+def test_names_order_and_call_methods(call, tmp_path):
+    example_store(tmp_path / "runs")
+    code, out, _ = call("--name", "scaffold=SCAFFOLD (a=b)", "--name", "fedavg = FedAvg", "--json")
+    assert code == 0
+    (federation,) = json.loads(out)["federations"]
+    assert federation["methods"] == ["scaffold", "fedavg", "fedlc"]
+    assert federation["names"] == ["SCAFFOLD (a=b)", "FedAvg", "fedlc"]
+
+
+@pytest.mark.parametrize("name", ["fedlc", "fedlc=", "fedxx=Mine"])
+def test_a_name_for_no_method_is_refused(call, tmp_path, name):
+    example_store(tmp_path / "runs")
+    code, _, problem = call("--name", name)
+    assert code == 2
+    assert f"name is '{name}'; allowed: METHOD=NAME with one of fedavg, fedlc, scaffold" in problem
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_runs_that_are_named_come_in_their_order(call, tmp_path):
+    example_store(tmp_path / "runs")
+    _, out, _ = call("20", "10", "00", "--json")
+    assert json.loads(out)["federations"][0]["methods"] == ["scaffold", "fedlc", "fedavg"]
+
+
+def test_figures_for_a_paper(call, tmp_path):
+    example_store(tmp_path / "runs")
+    code, out, _ = call("--figures", "figures", "--style", "paper", "--json")
+    assert code == 0
+    drawn = [file for file in json.loads(out)["files"] if file.endswith((".png", ".pdf"))]
+    assert drawn == [f"figures/1-digits/{name}.pdf" for name in ("accuracy", "balanced_accuracy", "partition")]
+    code, _, problem = call("--style", "poster")
+    assert code == 2
+    assert "style is 'poster'; allowed: screen, paper" in problem

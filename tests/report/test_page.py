@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+from html import escape
 from html.parser import HTMLParser
 
 from fedskew import Run
@@ -12,6 +13,7 @@ from fedskew.report.page.federations import federations
 from fedskew.report.page.page import page
 from fedskew.report.page.provenance import command
 from fedskew.runs.store import Store
+from fedskew.runs.verdict import RULE
 from tests.report.page_store import RUN, effect, example_store, write_run
 
 EVIL = '</script><img src=x onerror="alert(1)">&'
@@ -80,6 +82,67 @@ def test_nothing_is_best_that_is_not_above_every_other(tmp_path):
     text = page_of(store)
     assert 'class="best"' not in text
     assert "Methods against fedavg: 3 above." in text
+
+
+def test_what_is_tied_is_marked_as_tied(tmp_path):
+    store = example_store(tmp_path)
+    for seed in range(3):
+        write_run(store, f"3{seed}" + "0" * 14, algorithm="fedrs", seed=seed, gain=0.05 + 0.002 * (-1) ** seed)
+    text = page_of(store)
+    marked = re.findall(r'<tr><th scope="row">([\w+]+)</th>(?:(?!</tr>).)*class="first"', text)
+    assert set(marked) == {"fedlc", "fedrs"}
+    assert '<span class="mark"> tied</span>' in text
+
+
+def test_the_page_states_the_rule_of_verdicts(tmp_path):
+    assert escape(RULE) in page_of(example_store(tmp_path))
+
+
+def test_federations_are_told_apart_by_what_differs_and_begin_with_an_overview(tmp_path):
+    store = example_store(tmp_path)
+    assert 'class="overview"' not in page_of(store)
+    for seed in range(3):
+        for m, (method, gain) in enumerate((("fedavg", 0.0), ("fedlc", -0.1 - 0.003 * seed))):
+            write_run(store, f"b{m}{seed}", algorithm=method, seed=seed, gain=gain, lr=0.5, momentum=0.9)
+    found = federations(read_entries(store)[0])
+    assert [each.name for each in found] == ["digits, lr 0.1, momentum 0", "digits, lr 0.5, momentum 0.9"]
+    text = page(found)
+    (table,) = re.findall(r'<table class="overview">.*?</table>', text)
+    rows = re.findall(r"<tr>(.*?)</tr>", table)
+    assert len(rows) == 4
+    assert re.findall(r'href="(.*?)"', rows[0]) == ["#federation-0", "#federation-1"]
+    means = [f"{100 * each.method('fedlc').row['accuracy_last10']['mean']:.2f}" for each in found]
+    (row,) = [row for row in rows if "fedlc" in row]
+    assert re.findall(r'<td class="(\w+)">([\d.]+) ', row) == [("above", means[0]), ("below", means[1])]
+    assert ["▲" in row, "▼" in row] == [True, True]
+    (row,) = [row for row in rows if "scaffold" in row]
+    assert row.endswith("<td></td>")
+
+
+def test_many_federations_are_rows_of_the_overview(tmp_path):
+    store = Store(tmp_path)
+    for k in range(8):
+        write_run(store, f"a{k}", title=f"data {k}")
+    (table,) = re.findall(r'<table class="overview">.*?</table>', page_of(store))
+    assert table.count("<tr>") == 9
+
+
+def test_methods_are_called_and_ordered_as_asked(tmp_path):
+    entries, _ = read_entries(example_store(tmp_path))
+    names = {"scaffold": "SCAFFOLD", "fedavg": "FedAvg <1>"}
+    (found,) = federations(entries, names=names, order=[*names])
+    assert [method.label for method in found.methods] == ["SCAFFOLD", "FedAvg <1>", "fedlc"]
+    text = page([found])
+    assert 'scope="row">FedAvg &lt;1&gt;</th>' in text
+    assert [method["name"] for method in data_of(text)[0]["methods"]] == ["SCAFFOLD", "FedAvg <1>", "fedlc"]
+    assert data_of(text)[0]["csv"].splitlines()[1].startswith("SCAFFOLD,3,")
+    assert "\\toprule" in data_of(text)[0]["latex"]
+    assert found.difference(found.methods[2]).mean > 0
+
+
+def test_provenance_is_collapsed(tmp_path):
+    reader = Reader(page_of(example_store(tmp_path)))
+    assert [each.get("open") for each in reader.all("details")] == [None] * 10
 
 
 def test_one_seed_says_so(tmp_path):

@@ -3,6 +3,7 @@
 import base64
 import json
 import os
+import re
 import shutil
 
 import pytest
@@ -14,6 +15,7 @@ from fedskew.report.style import ORDER, look
 from fedskew.runs.store import Store
 from tests.report.page_store import effect, example_store, write_run
 
+MINE = "&lt;b&gt;mine&lt;/b&gt; (unfinished)"
 REQUIRED = os.environ.get("FEDSKEW_BROWSER") == "1"
 if REQUIRED:
     import selenium.webdriver  # noqa: F401 - an error here where it is not installed
@@ -192,6 +194,49 @@ def test_maps_are_read_by_keyboard(page):
     canvas.send_keys(Keys.ARROW_DOWN)
     canvas.send_keys(Keys.ARROW_RIGHT)
     assert one(page, "output").text.startswith("fedavg, class 1, round 2: ")
+
+
+def test_rows_of_maps_are_labelled(page):
+    scroll_through(page)
+    labels = page.execute_script(
+        "return [...document.querySelector('.labels').children].map((each) => each.textContent)"
+    )
+    assert labels == [str(k) for k in range(10)]
+
+
+def test_the_last_half_is_a_button_and_a_broken_axis_is_marked(page):
+    one(page, "[data-half]").click()
+    assert "0" not in axis(page)
+    assert {"10", "20"} <= set(axis(page))
+    assert page.find_elements(By.CSS_SELECTOR, "svg.curves .break")
+    assert "does not begin at zero" in one(page, ".note").text
+    assert "Band: ± one standard deviation over seeds." in one(page, ".note").text
+
+
+def test_tables_and_curves_leave_the_page(page):
+    """What would be saved is caught where the page makes a file of it."""
+    page.execute_script(
+        "window.saved = []; window.copied = [];"
+        "window.download = (name, content) => saved.push([name, content instanceof Blob ? content.type : content]);"
+        "window.copyText = async (text) => { copied.push(text); };"
+    )
+    for name in ("copy", "csv", "svg", "png"):
+        one(page, f"[data-{name}]").click()
+    WebDriverWait(page, 20).until(lambda page: len(page.execute_script("return saved")) == 3)
+    csv, svg, png = page.execute_script("return saved")
+    assert csv[0] == "digits.csv"
+    assert csv[1].startswith("method,seeds,")
+    assert svg[0] == "digits-accuracy.svg"
+    assert 'xmlns="http://www.w3.org/2000/svg"' in svg[1]
+    assert svg[1].count("<path") == 4 + 3  # lines, and bands of the methods with several seeds
+    assert re.findall(r">(fed\w+|scaffold|&lt;b[^<]*)</text>", svg[1]) == ["fedavg", "scaffold", "fedlc", MINE]
+    assert png == ["digits-accuracy.png", "image/png"]
+    assert "\\toprule" in page.execute_script("return copied")[0]
+
+
+def test_bars_of_measurements_have_one_scale(page):
+    widths = "return [...document.querySelectorAll('.bars tbody td')].map((each) => Math.round(each.clientWidth))"
+    assert len(set(page.execute_script(widths))) <= 2  # a pixel apart by rounding
 
 
 def background(page):

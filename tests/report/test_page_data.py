@@ -12,6 +12,8 @@ from fedskew.report.page.series import curve, drawn, heat
 from fedskew.runs.store import Store
 from tests.report.page_store import RUN, accuracy_of, effect, example_store, write_run
 
+EVALUATED = ("accuracy", "balanced_accuracy", "loss", "per_class_accuracy")
+
 
 def gathered(store):
     entries, left_out = read_entries(store)
@@ -120,6 +122,26 @@ def test_long_runs_are_thinned_to_the_same_rounds(tmp_path):
     assert len(one.classes) == MOST_COLUMNS
     assert one.points[-1]["round"] == 1000
     assert {point["round"] for point in other.points} <= {point["round"] for point in one.points}
+
+
+def test_curves_that_are_dense_at_the_end_alone_have_a_line_with_its_mean(tmp_path):
+    store = Store(tmp_path)
+    rounds = [10, 20, 30, *range(31, 41)]
+    for seed in range(2):
+        folder = write_run(store, f"a{seed}", rounds=40, seed=seed)
+        kept = [{**r, **({} if r["round"] in rounds else dict.fromkeys(EVALUATED))} for r in folder.records()]
+        (folder.path / "records.jsonl").write_bytes(b"")
+        for each in kept:
+            folder.append_record(each)
+    (found,) = gathered(store)
+    (method,) = drawn(found)["methods"]
+    assert method["curve"]["round"] == rounds
+    assert method["line"]["round"] == [10, 20, 30, 35.5, 40]
+    mean = 100 * found.methods[0].row["accuracy_last10"]["mean"]
+    assert method["line"]["accuracy"][-2:] == pytest.approx([mean, mean], abs=0.01)
+    assert "accuracy_std" in method["line"]
+    (even,) = gathered(example_store(tmp_path / "even"))
+    assert drawn(even)["methods"][0]["line"] is None
 
 
 def test_a_second_run_of_a_method_and_seed_stands_apart(tmp_path):

@@ -7,7 +7,7 @@ from scipy import stats
 
 from fedskew.paper import TABLES
 from fedskew.paper.table import printed
-from fedskew.runs.verdict import CLOSE, RULE, Difference, against_baseline, ahead, best, paired
+from fedskew.runs.verdict import CLOSE, RULE, Difference, against_baseline, ahead, best, leaders, paired
 
 
 def by_seed(*values):
@@ -81,8 +81,7 @@ def test_what_counts_as_close_is_more_than_any_spread_over_seeds_that_the_paper_
 
 
 def test_the_page_states_the_rule_of_the_package():
-    page = " ".join(resources.files("fedskew.report.page").joinpath("assets/template.html").read_text().split())
-    assert f"within {CLOSE:g} points of zero" in page
+    assert "<!--RULE-->" in resources.files("fedskew.report.page").joinpath("assets/template.html").read_text()
     assert f"within {CLOSE:g} points of zero" in RULE
 
 
@@ -113,6 +112,16 @@ def test_the_best_is_above_every_other():
     assert best([row("a", 0.1), row("b", 0.9)], "accuracy_last10") is None
     assert best([low, row("c", 0.4, 0.41, None, diverged=1)], "accuracy_last10") is None
     assert best([low, high, row("d", None, None, diverged=2)], "accuracy_last10") == 1
+
+
+def test_leaders_say_how_they_stand_to_each_other():
+    low, high = row("a", 0.1, 0.11), row("c", 0.40, 0.41)
+    assert leaders([low, high], "accuracy_last10") == {1: "best"}
+    assert leaders([low, high, row("d", 0.401, 0.409)], "accuracy_last10") == {1: "tied", 2: "tied"}
+    assert leaders([low, high, row("d", 0.3, 0.5)], "accuracy_last10") == {1: "open", 2: "open"}
+    assert leaders([row("a", 0.1), row("b", 0.9)], "accuracy_last10") == {}
+    losses = [row("a", 2.0, 2.1, measure="loss"), row("b", 1.9, 2.2, measure="loss")]
+    assert leaders(losses, "loss") == {}
 
 
 def test_of_losses_the_lowest_is_best():

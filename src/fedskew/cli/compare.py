@@ -22,6 +22,7 @@ from fedskew.cli.options import (
     run_options,
 )
 from fedskew.cli.shared import decode
+from fedskew.cli.shown_as import Names, Style, display_names
 from fedskew.cli.terminal.progress import (
     Spent,
     echo,
@@ -43,6 +44,8 @@ def compare_command(
     target: Target = None,
     iid: Annotated[bool, typer.Option("--iid", help="The same methods on an IID split as well.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
+    display: Names = None,
+    style: Style = "screen",
     track: Track = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -53,12 +56,15 @@ def compare_command(
     Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 5
     """
     from fedskew.report.comparison import comparison_rows, write_comparison
+    from fedskew.report.style import check_style, drawn_for
     from fedskew.simulation.compare import Comparison
     from fedskew.tracking import Several, check
 
     check(track or ())
     names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
+    called = display_names(display, comparison.runs)
+    check_style(style)
     level = comparison.on_iid() if iid else None
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
@@ -76,7 +82,9 @@ def compare_command(
                 interruption.check()
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
     rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes)
-    made = write_comparison(store, hashes, rows, some.rounds, out, target)
+    rows = [{**row, "name": called.get(row["method"], row["method"])} for row in rows]
+    with drawn_for(style):
+        made = write_comparison(store, hashes, rows, some.rounds, out, target)
     if json_:
         about = {"runs": hashes, "iid_runs": level_hashes, "target": target, "rows": rows}
         print_json({**about, "files": [str(path) for path in made]})

@@ -10,6 +10,7 @@ import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
+from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, note, print_json, round_progress
 
@@ -133,6 +134,7 @@ def paper_show(
     out: Annotated[
         Path | None, typer.Option(help="Write to this file; a figure is drawn as OUT.png and OUT.svg.")
     ] = None,
+    style: Style = "screen",
     target: Target = None,
     stand_in: StandIn = False,
     published: Published = RESULTS,
@@ -145,6 +147,7 @@ def paper_show(
     Example: fedskew paper show table4 --format markdown
     """
     from fedskew.paper.behind import behind
+    from fedskew.report.style import drawn_for
     from fedskew.runs.store import write_whole
 
     shown = _item(item)
@@ -157,7 +160,9 @@ def paper_show(
     title = f"{shown.title}, profile {profile}" + (", STAND-IN DATA" if stand_in else "")
     figure = hasattr(shown, "draw")
     if figure and out is not None:
-        echo("written: " + ", ".join(str(path) for path in shown.draw(rows, out, title)))
+        with drawn_for(style):
+            made = shown.draw(rows, out, title)
+        echo("written: " + ", ".join(map(str, made)))
         return
     if figure and format not in ("terminal", "json"):
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_store
+from fedskew.cli.shown_as import Names, Style, display_names
 from fedskew.cli.terminal.progress import echo, note, print_json
 
 
@@ -16,6 +17,8 @@ def report_command(
         Path | None, typer.Option(help="Folder for figures (PNG, PDF) and tables (CSV, LaTeX) as well.")
     ] = None,
     target: Target = None,
+    display: Names = None,
+    style: Style = "screen",
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -28,7 +31,9 @@ def report_command(
     from fedskew.report.page.federations import federations
     from fedskew.report.page.files import write_files
     from fedskew.report.page.page import write_page
+    from fedskew.report.style import check_style, drawn_for
 
+    check_style(style)
     store = open_store(runs)
     if out.is_dir():
         raise ValueError(f"out is the folder {out}; allowed: a file, for example {out / 'report.html'}")
@@ -36,16 +41,22 @@ def report_command(
     if not entries:
         damaged = "".join(f"; {each.hash} could not be read: {each.problem}" for each in left_out)
         raise ValueError(f"there is no run to report in {store.root}{damaged or '; `fedskew run` makes one'}")
-    found = federations(entries, checked_target(target))
-    size = write_page(out, found, left_out)
-    made = [out, *(write_files(figures, found) if figures else [])]
+    called = display_names(display, {entry.method for entry in entries})
+    order = [*called] or ([entry.method for entry in entries] if run else [])
+    found = federations(entries, checked_target(target), called, order)
+    with drawn_for(style):
+        size = write_page(out, found, left_out)
+        made = [out, *(write_files(figures, found) if figures else [])]
     if json_:
         print_json(
             {
                 "file": str(out),
                 "bytes": size,
                 "runs": [entry.hash for federation in found for entry in federation.entries],
-                "federations": [{"title": f.title, "methods": [m.name for m in f.methods]} for f in found],
+                "federations": [
+                    {"title": f.name, "methods": [m.name for m in f.methods], "names": [m.label for m in f.methods]}
+                    for f in found
+                ],
                 "left_out": [vars(each) for each in left_out],
                 "notes": {entry.hash: entry.notes for entry in entries if entry.notes},
                 "files": [str(path) for path in made],

@@ -56,7 +56,7 @@ def runs_callback(
         raise click.UsageError(f"options go behind {context.invoked_subcommand}", context)
 
 
-@runs_app.command("list")
+@runs_app.command("list", short_help="All runs: in what they differ, and how far they are.")
 def runs_list(
     where: Where = None,
     state: State = None,

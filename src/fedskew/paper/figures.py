@@ -7,7 +7,17 @@ from typing import Any
 
 from fedskew.paper.map_figure import signed
 from fedskew.report.class_figures import as_percent, class_ticks, standing
-from fedskew.report.figures import canvas, count_bar, draw_curves, draw_rectangles, drawing, frame, legend, save
+from fedskew.report.figures import (
+    canvas,
+    count_bar,
+    draw_curves,
+    draw_rectangles,
+    drawing,
+    frame,
+    legend,
+    mark_break,
+    save,
+)
 from fedskew.report.style import looks
 
 _BAR, _DARK, _CLIENTS = "#c6d0dc", "#333333", 5
@@ -66,7 +76,7 @@ def figure4(path: Path, cards: Mapping[str, Mapping[str, Any]], title: str) -> l
     top = max(max(row) for rows in counts.values() for row in rows)
     classes = max(len(rows[0]) for rows in counts.values())
     width = 1.4 + sum(0.5 + 0.42 * len(rows) for rows in counts.values())
-    with drawing(width, 1.6 + 0.26 * min(classes, 24), 1, len(counts)) as (figure, [panels]):
+    with drawing(width, 1.6 + 0.26 * min(classes, 24), 1, len(counts), sharey=True) as (figure, [panels]):
         for axes, (name, rows) in zip(panels, counts.items(), strict=True):
             image = draw_rectangles(axes, rows, top)
             axes.set_title(name, fontsize=8)
@@ -85,13 +95,16 @@ def figure5(
     styles = looks(dict.fromkeys(name for series in cells.values() for name in series))
     columns = min(2, len(cells))
     rows = -(-len(cells) // columns)
-    with drawing(1.0 + 3.1 * columns, 0.9 + 2.3 * rows, rows, columns) as (figure, grid):
+    with drawing(1.0 + 3.1 * columns, 0.9 + 2.3 * rows, rows, columns, sharex=True, sharey=True) as (figure, grid):
         panels = [axes for row in grid for axes in row]
         for axes, (name, series) in zip(panels, cells.items(), strict=False):
             draw_curves(axes, series, styles)
             axes.set_title(name, fontsize=8)
+        for row in grid:
+            row[0].set_ylabel("test accuracy (%)")
+            mark_break(row[0])
+        for axes in grid[-1]:
             axes.set_xlabel("communication round")
-            axes.set_ylabel("test accuracy (%)")
         for axes in panels[len(cells) :]:
             axes.set_visible(False)
         frame(figure, title, note)

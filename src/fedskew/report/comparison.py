@@ -100,10 +100,16 @@ def write_comparison(
     series = {name: [store.folder(hash).records()[:rounds] for hash in group] for name, group in hashes.items()}
     first = store.folder(next(iter(hashes.values()))[0])
     title, card = first.short()["title"], first.card()
-    made = [out / "table.md", out / "table.csv", *figures.curves(out / "curves", series, title)]
+    names = {row["method"]: name_of(row) for row in rows}
+    made = [out / "table.md", out / "table.csv", *figures.curves(out / "curves", series, title, names=names)]
     if card is not None:
         made += figures.rectangles(out / "partition", card, f"{title}, seed {first.run()['seed']}")
     return made
+
+
+def name_of(row: Mapping[str, Any]) -> str:
+    """What a row's method is called."""
+    return str(row.get("name", row["method"]))
 
 
 def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[str, list[str]]:
@@ -154,7 +160,7 @@ def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[s
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in measures]
         cells.append("-" if difference is None else str(difference))
         cells += [column[i] for column in more.values()]
-        lines.append([row["method"], *cells, str(len(row["seeds"]))])
+        lines.append([name_of(row), *cells, str(len(row["seeds"]))])
     return heads, lines
 
 
@@ -175,7 +181,7 @@ def csv_text(rows: Sequence[dict[str, Any]]) -> str:
         values += _values(row["against_fedavg"], _DIFFERENCE)
         values += [*_values(row["rounds_to_reach"], _REACH), *_values(row["gap_closed"], _SHARE)]
         values += [iid["accuracy_last10"].get("mean"), *_values(iid["against_fedavg"], _DIFFERENCE)]
-        lines.append([row["method"], len(row["seeds"]), row["diverged"], *values])
+        lines.append([name_of(row), len(row["seeds"]), row["diverged"], *values])
     return as_csv(heads, lines)
 
 

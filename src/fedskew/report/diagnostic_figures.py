@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.report.class_figures import before_and_after, feature_maps, standing
-from fedskew.report.figures import drawing, frame, legend, save
+from fedskew.report.figures import drawing, frame, legend, mark_break, save
 from fedskew.report.style import KIND_LOOKS
 
 _DARK, _PALE = "#333333", "#c6d0dc"
@@ -113,6 +113,7 @@ def classifier_figure(path: Path, document: Document) -> list[Path]:
             axes.set_title(name, fontsize=8)
             axes.set_xlabel("class $y$")
         panels[0].set_ylabel("$|w_y|$ after a local update")
+        mark_break(panels[0])
         frame(figure, standing(_of_methods(document, "class_accuracy")))
         legend(figure, panels, 4)
         return save(figure, path)

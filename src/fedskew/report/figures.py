@@ -7,21 +7,29 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.core.files import check_target, naming
-from fedskew.report.style import RC, look
+from fedskew.report.evened import Points, evened
+from fedskew.report.style import PAPER_SIZE, for_paper, look, settings, size_of
 
 _MOST_BANDS, _MOST_CLIENTS = 4, 40
+_HANDLE, _LETTER = 0.45, 0.065
+"""Inches of a legend that a handle and a letter take in a paper."""
+BAND, SHORT_BAND = "band: ± one standard deviation over seeds", "± 1 std over seeds"
 
 
 def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
-    """The figure as PNG and beside it as SVG or PDF, without a date, so that the same data give the same file."""
+    """The figure as PNG and beside it as SVG or PDF, without a date, so that the same data give the same file. For a
+    paper it is one PDF."""
     if path.is_dir():
         raise ValueError(f"{path} is a folder; allowed: a file, for example {path / 'figure.png'}")
     path.parent.mkdir(parents=True, exist_ok=True)
-    made = [path.with_suffix(".png"), path.with_suffix(f".{vector}")]
-    for file, unwanted in zip(made, ("Software", "Date" if vector == "svg" else "CreationDate"), strict=True):
+    kinds = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
+    made = []
+    for kind in ("pdf",) if for_paper() else ("png", vector):
+        file = path.with_suffix(f".{kind}")
         check_target(file)
         with naming(file):
-            figure.savefig(file, metadata={unwanted: None})
+            figure.savefig(file, metadata={kinds[kind]: None})
+        made.append(file)
     return made
 
 
@@ -32,8 +40,8 @@ def canvas(width: float, height: float) -> Iterator[Any]:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    with matplotlib.rc_context(RC):
-        figure = Figure(figsize=(width, height), layout="constrained")
+    with matplotlib.rc_context(settings()):
+        figure = Figure(figsize=size_of(width, height), layout="constrained")
         FigureCanvasAgg(figure)
         yield figure
 
@@ -48,41 +56,77 @@ def drawing(
 
 
 def frame(figure: Any, title: str, note: str | None = None) -> None:
-    """The title above all panels, with a note as its second line."""
-    figure.suptitle(f"{title}\n{note}" if note else title, fontsize=9, x=0.01, ha="left")
+    """The title above all panels, with a note as its second line; a paper has captions instead."""
+    if not for_paper():
+        figure.suptitle(f"{title}\n{note}" if note else title, fontsize=9, x=0.01, ha="left")
 
 
 def legend(figure: Any, panels: Sequence[Any], columns: int) -> None:
     """Everything that has a label, once, under the panels."""
     found = {label: handle for axes in panels for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
-    if found:
-        figure.legend(
-            found.values(), found.keys(), loc="outside lower center", fontsize=7, ncols=min(columns, len(found))
-        )
+    if not found:
+        return
+    size = 7
+    if for_paper():
+        size, room = PAPER_SIZE, figure.get_figure(root=True).get_figwidth()
+        columns = min(columns, max(1, int(room / (_HANDLE + _LETTER * max(map(len, found))))))
+    columns = min(columns, len(found))
+    figure.legend(found.values(), found.keys(), loc="outside lower center", fontsize=size, ncols=columns)
+
+
+def mark_break(axes: Any) -> None:
+    """Two strokes across the foot of the upright axis where it does not begin at zero."""
+    low, high = sorted(axes.get_ylim())
+    if low <= 0 <= high or axes.get_yscale() == "log":
+        return
+    stroke = {"marker": [(-1, -0.6), (1, 0.6)], "markersize": 8, "color": "black", "linestyle": "none"}
+    axes.plot([0, 0], [0.02, 0.045], transform=axes.transAxes, clip_on=False, label="_break", zorder=5, **stroke)
 
 
 Series = Mapping[str, Sequence[Sequence[dict[str, Any]]]]
 """Of each method, the records of each seed."""
 
 
-def curves(path: Path, series: Series, title: str, measure: str = "accuracy", vector: str = "svg") -> list[Path]:
+def curves(
+    path: Path,
+    series: Series,
+    title: str,
+    measure: str = "accuracy",
+    vector: str = "svg",
+    names: Mapping[str, str] | None = None,
+) -> list[Path]:
     """`curve_figure`, saved."""
-    with drawing(6.4, 3.9) as (figure, [[axes]]):
-        _draw_with_legend(figure, axes, series, title, measure)
+    with _drawn_curves(series, title, measure, names) as figure:
         return save(figure, path, vector)
 
 
-def curve_figure(series: Series, title: str, measure: str = "accuracy") -> Any:
-    """A measure against rounds: one line per method, the mean over its seeds; a few methods also get a band of one
-    standard deviation."""
-    with drawing(6.4, 3.9) as (figure, [[axes]]):
-        _draw_with_legend(figure, axes, series, title, measure)
+def curve_figure(series: Series, title: str, measure: str = "accuracy", names: Mapping[str, str] | None = None) -> Any:
+    """A measure against rounds: all of them, and the last half from near. One line per method, the mean over its seeds;
+    a few methods also get a band of one standard deviation. `names` are what methods are called."""
+    with _drawn_curves(series, title, measure, names) as figure:
         return figure
 
 
-def _draw_with_legend(figure: Any, axes: Any, series: Series, title: str, measure: str) -> None:
-    draw_method_curves(axes, series, title, measure)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
+@contextmanager
+def _drawn_curves(series: Series, title: str, measure: str, names: Mapping[str, str] | None) -> Iterator[Any]:
+    styles = {name: look(name, position) for position, name in enumerate(series)}
+    rows, columns = (2, 1) if for_paper() else (1, 2)
+    with drawing(*((6.4, 8.0) if for_paper() else (8.8, 3.9)), rows, columns) as (figure, grid):
+        whole, near = panels = [axes for row in grid for axes in row]
+        for axes in panels:
+            draw_curves(axes, series, styles, measure, names)
+            axes.set_xlabel("communication round")
+        whole.set_ylim(bottom=0)
+        look_near(near)
+        if not for_paper():
+            whole.set_title("all rounds", fontsize=8)
+            near.set_title("the last half", fontsize=8)
+        words = measure.replace("_", " ")
+        for axes in panels if for_paper() else [whole]:
+            axes.set_ylabel(f"{words} (%)" if for_paper() else f"{words} on the test set (%)")
+        frame(figure, title)
+        legend(figure, panels, 4)
+        yield figure
 
 
 def draw_method_curves(axes: Any, series: Series, title: str, measure: str = "accuracy") -> None:
@@ -93,31 +137,64 @@ def draw_method_curves(axes: Any, series: Series, title: str, measure: str = "ac
     axes.set_title(title, fontsize=9, loc="left")
 
 
+def look_near(axes: Any) -> None:
+    """The last half of the rounds alone, as high as what is drawn there."""
+    last = max((x for line in axes.lines for x in line.get_xdata()), default=1)
+    points = [(x, y) for line in axes.lines for x, y in zip(*line.get_data(), strict=True)]
+    points += [
+        tuple(point) for band in axes.collections for shape in band.get_paths() for point in shape.vertices.tolist()
+    ]
+    values = [y for x, y in points if x >= last / 2]
+    if not values:
+        return
+    air = 0.05 * (max(values) - min(values)) or 1.0
+    axes.set_xlim(last / 2, last + 0.02 * last)
+    axes.set_ylim(max(0.0, min(values) - air), max(values) + air)
+    mark_break(axes)
+
+
 def draw_curves(
     axes: Any,
     series: Mapping[str, Sequence[Sequence[dict[str, Any]]]],
     styles: Mapping[str, dict[str, Any]],
     measure: str = "accuracy",
+    names: Mapping[str, str] | None = None,
 ) -> None:
-    """A measure in per cent against rounds: for each method a sequence of records per seed."""
+    """A measure in per cent against rounds: for each method a sequence of records per seed. Where only the last rounds
+    were all evaluated, they are a level, their mean, with a dot for every evaluated round."""
+    banded = len(series) <= _MOST_BANDS and any(len(seeds) > 1 for seeds in series.values())
     for position, (name, seeds) in enumerate(series.items()):
-        by_round: dict[int, list[float]] = {}
-        for records in seeds:
-            for record in records:
-                if record.get(measure) is not None:
-                    by_round.setdefault(record["round"], []).append(100 * record[measure])
-        rounds = sorted(by_round)
-        mean = [statistics.fmean(by_round[r]) for r in rounds]
-        spread = [statistics.stdev(by_round[r]) if len(by_round[r]) > 1 else 0.0 for r in rounds]
-        style = styles[name]
-        axes.plot(
-            rounds, mean, label=name, linewidth=1.4, markersize=4, markevery=(0.05 * position % 0.2, 0.2), **style
-        )
-        if len(series) > _MOST_BANDS:
-            continue
-        low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
-        axes.fill_between(rounds, low, high, color=style["color"], alpha=0.10, linewidth=0)
+        known = [[(r["round"], 100 * r[measure]) for r in records if r.get(measure) is not None] for records in seeds]
+        lines = [evened(points) for points in known]
+        rounds, mean, spread = _over_seeds(lines)
+        style, size = styles[name], {"linewidth": 1.4, "markersize": 4}
+        label = (names or {}).get(name, name)
+        if lines == known:
+            few = (0.05 * position % 0.2, 0.2)
+            axes.plot(rounds, mean, label=label, markevery=few, **size, **style)
+        else:
+            axes.plot(rounds, mean, **size, **{**style, "marker": ""})
+            dots = {**style, "linestyle": "none", "markersize": 3, "alpha": 0.6}
+            axes.plot(*_over_seeds(known)[:2], **dots)
+            axes.plot([], [], label=label, **size, **style)
+        if banded:
+            low, high = ([m + sign * s for m, s in zip(mean, spread, strict=True)] for sign in (-1, 1))
+            axes.fill_between(rounds, low, high, color=style["color"], alpha=0.10, linewidth=0)
+    if banded:
+        axes.fill_between([], [], color="#888888", alpha=0.25, linewidth=0, label=SHORT_BAND if for_paper() else BAND)
     axes.set_xlim(left=0)
+    axes.xaxis.get_major_locator().set_params(integer=True)  # there is no half a round
+
+
+def _over_seeds(seeds: Sequence[Points]) -> tuple[list[float], list[float], list[float]]:
+    """Rounds, and the mean and the standard deviation over seeds in each."""
+    by_round: dict[float, list[float]] = {}
+    for points in seeds:
+        for round, value in points:
+            by_round.setdefault(round, []).append(value)
+    values = [by_round[round] for round in sorted(by_round)]
+    spread = [statistics.stdev(each) if len(each) > 1 else 0.0 for each in values]
+    return sorted(by_round), [statistics.fmean(each) for each in values], spread
 
 
 def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "svg") -> list[Path]:
@@ -130,7 +207,7 @@ def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "s
         image = draw_rectangles(axes, counts, top)
         if clients < len(card["counts"]):
             axes.set_xlabel(f"client (first {clients} of {card['clients']})")
-        axes.set_title(title, fontsize=9, loc="left")
+        frame(figure, title)
         count_bar(figure, image, [axes], top)
         return save(figure, path, vector)
 

@@ -1,6 +1,8 @@
 """One look for every figure: a colour and a line per method that stay apart in grey as well."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 from fedskew.core.spec import family
@@ -66,3 +68,51 @@ RC: Any = {
     "legend.frameon": False,
     "svg.hashsalt": "fedskew",
 }
+
+STYLES = ("screen", "paper")
+"""`paper`: as wide as a column, or as both where there are many panels; 8 pt, no title, one vector file."""
+COLUMN, BOTH_COLUMNS = 3.3, 6.9
+PAPER_SIZE = 8
+_PAPER_RC: Any = {
+    **RC,
+    "savefig.bbox": None,  # else a file is as wide as what is drawn
+    "font.size": PAPER_SIZE,
+    "axes.labelsize": PAPER_SIZE,
+    "xtick.labelsize": PAPER_SIZE,
+    "ytick.labelsize": PAPER_SIZE,
+    "pdf.fonttype": 42,  # letters as letters: many publishers refuse Type 3
+}
+_style: ContextVar[str] = ContextVar("style", default="screen")
+
+
+def check_style(style: str) -> None:
+    if style not in STYLES:
+        raise ValueError(f"style is {style!r}; allowed: {', '.join(STYLES)}")
+
+
+@contextmanager
+def drawn_for(style: str) -> Iterator[None]:
+    """Inside, figures are drawn in one of `STYLES`."""
+    check_style(style)
+    before = _style.set(style)
+    try:
+        yield
+    finally:
+        _style.reset(before)
+
+
+def for_paper() -> bool:
+    return _style.get() == "paper"
+
+
+def settings() -> Any:
+    """Matplotlib's, for the style that figures are drawn in."""
+    return _PAPER_RC if for_paper() else RC
+
+
+def size_of(width: float, height: float) -> tuple[float, float]:
+    """Inches of a figure that would be so large on a screen."""
+    if not for_paper():
+        return width, height
+    wide = COLUMN if width <= 2 * COLUMN else BOTH_COLUMNS
+    return wide, max(height * wide / width, min(height, 2.4))

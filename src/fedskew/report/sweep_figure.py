@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.core import spec
-from fedskew.report.figures import drawing, save
+from fedskew.report.figures import drawing, frame, mark_break, save
 from fedskew.report.style import look
 from fedskew.report.swept import Swept
 from fedskew.runs.summary import setting_text
@@ -40,7 +40,8 @@ def draw_sweep(path: Path, swept: Swept, vector: str = "svg") -> list[Path]:
         axes.set_ylim(max(low, 0), min(high, 100))  # an interval of few seeds is longer than there are accuracies
         axes.set_xlabel(across)
         axes.set_ylabel(_WORDS[swept.measure], fontsize=8)
-        axes.set_title(_title(swept), fontsize=9, loc="left")
+        frame(figure, _title(swept))
+        mark_break(axes)
         if any(axes.get_legend_handles_labels()[1]):
             figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
         return save(figure, path, vector)

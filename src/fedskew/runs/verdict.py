@@ -97,13 +97,39 @@ def against_baseline(rows: Sequence[Mapping[str, Any]]) -> list[Difference | Non
     return [None if base is None or row is base else ahead(row, base) for row in rows]
 
 
-def best(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:
-    """Which row of `over_seeds` is above every other one (for a loss below); None where the rule does not say so."""
+BEST = "best"
+
+
+def leaders(rows: Sequence[Mapping[str, Any]], measure: str) -> dict[int, str]:
+    """Which rows nothing is above, each with a word: `best` for one that is above all others, else the verdict between
+    it and the first of them. Nothing where one seed is all there is, nor for a loss, which is not in points."""
+    alone = best(rows, measure)
+    if alone is not None:
+        return {alone: BEST}
+    first = _first(rows, measure)
+    if first is None or measure == "loss":
+        return {}
+    others = {i: ahead(rows[first], row, measure) for i, row in enumerate(rows) if i != first}
+    words = {i: found.verdict for i, found in others.items() if found is not None and found.verdict in ("tied", OPEN)}
+    if not words:
+        return {}
+    return {first: "tied" if set(words.values()) == {"tied"} else OPEN, **words}
+
+
+def _first(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:
+    """The row with the highest mean, for a loss the lowest; None where there is nothing to compare it with."""
     known = [i for i, row in enumerate(rows) if row[measure]["mean"] is not None]
     sign = -1 if measure == "loss" else 1
     first = max(known, key=lambda i: sign * rows[i][measure]["mean"], default=None)
-    if first is None or len(known) < 2 or rows[first]["diverged"]:
+    return None if first is None or len(known) < 2 or rows[first]["diverged"] else first
+
+
+def best(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:
+    """Which row of `over_seeds` is above every other one (for a loss below); None where the rule does not say so."""
+    first = _first(rows, measure)
+    if first is None:
         return None
-    found = [ahead(rows[first], rows[i], measure) for i in known if i != first]
+    known = [row for i, row in enumerate(rows) if i != first and row[measure]["mean"] is not None]
+    found = [ahead(rows[first], row, measure) for row in known]
     wanted = "below" if measure == "loss" else "above"
     return first if all(difference is not None and difference.verdict == wanted for difference in found) else None

@@ -189,7 +189,7 @@ def print_comparison(
     target: float | None = None,
     eval_every: int = 1,
 ) -> None:
-    from fedskew.report.comparison import HEADS, more_columns
+    from fedskew.report.comparison import HEADS, more_columns, name_of
     from fedskew.runs.summary import held_out, percent
     from fedskew.runs.verdict import BASELINE, against_baseline, best
 
@@ -201,7 +201,7 @@ def print_comparison(
     leaders = {name: best(rows, name) for name in measures}
     for i, row in enumerate(rows):
         cells = [percent(row[name]["mean"], row[name]["std"]) for name in measures]
-        name = row["method"] + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
+        name = name_of(row) + (f" ({row['diverged']} diverged)" if row["diverged"] else "")
         leads = [column for column, measure in enumerate(measures, 1) if leaders[measure] == i]
         more_cells = (column[i] for column in more.values())
         mine = spent[row["method"]]
@@ -209,9 +209,10 @@ def print_comparison(
     seeds = len(rows[0]["seeds"])
     echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     console().print(grid)
+    base = next((name_of(row) for row in rows if row["method"] == BASELINE), BASELINE)
     for row, difference in zip(rows, against_baseline(rows), strict=True):
         if difference is not None:
-            echo(f"last ten rounds: {difference.sentence(row['method'], BASELINE)}")
+            echo(f"last ten rounds: {difference.sentence(name_of(row), base)}")
     if not any(one.computed for one in spent.values()):
         echo("all runs are from the store, nothing computed")
     if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):

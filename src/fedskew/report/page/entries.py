@@ -104,7 +104,10 @@ def _diagnosis(folder: Folder, done: int, rounds: int) -> tuple[dict[str, Any], 
 
 
 def thin(records: Sequence[dict[str, Any]], rounds: int, most: int) -> list[dict[str, Any]]:
-    """The last record of each of `most` equal spans of rounds: runs of one length keep the same rounds."""
+    """The last record of each of `most` equal spans of rounds: runs of one length keep the same rounds. All of them
+    where there are no more."""
+    if len(records) <= most:
+        return list(records)
     kept = {(record["round"] - 1) * most // rounds: record for record in records}
     return list(kept.values())
 

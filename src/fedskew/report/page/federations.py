@@ -1,11 +1,12 @@
 """Runs that may be compared: the same in everything but method and seed."""
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from fedskew.core import spec
 from fedskew.report.page.entries import Entry
 from fedskew.report.style import ORDER
 from fedskew.runs.measures import IID, Curves, Reach, Share, gap_closed, rounds_to_reach
@@ -23,6 +24,12 @@ class Method:
 
     name: str
     entries: list[Entry]
+    called: str | None = None
+
+    @property
+    def label(self) -> str:
+        """What tables and curves call it."""
+        return self.called or self.name
 
     @property
     def finished(self) -> list[Entry]:
@@ -62,6 +69,15 @@ class Federation:
     methods: list[Method]
     iid: "Federation | None" = None
     target: float | None = None
+    own: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Its title, and the fields of its `own`: those in which others of the same title differ from it."""
+        said = [f"{name.replace('_', ' ')} {spec.show(self.fields.get(name))}" for name in self.own]
+        if self.versions_behind:
+            said.append("computed by an earlier version")
+        return ", ".join([self.title, *said])
 
     @property
     def entries(self) -> list[Entry]:
@@ -95,18 +111,36 @@ class Federation:
         return None if self.iid is None or same is None else self.iid.difference(same)
 
 
-def federations(entries: Iterable[Entry], target: float | None = None) -> list[Federation]:
-    """Sections in order of their titles, and of their settings where titles agree; rounds are counted to the target."""
+def federations(
+    entries: Iterable[Entry],
+    target: float | None = None,
+    names: Mapping[str, str] | None = None,
+    order: Sequence[str] = (),
+) -> list[Federation]:
+    """Sections in order of their titles, and of their settings where titles agree; rounds are counted to the target.
+    `names` are what methods are called; those in `order` stand so."""
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
         fields = json.dumps(shared_fields(entry.run), sort_keys=True)
         behind = result_version(entry.run["algorithm"]) - entry.result_version
         groups.setdefault((entry.short["title"], fields, behind), []).append(entry)
     found = [
-        Federation(title, json.loads(fields), behind, _methods(groups[title, fields, behind]), target=target)
+        Federation(
+            title,
+            json.loads(fields),
+            behind,
+            _methods(groups[title, fields, behind], names or {}, order),
+            target=target,
+        )
         for title, fields, behind in sorted(groups)
     ]
-    return [replace(federation, iid=_on_iid(federation, found)) for federation in found]
+    return [replace(each, iid=_on_iid(each, found), own=_own_fields(each, found)) for each in found]
+
+
+def _own_fields(federation: Federation, others: Sequence[Federation]) -> tuple[str, ...]:
+    """Fields in which federations of one title differ."""
+    alike = [other.fields for other in others if other.title == federation.title]
+    return tuple(name for name in federation.fields if len({str(fields.get(name)) for fields in alike}) > 1)
 
 
 def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation | None:
@@ -122,7 +156,7 @@ def shared_fields(run: dict[str, Any]) -> dict[str, Any]:
     return {"validation": 0.0, **{name: value for name, value in run.items() if name not in OWN_FIELDS}}
 
 
-def _methods(entries: Sequence[Entry]) -> list[Method]:
+def _methods(entries: Sequence[Entry], names: Mapping[str, str], order: Sequence[str]) -> list[Method]:
     """By name, seeds in order. A second run of a method and seed, as when a user's file has changed, is a method of
     its own."""
     found: dict[str, dict[int, Entry]] = {}
@@ -132,7 +166,14 @@ def _methods(entries: Sequence[Entry]) -> list[Method]:
             copy += 1
             name = f"{entry.method} ({copy})"
         found[name][entry.run["seed"]] = entry
-    return [Method(name, list(found[name].values())) for name in sorted(found, key=_place)]
+    listed = _reordered(sorted(found, key=_place), order)
+    return [Method(name, list(found[name].values()), names.get(name)) for name in listed]
+
+
+def _reordered(listed: Sequence[str], order: Sequence[str]) -> list[str]:
+    """Those in `order` stand so among themselves; the others keep their places."""
+    wanted = iter([name for name in dict.fromkeys(order) if name in listed])
+    return [next(wanted) if name in order else name for name in listed]
 
 
 def _place(name: str) -> tuple[int, str]:

@@ -29,9 +29,12 @@ def write_files(folder: Path, federations: Sequence[Federation]) -> list[Path]:
     """`FOLDER/1-digits/` and so on, with curves, the partition, results and runs."""
     made = []
     for number, federation in enumerate(federations, 1):
-        name = re.sub(r"[^\w.-]+", "-", federation.title).strip("-")[:60]
-        made += _of_federation(folder / f"{number}-{name}", federation)
+        made += _of_federation(folder / f"{number}-{file_name(federation.name)}", federation)
     return made
+
+
+def file_name(title: str) -> str:
+    return re.sub(r"[^\w.-]+", "-", title).strip("-")[:80]
 
 
 def _of_federation(folder: Path, federation: Federation) -> list[Path]:
@@ -41,11 +44,12 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
         write_whole(folder / name, text.encode())
     made = [folder / name for name in texts]
     series = {method.name: [entry.points for entry in method.drawn] for method in federation.methods}
+    names = {method.name: method.label for method in federation.methods}
     for measure in MEASURES[:2]:
-        made += figures.curves(folder / measure, series, federation.title, measure, vector="pdf")
+        made += figures.curves(folder / measure, series, federation.name, measure, "pdf", names)
     card = partition_of(federation)
     if card is not None:
-        title = f"{federation.title}, seed {card['seed']}"
+        title = f"{federation.name}, seed {card['seed']}"
         made += figures.rectangles(folder / "partition", card, title, vector="pdf")
     return made
 
@@ -64,7 +68,7 @@ def runs_csv(federation: Federation) -> str:
     heads = ["run", "method", "seed", "state", "rounds", *SUMMARISED, "seconds", "engine", "device", "partition_hash"]
     names = [name for name in heads if name not in ("run", "method", "seed", "state")]
     rows = [
-        [entry.hash, method.name, entry.run["seed"], entry.state, *(entry.summary[name] for name in names)]
+        [entry.hash, method.label, entry.run["seed"], entry.state, *(entry.summary[name] for name in names)]
         for method in federation.methods
         for entry in method.entries
     ]
@@ -79,7 +83,7 @@ def latex(federation: Federation) -> str:
     heads += more_heads(federation)
     rows = []
     for i, method in enumerate(federation.methods):
-        cells = [tex(method.name)]
+        cells = [tex(method.label)]
         for measure in measures:
             text = tex(percent(method.row[measure]["mean"], method.row[measure]["std"]))
             cells.append(f"\\textbf{{{text}}}" if leaders[measure] == i else text)
@@ -97,7 +101,7 @@ def _result(federation: Federation, method: Method) -> list[object]:
     more: list[object] = [None, None] if reach is None else [reach.rounds, reach.reached]
     more += [None, None] if share is None else [share.gap, share.share]
     gains = [*_difference(federation.difference(method)), *more, *_difference(federation.difference_on_iid(method))]
-    return [method.name, *states, *values, *gains]
+    return [method.label, *states, *values, *gains]
 
 
 def _difference(found: Difference | None) -> list[object]:

@@ -10,13 +10,15 @@ from fedskew import __version__
 from fedskew.report.page import tables
 from fedskew.report.page.entries import LeftOut
 from fedskew.report.page.federations import Federation, Method
+from fedskew.report.page.files import file_name, latex, results_csv
 from fedskew.report.page.html import Html, join, tag
 from fedskew.report.page.panels import measured_panels
 from fedskew.report.page.provenance import provenance
 from fedskew.report.page.series import drawn, partition_of
 from fedskew.runs.store import write_whole
+from fedskew.runs.verdict import RULE
 
-_SCRIPTS = ("svg.js", "curves.js", "reading.js", "heat.js", "main.js")
+_SCRIPTS = ("svg.js", "saving.js", "curves.js", "reading.js", "heat.js", "main.js")
 
 
 def write_page(path: Path, federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) -> int:
@@ -33,10 +35,11 @@ def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) ->
         "CSS": _asset("page.css"),
         "THEME": _asset("theme.js"),
         "JS": "\n".join(_asset(name) for name in _SCRIPTS),
-        "DATA": as_script([drawn(federation) for federation in federations]),
+        "DATA": as_script([{**drawn(federation), **_texts(federation)} for federation in federations]),
         "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {__version__}"),
         "LEFT_OUT": _left_out(left_out),
-        "CONTENTS": _contents(federations),
+        "CONTENTS": tables.overview(federations) if len(federations) > 1 else Html(""),
+        "RULE": join(RULE),
         "MAIN": join([_section(number, federation) for number, federation in enumerate(federations)]),
     }
     whole = _asset("template.html")
@@ -47,13 +50,18 @@ def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) ->
     return head
 
 
+def _texts(federation: Federation) -> dict[str, str]:
+    """What the buttons copy and download."""
+    return {"file": file_name(federation.name), "latex": latex(federation), "csv": results_csv(federation)}
+
+
 def as_script(data: Any) -> str:
     """JSON that cannot end the script element it stands in."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
 def _section(number: int, federation: Federation) -> Html:
-    title = tag("h2", federation.title, id=f"federation-{number}")
+    title = tag("h2", federation.name, id=f"federation-{number}")
     return tag(
         "section",
         title,
@@ -61,6 +69,7 @@ def _section(number: int, federation: Federation) -> Html:
         _states(federation.methods),
         [tag("p", line) for line in tables.words(federation)],
         tables.results(federation),
+        tag("div", class_="bar", data_texts=number),
         _drawing(number, "curves", "Learning curves"),
         _drawing(number, "heat", "Accuracy per class over rounds"),
         _partition(number, federation),
@@ -82,7 +91,7 @@ def _setting(federation: Federation) -> str:
 
 def _states(methods: Sequence[Method]) -> Html:
     """What is not whole, in a line."""
-    parts = [f"{method.name}: {found}" for method in methods if (found := tables.states(method))]
+    parts = [f"{method.label}: {found}" for method in methods if (found := tables.states(method))]
     return tag("p", f"{'; '.join(parts)}. Such runs are in no mean.", class_="notice") if parts else Html("")
 
 
@@ -101,20 +110,6 @@ def _partition(number: int, federation: Federation) -> Html:
     text = f"Seed {card['seed']}: {card['samples']} examples of {card['clients']} clients. {skew}"
     inner = tag("div", class_="drawing", data_kind="partition", data_federation=number)
     return tag("section", tag("h3", "Who holds what"), tag("p", text), inner)
-
-
-def _contents(federations: Sequence[Federation]) -> Html:
-    if len(federations) < 2:
-        return Html("")
-    items = [
-        tag(
-            "li",
-            tag("a", f"{f.title}, {f.fields['rounds']} rounds", href=f"#federation-{i}"),
-            f": {_count(len(f.entries), 'run')}",
-        )
-        for i, f in enumerate(federations)
-    ]
-    return tag("nav", tag("ol", items), aria_label="Federations")
 
 
 def _left_out(left_out: Sequence[LeftOut]) -> Html:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from fedskew.report.page.entries import Entry
 from fedskew.report.page.federations import Federation
 from fedskew.report.page.html import Html, cell, head, join, table, tag
-from fedskew.report.page.measured import WHEN, Deviation, Effect, deviations, effects, some
+from fedskew.report.page.measured import WHEN, Deviation, Effect, Pair, deviations, effects, some
 
 MOST_RUNS, MOST_PAIRS = 6, 300
 _WIDE, _HIGH, _PAD = 300, 190, 34
@@ -41,11 +41,12 @@ def _of_run(entry: Entry) -> Html:
     done = entry.summary["rounds"]
     title = f"Model of {entry.method} after round {done}, seed {entry.run['seed']}, run {entry.hash[:8]}"
     shown, plots = effects(entry), deviations(entry)
+    ends = _decades([pair for found in plots.values() for pair in some(found.pairs, MOST_PAIRS)])
     panels = [
         tag(
             "div",
             _effect(shown[name]) if name in shown else None,
-            deviation_plot(name, plots[name]) if name in plots else None,
+            deviation_plot(name, plots[name], ends) if name in plots else None,
             class_="panel",
         )
         for name in dict.fromkeys([*shown, *plots])
@@ -85,13 +86,16 @@ def class_plot(effect: Effect) -> Html:
     return _figure([*rules, *axes, *marks, middle], key)
 
 
-def deviation_plot(method: str, whole: Deviation) -> Html:
+def _decades(found: Sequence[Pair]) -> tuple[int, int]:
+    """Powers of ten around all that panels side by side show."""
+    values = [value for pair in found for value in (pair.ratio, pair.bound) if value is not None] or [1.0]
+    return math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
+
+
+def deviation_plot(method: str, whole: Deviation, ends: tuple[int, int]) -> Html:
     """D_jr across, n_j / n_r up, both logarithmic; infinite ratios at the top edge; the line is their equality."""
     found = some(whole.pairs, MOST_PAIRS)
-    finite = [pair.ratio for pair in found if pair.ratio is not None]
-    values = [*finite, *(pair.bound for pair in found)]
-    low, high = math.floor(math.log10(min(values))), math.ceil(math.log10(max(values)) + 1e-9)
-    span = max(1, high - low)
+    low, span = ends[0], max(1, ends[1] - ends[0])
 
     def at(value: float, length: float) -> float:
         return length * (math.log10(value) - low) / span

@@ -15,11 +15,11 @@ def provenance(federation: Federation) -> Html:
     rows.append([head("result version"), cell(", ".join(map(str, versions)))])
     shared = table("Fields that all runs of this federation share", ["field", "value"], rows)
     each = [_of_run(entry) for entry in federation.entries]
+    runs = f"Settings, runs and the commands that make them again ({len(each)})"
     return tag(
         "section",
         tag("h3", "Provenance"),
-        tag("details", tag("summary", "Settings"), shared),
-        tag("div", each, class_="runs"),
+        tag("details", tag("summary", runs), shared, tag("div", each, class_="runs"), class_="provenance"),
     )
 
 

@@ -1,9 +1,10 @@
 """What the page's scripts draw: means over seeds, as short numbers."""
 
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fedskew.report.evened import evened
 from fedskew.report.page.entries import MEASURES, Entry
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.style import looks
@@ -32,12 +33,13 @@ def partition_of(federation: Federation) -> dict[str, Any] | None:
 
 def _method(method: Method, style: dict[str, Any]) -> dict[str, Any]:
     return {
-        "name": method.name,
+        "name": method.label,
         "color": style["color"],
         "dash": _DASHES[style["linestyle"]],
         "seeds": len(method.drawn),
         "state": method.drawn[0].state,
         "curve": curve(method.drawn),
+        "line": line(method.drawn),
         "heat": heat(method.drawn),
     }
 
@@ -46,12 +48,31 @@ def curve(entries: Sequence[Entry]) -> dict[str, Any]:
     """Each measure's mean and std over runs, at the rounds they have in common; accuracies in per cent."""
     tables = [{point["round"]: point for point in entry.points} for entry in entries]
     rounds = sorted(set.intersection(*(set(table) for table in tables)))
-    found: dict[str, Any] = {"round": rounds}
-    for measure in MEASURES:
-        columns = [[table[r][measure] for table in tables] for r in rounds]
+    values = {measure: [{r: table[r][measure] for r in rounds} for table in tables] for measure in MEASURES}
+    return {"round": rounds, **_spreads(values, rounds)}
+
+
+def line(entries: Sequence[Entry]) -> dict[str, Any] | None:
+    """What is drawn of curves whose end alone is dense: as in `curve`, the last rounds as their mean; else None."""
+    lines = [[_evened(entry.points, measure) for entry in entries] for measure in MEASURES]
+    rounds = sorted(set.intersection(*(set(table) for tables in lines for table in tables)))
+    if all(len(table) == len(entry.points) for table, entry in zip(lines[0], entries, strict=True)):
+        return None
+    return {"round": rounds, **_spreads(dict(zip(MEASURES, lines, strict=True)), rounds)}
+
+
+def _evened(points: Sequence[dict[str, Any]], measure: str) -> dict[float, float]:
+    return dict(evened([(point["round"], point[measure]) for point in points if point[measure] is not None]))
+
+
+def _spreads(tables: Mapping[str, Sequence[Mapping[float, float | None]]], rounds: Sequence[float]) -> dict[str, Any]:
+    """Each measure's mean, and its std where there are several runs."""
+    found: dict[str, Any] = {}
+    for measure, runs in tables.items():
+        columns = [[table[r] for table in runs] for r in rounds]
         short = _loss if measure == "loss" else _percent
         found[measure] = [short(_known(column, statistics.fmean)) for column in columns]
-        if len(entries) > 1:
+        if len(runs) > 1:
             found[f"{measure}_std"] = [short(_known(column, statistics.stdev)) for column in columns]
     return found
 

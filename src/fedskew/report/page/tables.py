@@ -1,14 +1,15 @@
 """The tables of a federation: results, time and engine."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.html import Html, cell, head, table, tag
 from fedskew.runs.measures import target_words
 from fedskew.runs.summary import held_out, percent
-from fedskew.runs.verdict import BASELINE, NOT_DECIDED, VERDICTS, Difference, best
+from fedskew.runs.verdict import BASELINE, BEST, MEASURE, NOT_DECIDED, VERDICTS, Difference, leaders
 
+_MOST_ACROSS = 6
 _COLUMNS = {
     "accuracy": "accuracy %",
     "balanced_accuracy": "balanced accuracy %",
@@ -22,19 +23,52 @@ def results(federation: Federation) -> Html:
     """Mean and std over finished seeds, what is best by the rule of verdicts marked, and how each stands to FedAvg."""
     methods = federation.methods
     measures = shown_measures(federation, _COLUMNS)
-    leaders = {measure: best([method.row for method in methods], measure) for measure in measures}
+    marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
     differences = {method.name: federation.difference(method) for method in methods}
     reach = max((_reach(difference) for difference in differences.values()), default=0.0)
     rows = []
     for i, method in enumerate(methods):
-        shown = [_value(method, measure, marked=leaders[measure] == i) for measure in measures]
+        shown = [_value(method, measure, marks[measure].get(i)) for measure in measures]
         apart = _difference(federation, method, differences[method.name], reach)
         more = [cell(text) for text in more_cells(federation, method)]
         done = cell(f"{len(method.finished)} of {len(method.entries)}")
-        rows.append([head(method.name), *shown, apart, *more, done])
+        rows.append([head(method.label), *shown, apart, *more, done])
     apart_head = f"last ten rounds − {BASELINE}, points"
     heads = ["method", *(_COLUMNS[measure] for measure in measures), apart_head, *more_heads(federation), "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
+
+
+_MARKS = dict(zip(VERDICTS, "▲▼=?·", strict=True))
+
+
+def overview(federations: Sequence[Federation]) -> Html:
+    """Methods by federations, or where there are many of those the other way round: the mean of the last ten rounds,
+    with a mark for how the method stands to FedAvg there."""
+    labels = dict.fromkeys(method.label for federation in federations for method in federation.methods)
+    names = [tag("a", each.name, href=f"#federation-{i}") for i, each in enumerate(federations)]
+    cells = {label: [_standing(federation, label) for federation in federations] for label in labels}
+    if len(federations) <= _MOST_ACROSS:
+        heads, rows = ["method", *names], [[head(label), *cells[label]] for label in labels]
+    else:
+        columns = zip(*cells.values(), strict=True)
+        heads = ["federation", *labels]
+        rows = [[head(name), *column] for name, column in zip(names, columns, strict=True)]
+    key = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
+    return table(f"Mean accuracy of the last ten rounds, %. Against {BASELINE}: {key}", heads, rows, "overview")
+
+
+def _standing(federation: Federation, label: str) -> Html:
+    method = next((each for each in federation.methods if each.label == label), None)
+    if method is None:
+        return cell("")
+    text = percent(method.row[MEASURE]["mean"], method.row[MEASURE]["std"])
+    difference = federation.difference(method)
+    if difference is None:
+        return cell(text)
+    word = difference.verdict
+    decided = word if word in ("above", "below") else "undecided"
+    mark = tag("span", f" {_MARKS[word]}", tag("span", f" {word}", class_="hidden"), class_="mark", title=word)
+    return cell(text, mark, class_=decided)
 
 
 def shown_measures(federation: Federation, known: Iterable[str]) -> list[str]:
@@ -89,7 +123,7 @@ def words(federation: Federation) -> list[str]:
 
 
 def timing(federation: Federation) -> Html:
-    rows = [[head(method.name), *(cell(text) for text in _times(method))] for method in federation.methods]
+    rows = [[head(method.label), *(cell(text) for text in _times(method))] for method in federation.methods]
     heads = ["method", "engine", "device", "rounds computed", "seconds in all", "ms per round"]
     return table("Time and engine", heads, rows)
 
@@ -109,12 +143,13 @@ def _times(method: Method) -> list[str]:
     return [*kinds, str(rounds), f"{seconds:.1f}", f"{1000 * seconds / rounds:.1f}" if rounds else "-"]
 
 
-def _value(method: Method, measure: str, *, marked: bool) -> Html:
+def _value(method: Method, measure: str, mark: str | None) -> Html:
     spread: dict[str, Any] = method.row[measure]
     text = _plain(spread) if measure == "loss" else percent(spread["mean"], spread["std"])
-    if not marked:
+    if mark is None:
         return cell(text)
-    return cell(tag("strong", text), tag("span", " best", class_="mark"), class_="best")
+    said = tag("span", f" {mark}", class_="mark")
+    return cell(tag("strong", text), said, class_="best") if mark == BEST else cell(text, said, class_="first")
 
 
 def _plain(spread: dict[str, Any]) -> str:

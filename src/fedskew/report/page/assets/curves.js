@@ -5,14 +5,16 @@ const MOST_BANDS = 4;
 class Curves {
   constructor(host, federation) {
     this.methods = federation.methods;
+    this.file = federation.file;
     this.full = [0, Math.max(1, ...this.methods.flatMap((m) => m.curve.round))];
     this.state = { measure: "accuracy", hidden: new Set(), range: this.full, cursor: null };
     this.svg = make("svg", { class: "curves", tabindex: 0, role: "group", "aria-label": "Learning curves. Left and right arrows read values, plus and minus zoom, zero resets." });
     this.at = make("p", { class: "at" });
     this.spoken = make("p", { class: "hidden", "aria-live": "polite" });
     this.legend = make("div", { class: "legend", role: "group", "aria-label": "Methods" }, ...this.methods.map((m, i) => this.key(m, i)));
+    this.note = make("p", { class: "hint note" });
     const hint = make("p", { class: "hint" }, "Hover or use the arrow keys to read values; drag across, or + and −, to zoom.");
-    host.append(this.bar(), make("div", { class: "chart" }, make("div", {}, this.svg, hint), make("div", {}, this.at, this.legend)), this.spoken);
+    host.append(this.bar(), make("div", { class: "chart" }, make("div", {}, this.svg, this.note, hint), make("div", {}, this.at, this.legend)), this.spoken);
     attachReading(this);
     new ResizeObserver(() => this.draw()).observe(this.svg.parentNode);
   }
@@ -32,12 +34,17 @@ class Curves {
     });
     const all = make("button", { type: "button", "data-all": "" }, "all methods");
     const none = make("button", { type: "button", "data-none": "" }, "no method");
-    this.reset = make("button", { type: "button", "data-reset": "" }, "reset zoom");
+    this.reset = make("button", { type: "button", "data-reset": "" }, "all rounds");
+    const half = make("button", { type: "button", "data-half": "" }, "last half");
+    half.onclick = () => zoom(this, this.full[1] / 2, this.full[1]);
+    const svg = make("button", { type: "button", "data-svg": "" }, "download SVG"), png = make("button", { type: "button", "data-png": "" }, "download PNG");
+    svg.onclick = () => downloadSvg(this, `${this.file}-${this.state.measure}`);
+    png.onclick = () => downloadPng(this, `${this.file}-${this.state.measure}`);
     all.onclick = () => this.set({ hidden: new Set() });
     none.onclick = () => this.set({ hidden: new Set(this.methods.keys()) });
     this.reset.onclick = () => { this.set({ range: this.full }); this.svg.focus(); };
     const measure = make("div", { class: "bar", role: "group", "aria-label": "Measure" }, ...this.switches);
-    return make("div", { class: "bar" }, measure, make("span", { class: "gap" }), all, none, this.reset);
+    return make("div", { class: "bar" }, measure, make("span", { class: "gap" }), all, none, half, this.reset, svg, png);
   }
 
   key(method, i) {
@@ -84,6 +91,9 @@ class Curves {
     this.svg.replaceChildren(clip, this.axes([x0, x1], [y0, y1], wide, high), lines, this.overlay);
     this.reset.disabled = x0 === this.full[0] && x1 === this.full[1];
     for (const button of this.switches) button.setAttribute("aria-pressed", button.dataset.measure === this.state.measure);
+    const banded = this.shown.length <= MOST_BANDS && this.shown.some((m) => m.curve[`${this.state.measure}_std`]);
+    const dense = this.shown.some((m) => m.line);
+    this.note.textContent = [banded ? "Band: ± one standard deviation over seeds." : "", dense ? "Dots are evaluated rounds; the last ten, all evaluated, are drawn as their mean." : "", y0 > 0 ? "The upright axis does not begin at zero." : ""].filter(Boolean).join(" ");
     read(this);
   }
 
@@ -95,12 +105,13 @@ class Curves {
     for (const round of ticks(x0, x1, wide < 500 ? 4 : 8)) g.append(
       make("line", { class: "grid", x1: this.x(round), x2: this.x(round), y1: bottom, y2: bottom + 4 }),
       make("text", { x: this.x(round), y: bottom + 17, "text-anchor": "middle" }, String(round)));
-    g.append(make("text", { x: 2, y: top - 8 }, MEASURES[this.state.measure]), make("text", { x: right, y: high - 4, "text-anchor": "end" }, "communication round"));
+    if (y0 > 0) for (const up of [6, 11]) g.append(make("line", { class: "break", x1: left - 4, x2: left + 4, y1: bottom - up + 3, y2: bottom - up - 3 }));
+    g.append(make("line", { class: "axis", x1: left, x2: left, y1: top, y2: bottom }), make("text", { x: 2, y: top - 8 }, MEASURES[this.state.measure]), make("text", { x: right, y: high - 4, "text-anchor": "end" }, "communication round"));
     return g;
   }
 
   curve(method) {
-    const { measure } = this.state, { curve } = method, at = (r, v) => [this.x(r), this.y(v)];
+    const { measure } = this.state, curve = method.line ?? method.curve, at = (r, v) => [this.x(r), this.y(v)];
     const g = make("g", { class: "method", "data-curve": method.name });
     g.style.setProperty("--base", method.color);
     const std = curve[`${measure}_std`];
@@ -110,6 +121,9 @@ class Curves {
       if (known.length) g.append(make("path", { class: "band", d: edge(known, 1) + edge([...known].reverse(), -1).replace("M", "L") + "Z" }));
     }
     g.append(make("path", { class: "line", d: linePath(curve.round, curve[measure], at), "stroke-dasharray": method.dash }));
+    if (method.line) method.curve.round.forEach((r, i) => {
+      if (method.curve[measure][i] !== null) g.append(make("circle", { class: "seen", cx: this.x(r), cy: this.y(method.curve[measure][i]), r: 2 }));
+    });
     return g;
   }
 }

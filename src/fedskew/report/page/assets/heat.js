@@ -1,11 +1,12 @@
 /* A grid of shaded cells that can be read by pointer and by arrow keys. */
 class Grid {
   constructor({ name, values, top, counts = false, say, output, across }) {
+    this.labels = make("div", { class: "labels", "aria-hidden": "true" });
     Object.assign(this, { values, top, counts, say, output });
     this.rows = values.length;
     this.columns = values[0].length;
     this.canvas = make("canvas", { tabindex: 0, role: "img", "aria-label": `${name}. Arrow keys read single cells.` });
-    this.node = make("figure", { class: "map" }, ...(name ? [make("figcaption", {}, name)] : []), this.canvas, make("div", { class: "ends" }, ...across.map((text) => make("span", {}, text))));
+    this.node = make("figure", { class: "map" }, ...(name ? [make("figcaption", {}, name)] : []), make("div", { class: "labelled" }, this.labels, this.canvas), make("div", { class: "ends" }, ...across.map((text) => make("span", {}, text))));
     this.at = [0, 0];
     this.canvas.onpointermove = (event) => this.point(event);
     this.canvas.onkeydown = (event) => this.key(event);
@@ -35,6 +36,12 @@ class Grid {
     const dense = window.devicePixelRatio || 1, high = Math.round(cell * this.rows);
     if (!wide) return;
     this.canvas.style.height = `${high}px`;
+    const every = Math.max(1, Math.ceil(13 / cell));
+    this.labels.replaceChildren(...this.values.map((_, r) => r).filter((r) => r % every === 0).map((r) => {
+      const label = make("span", {}, String(r));
+      label.style.top = `${(r + 0.5) * high / this.rows}px`;
+      return label;
+    }));
     this.canvas.width = Math.round(wide * dense);
     this.canvas.height = Math.round(high * dense);
     const paint = this.canvas.getContext("2d"), shade = shades();
@@ -74,7 +81,7 @@ function drawHeat(host, federation) {
   const output = make("output", { class: "hint", "aria-live": "polite" }, "Point at a cell, or focus a map and use the arrow keys.");
   const grids = federation.methods.filter((m) => m.heat).map((method) => new Grid({
     name: method.name, values: method.heat.values, top: 100, output,
-    across: [`round ${method.heat.round[0]}`, `classes 0 to ${method.heat.values.length - 1}, from the top`, String(method.heat.round.at(-1))],
+    across: ["class", `round ${method.heat.round[0]} to ${method.heat.round.at(-1)}`, ""],
     say: (row, column, value) => `${method.name}, class ${row}, round ${method.heat.round[column]}: ${value === null ? "not measured" : value + " %"}`,
   }));
   if (!grids.length) { host.append(make("p", {}, "No run has accuracies per class.")); return grids; }
@@ -90,7 +97,7 @@ function drawPartition(host, { partition }) {
   const cut = counts.length < clients ? ` (first ${counts.length} of ${clients})` : "";
   const grid = new Grid({
     name: `Examples of each class held by each client${cut}`, values, top, counts: true, output,
-    across: ["client 0", `classes 0 to ${values.length - 1}, from the top`, `client ${counts.length - 1}`],
+    across: ["class", `client 0 to ${counts.length - 1}`, ""],
     say: (row, column, value) => `client ${column}, class ${row}: ${value} examples`,
   });
   host.append(make("p", { class: "hint" }, "0", make("span", { class: "scale" }), `${top} examples (square root scale)`), make("div", { class: "maps one" }, grid.node), output);

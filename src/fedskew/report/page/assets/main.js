@@ -24,5 +24,6 @@
   addEventListener("beforeprint", () => { [...waiting].forEach(fill); show("light"); });
   addEventListener("afterprint", () => show(theme.wanted));
   show(theme.wanted);
+  for (const host of document.querySelectorAll("[data-texts]")) textButtons(host, data[host.dataset.texts]);
   waiting.forEach((host) => observer.observe(host));
 })();

@@ -1,0 +1,30 @@
+"""How results are shown: what methods are called, and what figures are drawn for."""
+
+from collections.abc import Collection, Sequence
+from typing import Annotated
+
+import typer
+
+Names = Annotated[
+    list[str] | None,
+    typer.Option("--name", help='What a method is called: "fedlc=FedLC (ours)"; repeats, and orders those rows.'),
+]
+Style = Annotated[
+    str, typer.Option("--style", help="screen | paper: figures as wide as a column, 8 pt, no title, PDF.")
+]
+
+
+def display_names(given: Sequence[str] | None, methods: Collection[str]) -> dict[str, str]:
+    """METHOD=NAME by method; both may have equals signs of their own, so METHOD is the longest that is there."""
+    found: dict[str, str] = {}
+    for text in given or ():
+        pieces = text.split("=")
+        parts = [("=".join(pieces[:i]), "=".join(pieces[i:]).strip()) for i in range(1, len(pieces))]
+        known = [(method.strip(), name) for method, name in parts if method.strip() in methods and name]
+        if not known:
+            raise ValueError(f"name is {text!r}; allowed: METHOD=NAME with one of {', '.join(sorted(methods))}")
+        method, name = known[-1]
+        if name in found.values():
+            raise ValueError(f"name {name!r} is given to two methods")
+        found[method] = name
+    return found
