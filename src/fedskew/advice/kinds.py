@@ -5,7 +5,7 @@ from fedskew.data import USUAL
 UNKNOWN = "unknown"
 _DATA = {
     **dict.fromkeys(("cifar10", "cifar100", "svhn", "imagenet12"), "natural images"),
-    **dict.fromkeys(("digits", "shapes", "femnist"), "small, simple images"),
+    **dict.fromkeys(("digits", "shapes", "femnist", "mnist", "fashion_mnist"), "small, simple images"),
     "synthetic": "generated vectors",
 }
 _MODELS = {
