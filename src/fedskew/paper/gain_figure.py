@@ -27,10 +27,16 @@ def gain_figure(
             means = [sum(each) / len(each) for _, each in known]
             axes.bar(at, means, _WIDTH * 0.94, color=colour, label=label)
             for x, mean, (_, each) in zip(at, means, known, strict=True):
-                place = 0 if mean > _TALL else max(mean, 0)  # inside a bar that has room, out of the dots' way
+                place = 0 if mean > _TALL else max(0, *each)  # inside a bar that has room, else above the dots
                 colour = ink if mean > _TALL else "black"
                 axes.annotate(
-                    f"{mean:.1f}", (x, place), (0, 3), textcoords="offset points", ha="center", fontsize=7, color=colour
+                    f"{mean:.1f}",
+                    (x, place),
+                    (0, 3 if len(each) == 1 or mean > _TALL else 5),
+                    textcoords="offset points",
+                    ha="center",
+                    fontsize=7,
+                    color=colour,
                 )
                 if len(each) > 1:
                     axes.plot([x] * len(each), each, "o", color="black", markeredgecolor="white", markersize=4)
