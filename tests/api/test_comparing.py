@@ -82,7 +82,7 @@ def test_what_cannot_be_compared_says_why():
         compare([BASE, BASE])
     with pytest.raises(ValueError, match="fedlc is there twice"):
         compare(BASE, ["fedlc", fedlc()])
-    with pytest.raises(ValueError, match="of a list, each run has its own"):
+    with pytest.raises(ValueError, match="algorithms are for a single run"):
         compare([BASE], ["fedlc"])
     with pytest.raises(ValueError, match="seeds is 0"):
         compare([BASE], seeds=0)

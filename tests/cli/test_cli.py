@@ -160,7 +160,7 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
     _, err = working.communicate(timeout=PATIENCE)
     assert working.returncode == 130
     assert err.count("\n") == 1
-    assert "goes on from there" in err
+    assert "the same command resumes" in err
     assert list(tmp_path.glob("runs/*/checkpoint.safetensors"))
 
 
@@ -431,7 +431,7 @@ def test_runs_shows_what_differs_and_takes_conditions(capsys):
     ranked = json.loads(call(capsys, "runs", "list", "--sort", "accuracy", "--json")[1])
     assert [row["accuracy"] for row in ranked] == sorted((row["accuracy"] for row in ranked), reverse=True)
     code, out, _ = call(capsys, "runs", "--state", "diverged")
-    assert (code, out) == (0, "none of 3 runs is such a one\n")
+    assert (code, out) == (0, "none of the 3 runs matches\n")
     code, _, err = call(capsys, "runs", "--where", "rate=1")
     assert code == 2
     assert "where names 'rate'" in err
@@ -523,7 +523,7 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     monkeypatch.setattr("fedskew.simulation.session.simulate", swallowing)
     code, _, err = call(capsys, "run", *SMALL)
     assert code == 130
-    assert "goes on from there" in err
+    assert "the same command resumes" in err
     assert Path("runs").exists()
     listed = json.loads(call(capsys, "runs", "list", "--json")[1])
     assert listed[0]["progress"] == "3/6"

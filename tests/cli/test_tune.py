@@ -24,7 +24,7 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
     assert [line.split()[0] for line in out.splitlines() if line.endswith("chosen")] == ["fedavg", "fedlc"]
     for words in ("best of 3 tries", "10 % of training examples held out", "2 seeds (mean ± std)", "fedlc is"):
         assert words in out
-    assert "no choice looked at the test set; it was read once" in out
+    assert "no choice used the test set; it was read once" in out
     assert "seeds 1 to 2 here, seed 0 for choices" in out
     lines = list(csv.DictReader((tmp_path / "tuning" / "tries.csv").read_text().splitlines()))
     assert [line["method"] for line in lines] == ["fedavg"] * 3 + ["fedlc"] * 3

@@ -20,7 +20,7 @@ def try_cells(tries: Tries) -> list[list[str]]:
     return [
         [
             each["method"],
-            setting_text(each["values"]) or "as it is",
+            setting_text(each["values"]) or "unchanged",
             str(each["rounds"]),
             "diverged" if each["held_out"] is None else percent(each["held_out"]),
             "chosen" if each["chosen"] else "",
