@@ -221,8 +221,8 @@ def test_errors_about_a_users_file(file: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("needy:1,count=1" + "0" * 30, "count is 1e30; allowed: whole numbers below 2**63"),
-        ("needy:1,count=1e300", "count is 1e300; allowed: whole numbers below 2**63"),
+        ("needy:1,count=1" + "0" * 30, "count is 1e30; allowed: integers below 2**63"),
+        ("needy:1,count=1e300", "count is 1e300; allowed: integers below 2**63"),
         ("needy:1,count=" + "9" * 400, "which is not int"),
         ("needy:" + "9" * 5000, "which is not float"),
         ("needy:1e999", "b is '1e999', which is not float"),
