@@ -115,7 +115,7 @@ def test_version(capsys):
 def test_what_is_said_of_algorithm_holds(capsys, command, repeats, default):
     _, out, _ = call(capsys, *command.split(), "--help")
     said = " ".join(out.partition("--algorithm TEXT")[2].partition(" --")[0].split())
-    assert ("repeats" in said, "[default: fedavg]" in said) == (repeats, default)
+    assert ("can be repeated" in said, "[default: fedavg]" in said) == (repeats, default)
 
 
 def test_run_prints_one_json_document(capsys):
@@ -230,7 +230,7 @@ def test_an_error_without_memory_says_so(capsys, monkeypatch):
 
     monkeypatch.setattr(fedskew.simulation.plan, "build_federation", fail)
     code, _, err = call(capsys, "inspect")
-    assert (code, err.split(";")[0]) == (1, "fedskew: memory does not suffice")
+    assert (code, err.split(";")[0]) == (1, "fedskew: out of memory")
 
 
 def test_a_failure_of_the_system_without_a_path_is_not_called_none(capsys, monkeypatch):
@@ -402,7 +402,7 @@ def test_runs_alone_takes_the_options_of_runs_list(capsys):
         assert "no runs" not in listed[1]
     code, _, err = call(capsys, "runs", "--json", "list")
     assert code == 2
-    assert "behind list" in err
+    assert "after list" in err
 
 
 def test_runs_says_what_diverged_and_what_cannot_be_read(capsys, tmp_path):

@@ -183,7 +183,7 @@ def change(content: dict[str, Any], what: str) -> None:
     [
         ("label", "labels outside 0..61"),
         ("kind", "labels outside 0..61"),
-        ("pixels", "x and y are not numbers of one length"),
+        ("pixels", "x and y are not numbers of the same length"),
         ("range", "pixels outside 0..1"),
         ("length", r"y \[11\] for 12 images"),
         ("count", "it has 1 users with 0 num_samples"),

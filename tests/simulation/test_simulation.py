@@ -123,7 +123,7 @@ def test_a_model_of_the_users_own(tmp_path):
     assert first.engine == "serial"
     assert all(torch.equal(first.server.params[n], second.server.params[n]) for n in first.server.params)
     assert int(first.server.buffers["2.num_batches_tracked"]) > 0
-    with pytest.raises(ValueError, match="stacked cannot run a module with batch norm or dropout"):
+    with pytest.raises(ValueError, match="stacked cannot run a module with its own batch norm or dropout"):
         list(simulate(run.model_copy(update={"engine": "stacked"})))
 
 

@@ -147,7 +147,9 @@ def paper_show(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Our results next to the paper's, from the store and from published results.
+    """Our results next to the paper's.
+
+    They come from the store and from published results.
 
     Example: fedskew paper show table4 --format markdown
     """

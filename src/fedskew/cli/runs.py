@@ -67,7 +67,7 @@ def runs_list(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """List runs: how they differ, their progress, and when they were last written.
+    """List runs: differences, progress and date.
 
     Example: fedskew runs list --where algorithm=fedlc --state done --sort accuracy
     """

@@ -64,7 +64,8 @@ class Recipe:
             )
 
     def travel(self, steps: Tensor) -> Tensor:
-        """How far the optimiser moves in this many steps; parts that do not need it get just the number of steps."""
+        """How far the optimiser moves in this many steps; just the number of steps if no part of the algorithm needs
+        it."""
         if not self.algorithm.needs_travel:
             return steps.double()
         return self.optimizer.travel(steps, self.algorithm.correction.pull)
