@@ -34,7 +34,7 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
     if simulation.states.any and any(session.get("engine") == FEDERATED for session in folder.sessions()):
         raise StoreError(
             f"run {folder.path.name} belongs to a federation: client states are on the nodes, and "
-            f"{simulation.run.short_algorithm} needs them to train; allowed: methods without client states, such as fedlc"
+            f"{simulation.run.short_algorithm} needs them; allowed: methods without client states, such as fedlc"
         )
     checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server, diverged=folder.diverged())
     if not tree.finite(checkpoint.server.params):
