@@ -71,7 +71,7 @@ class LabelSkew(Strategy):
             for client in sampled
             if client in nodes
         }
-        self._check_enough(server_round, len(self._calls), "are there")
+        self._check_enough(server_round, len(self._calls), "have joined")
         shared = server_records(self.sent)
         self._sent = [
             Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()

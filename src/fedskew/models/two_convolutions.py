@@ -60,7 +60,7 @@ def _check_images(name: str, input_shape: tuple[int, ...], padding: int) -> None
     if min(_side_after(size, padding) for size in input_shape[1:]) < 1:
         least = next(size for size in range(1, 64) if _side_after(size, padding) >= 1)
         shape = "x".join(str(size) for size in input_shape[1:])
-        raise ValueError(f"{name}: images of {shape} are too small, it needs at least {least}x{least}; use mlp")
+        raise ValueError(f"{name}: images of {shape} are too small; it needs at least {least}x{least}; use mlp")
 
 
 def _side_after(size: int, padding: int) -> int:

@@ -1,4 +1,4 @@
-"""Runs that may be compared: the same in everything but method and seed."""
+"""Runs that may be compared: equal in everything but method and seed."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -36,7 +36,7 @@ class Method:
 
     @property
     def curves(self) -> Curves:
-        """Of finished runs, by seed."""
+        """The accuracies of finished runs, by seed."""
         return {entry.run["seed"]: entry.curve for entry in self.finished}
 
     @cached_property
@@ -52,9 +52,9 @@ class Method:
 
 @dataclass(frozen=True)
 class Federation:
-    """One section of the report. `iid` is the same federation on an IID split, where that was run; `target` is the
-    accuracy that rounds are counted to, FedAvg's end if it is None. Methods have result versions of their own, so runs
-    belong together that are as many versions behind today's."""
+    """One section of the report. `iid` is the same federation on an IID split, if that was run; `target` is the
+    accuracy that rounds are counted to, FedAvg's end if it is None. Each method has its own result version, so runs
+    belong together if they are equally many versions behind today's."""
 
     title: str
     fields: dict[str, Any]
@@ -80,7 +80,7 @@ class Federation:
         return None if base is None or method is base else ahead(method.row, base.row)
 
     def reach(self, method: Method) -> Reach | None:
-        """How many rounds a method takes to the target."""
+        """How many rounds a method takes to reach the target."""
         base = {} if self.baseline is None else self.baseline.curves
         return rounds_to_reach(method.curves, base if self.target is None else self.target)
 
@@ -96,7 +96,7 @@ class Federation:
 
 
 def federations(entries: Iterable[Entry], target: float | None = None) -> list[Federation]:
-    """Sections in order of their titles, and of their settings where titles agree; rounds are counted to the target."""
+    """Sections in order of their titles, then of their settings; rounds are counted to the target."""
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
         fields = json.dumps(shared_fields(entry.run), sort_keys=True)
@@ -110,7 +110,7 @@ def federations(entries: Iterable[Entry], target: float | None = None) -> list[F
 
 
 def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation | None:
-    """The one that differs in its split alone, and has an IID one."""
+    """The federation that differs only in its split, which is IID."""
     if federation.fields["partition"] == IID:
         return None
     wanted = {**federation.fields, "partition": IID}
@@ -123,8 +123,8 @@ def shared_fields(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def _methods(entries: Sequence[Entry]) -> list[Method]:
-    """By name, seeds in order. A second run of a method and seed, as when a user's file has changed, is a method of
-    its own."""
+    """By name, seeds in order. A second run of a method and seed, for example after a user's file has changed, is a
+    separate method."""
     found: dict[str, dict[int, Entry]] = {}
     for entry in sorted(entries, key=lambda each: (each.run["seed"], each.hash)):
         name, copy = entry.method, 1

@@ -48,7 +48,7 @@ def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) ->
 
 
 def as_script(data: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot close its script element."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -81,13 +81,13 @@ def _setting(federation: Federation) -> str:
 
 
 def _states(methods: Sequence[Method]) -> Html:
-    """What is not whole, in a line."""
+    """Incomplete runs, in one line."""
     parts = [f"{method.name}: {found}" for method in methods if (found := tables.states(method))]
-    return tag("p", f"{'; '.join(parts)}. Such runs are in no mean.", class_="notice") if parts else Html("")
+    return tag("p", f"{'; '.join(parts)}. They are not part of any mean.", class_="notice") if parts else Html("")
 
 
 def _drawing(number: int, kind: str, title: str) -> Html:
-    """What the scripts fill when it comes into view."""
+    """A placeholder that the scripts fill when it comes into view."""
     return tag("section", tag("h3", title), tag("div", class_="drawing", data_kind=kind, data_federation=number))
 
 
@@ -121,7 +121,7 @@ def _left_out(left_out: Sequence[LeftOut]) -> Html:
     if not left_out:
         return Html("")
     items = [tag("li", tag("code", each.hash), f" {each.problem}") for each in left_out]
-    text = f"{_count(len(left_out), 'run')} could not be read and left out:"
+    text = f"{_count(len(left_out), 'run')} could not be read:"
     return tag("div", tag("p", text), tag("ul", items), class_="notice")
 
 
