@@ -55,8 +55,8 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "part", "problem"),
     [
-        (["--algorithm", "own.py:each"], "loss", "gives other numbers to clients together"),
-        (["--algorithm", "own.py:each", "--batch-size", "10"], "loss", "gives other numbers to clients together"),
+        (["--algorithm", "own.py:each"], "loss", "gives different numbers to clients together"),
+        (["--algorithm", "own.py:each", "--batch-size", "10"], "loss", "gives different numbers to clients together"),
         (
             ["--algorithm", "own.py:each", "--model", "own.py:recurrent"],
             "loss and model",

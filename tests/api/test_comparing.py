@@ -80,7 +80,7 @@ def test_a_list_of_runs_is_named_by_what_differs():
 def test_what_cannot_be_compared_says_why():
     with pytest.raises(ValueError, match="fedavg with seed 0 appears twice"):
         compare([BASE, BASE])
-    with pytest.raises(ValueError, match="fedlc is there twice"):
+    with pytest.raises(ValueError, match="fedlc appears twice"):
         compare(BASE, ["fedlc", fedlc()])
     with pytest.raises(ValueError, match="algorithms are for a single run"):
         compare([BASE], ["fedlc"])

@@ -188,7 +188,7 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
         (["run", "--algorithm", "fedopt:server=adagrad,b1=0.5"], ["adagrad", "b1"]),
         (["runs", "show", "abc"], ["abc", "runs list"]),
         (["runs", "remove"], ["RUN"]),
-        (["run", "--device", "mps"], ["mps", "have not been tried", "allowed: cpu"]),
+        (["run", "--device", "mps"], ["mps", "are untested", "allowed: cpu"]),
         (["export", "abc", "x.safetensors"], ["abc"]),
         (["inspect", "--partition", "labels:99"], ["99"]),
         (["inspect", "--clients", "1000000000"], ["1000000000 clients", "1442 samples"]),

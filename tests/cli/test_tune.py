@@ -69,9 +69,9 @@ def test_what_is_fixed_and_what_is_listed_is_not_searched(capsys):
     ("arguments", "words"),
     [
         (["--algorithm", "fedavg", "--validation", "0"], ["validation is 0"]),
-        (["--algorithm", "fedavg", "--tua", "1"], ["tua", "no argument of fedavg"]),
+        (["--algorithm", "fedavg", "--tua", "1"], ["tua", "nor an argument of fedavg"]),
         (["--algorithm", "fedavg", "--search", "best"], ["search is 'best'", "random, grid"]),
-        (["--algorithm", "fedavg", "--partition", "iid,shards:2"], ["partition is not for choosing"]),
+        (["--algorithm", "fedavg", "--partition", "iid,shards:2"], ["partition cannot be tuned"]),
         ([], ["tune needs methods"]),
     ],
 )

@@ -108,7 +108,7 @@ def test_seeds_that_do_not_fit_together_run_in_groups(room: int, most: int, monk
 
     monkeypatch.setattr(session, "advance", counted)
     found: list[list[dict[str, Any]]] = [[] for _ in runs]
-    with pytest.warns(UserWarning, match=f"memory does not suffice for all seeds together; {most} at a time"):
+    with pytest.warns(UserWarning, match=f"not enough memory for all seeds together; {most} at a time"):
         records = list(simulate_many(runs))
     for position, record in records:
         found[position].append(record.as_dict())

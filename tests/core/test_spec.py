@@ -215,7 +215,7 @@ def test_errors_about_a_users_file(file: Path, tmp_path: Path) -> None:
     file.write_text("raise SystemExit(3)\n")
     assert error_of(f"{file}:make") == f"{file} could not be imported: SystemExit: 3"
     file.write_text("make = dict\n")
-    assert error_of(f"{file}:make") == "dict does not say which arguments it takes; write a function that calls it"
+    assert error_of(f"{file}:make") == "dict does not declare its arguments; write a function that calls it"
 
 
 @pytest.mark.parametrize(

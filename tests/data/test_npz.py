@@ -136,7 +136,7 @@ def test_bad_files(tmp_path: Path) -> None:
         npz(str(tmp_path / "one.npy"))
     whole = saved(tmp_path)
     os.truncate(whole, os.path.getsize(whole) // 2)
-    with pytest.raises(ValueError, match=r"mine.npz is not an .npz file, or not a whole one"):
+    with pytest.raises(ValueError, match=r"mine.npz is not an .npz file, or an incomplete one"):
         npz(whole)
 
 
