@@ -69,7 +69,7 @@ def test_each_has_a_folder_of_its_own(tmp_path):
 def test_a_missing_file_is_named(tmp_path, file):
     write(tmp_path)
     (tmp_path / "mnist" / f"{file}.gz").unlink()
-    with pytest.raises(FileNotFoundError, match=rf"looked for {file}\.gz or {file} there; `fedskew data fetch mnist`"):
+    with pytest.raises(FileNotFoundError, match=rf"looked for {file}\.gz or {file} there; run `fedskew data fetch mnist`"):
         mnist(str(tmp_path))
 
 

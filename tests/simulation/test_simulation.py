@@ -106,7 +106,7 @@ def test_a_failure_names_round_and_client(tmp_path):
 
 
 def test_only_seeds_may_differ_when_runs_go_together():
-    with pytest.raises(ValueError, match="seed only"):
+    with pytest.raises(ValueError, match="only in their seed"):
         next(simulate_many([Run(**SMALL), Run(**SMALL, lr=0.5)]))
 
 
