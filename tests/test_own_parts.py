@@ -55,8 +55,8 @@ def run(tmp_path, monkeypatch, capsys):
 @pytest.mark.parametrize(
     ("options", "part", "problem"),
     [
-        (["--algorithm", "own.py:each"], "loss", "gives other numbers to clients together"),
-        (["--algorithm", "own.py:each", "--batch-size", "10"], "loss", "gives other numbers to clients together"),
+        (["--algorithm", "own.py:each"], "loss", "gives different numbers to clients together"),
+        (["--algorithm", "own.py:each", "--batch-size", "10"], "loss", "gives different numbers to clients together"),
         (
             ["--algorithm", "own.py:each", "--model", "own.py:recurrent"],
             "loss and model",
@@ -70,7 +70,7 @@ def test_a_part_for_one_client_is_left_to_the_serial_engine(run, options, part, 
     code, said, left = run(*options, "--engine", "stacked")
     assert code == 2
     (line,) = said.splitlines()
-    assert line.startswith(f"fedskew: engine is 'stacked', and the {part} of this run ")
+    assert line.startswith(f"fedskew: engine is 'stacked', but the {part} of this run ")
     assert problem in line
     assert line.endswith("; engine=serial runs it")
     assert left == []

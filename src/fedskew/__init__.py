@@ -1,6 +1,6 @@
 """Federated learning under label skew: FedLC and its rivals, defined once, run fast, measured honestly.
 
-Beside the names of `__all__`, every registered method is here by its name: `from fedskew import fedlc, scaffold`.
+Besides the names in `__all__`, every registered method can be imported by name: `from fedskew import fedlc, scaffold`.
 """
 
 from importlib import import_module
@@ -42,7 +42,7 @@ __all__ = [
     "load_model",
     "simulate",
 ]
-"""All that is public, beside the methods; docs/api.md says what each is for."""
+"""All public names except the methods; docs/api.md describes each."""
 
 _HOMES = {
     "Algorithm": "algorithms",
@@ -58,7 +58,7 @@ _HOMES = {
     "combine": "algorithms",
     "cross_entropy": "losses",
 }
-"""Where a public name is, if not in `api`."""
+"""Modules of the public names that are not in `api`."""
 
 
 def __getattr__(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Every method of this literature as the part of FedAvg that it changes.
+"""Every method as the part of FedAvg that it changes.
 
 FedAvg is the default of each part. `describe` lists every method with the parts it sets; `fedskew methods` prints it.
 
@@ -49,10 +49,10 @@ Ascent = Callable[[Params, Params, int], Params]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The four parts of a round and a name. Every part is FedAvg's unless it is given.
+    """The four parts of a round and a name. Every part defaults to FedAvg's.
 
     `terms` are added to the loss, and `ascents` move the point at which a step's gradient is taken, one after another.
-    A loss may be written as a function of a view, or of logits, labels and counts.
+    A loss is a function of a view, or of logits, labels and counts.
     """
 
     name: str
@@ -85,7 +85,7 @@ ALGORITHMS: dict[str, Callable[..., Algorithm]] = {}
 
 
 def method(factory: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
-    """Register a method by its name; what it makes knows the spec that makes the same."""
+    """Register a method by its name; its results know the spec that makes them."""
 
     @wraps(factory)
     def made(*values: P.args, **named: P.kwargs) -> Algorithm:
@@ -101,7 +101,7 @@ def method(factory: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
 
 
 def _remember(algorithm: Algorithm, origin: str | tuple[Algorithm, ...]) -> None:
-    """No field: what `dataclasses.replace` makes of a method is another one."""
+    """Not a field: `dataclasses.replace` returns a different method."""
     object.__setattr__(algorithm, "_origin", origin)
 
 
@@ -161,7 +161,7 @@ def fedavgm(beta: float = 0.9) -> Algorithm:
 
 @method
 def fedacg(lam: float = 0.85, mu: float = 0.002) -> Algorithm:
-    """Clients start ahead, where the server's momentum goes, with a proximal term (Kim et al., 2024)."""
+    """Clients start where the server's momentum is heading, with a proximal term (Kim et al., 2024)."""
     return Algorithm("fedacg", correction=proximal(mu), server=look_ahead(1.0, momentum=lam))
 
 
@@ -185,7 +185,7 @@ def fedgc() -> Algorithm:
 
 @method
 def fedsam(rho: float = 0.05) -> Algorithm:
-    """Each step follows the gradient a little uphill (Qu et al., 2022). rho = 0 is FedAvg."""
+    """Each step uses the gradient from a point slightly uphill (Qu et al., 2022). rho = 0 is FedAvg."""
     return Algorithm("fedsam", ascents=(sharpness(rho),) if rho else ())
 
 
@@ -199,7 +199,7 @@ def fedrs(alpha: float = 0.5, mode: str = "binary") -> Algorithm:
 def fedlc(
     tau: float = 5.0, missing: str = "floor", denominator: str = "all", *, travel: float | None = None
 ) -> Algorithm:
-    """Logits calibrated by label counts (Zhang et al., 2022). travel: in proportion to how far a client moves."""
+    """Logits calibrated by label counts (Zhang et al., 2022). travel scales tau by how far a client moves."""
     loss = calibrated(tau, missing, denominator)
     return Algorithm("fedlc", loss=on_logits(loss) if travel is None else calibrated_by_travel(loss, travel))
 
@@ -225,13 +225,14 @@ def fedvls(lam: float = 0.1, suppress: float = 0.005) -> Algorithm:
 
 @method
 def fedntd(beta: float = 1.0, T: float = 1.0, classes: str = "not_true") -> Algorithm:
-    """Distillation from the global model over classes but the true one (Lee et al., 2022). classes=major is FedLMD."""
+    """Distillation from the global model over all classes but the true one (Lee et al., 2022). classes=major is
+    FedLMD."""
     return Algorithm("fedntd", terms=(distillation(beta, T, classes),))
 
 
 @method
 def feddecorr(beta: float = 0.1) -> Algorithm:
-    """Features are kept from correlating (Shi et al., 2023)."""
+    """A penalty keeps features from correlating (Shi et al., 2023)."""
     return Algorithm("feddecorr", terms=(decorrelation(beta),))
 
 
@@ -273,7 +274,7 @@ def resolve_algorithm(text: str) -> list[spec.Resolved]:
 
 
 def build_algorithm(text: str) -> Algorithm:
-    """The algorithm a spec names. A user's factory gives an Algorithm, or just a loss."""
+    """The algorithm that a spec names. A user's factory returns an Algorithm, or just a loss."""
     return combine(*(_built(part) for part in resolve_algorithm(text)))
 
 
@@ -282,7 +283,7 @@ def _built(part: spec.Resolved) -> Algorithm:
     if isinstance(made, Algorithm):
         return made
     if not callable(made):
-        raise ValueError(f"{part.text} gave {spec.made_of(made)}; allowed: an Algorithm or a loss function")
+        raise ValueError(f"{part.text} returned {spec.made_of(made)}; allowed: an Algorithm or a loss function")
     return Algorithm(part.text, loss=made)
 
 

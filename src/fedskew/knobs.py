@@ -1,7 +1,7 @@
-"""The knobs of a method: which of its arguments are worth choosing, and where to look.
+"""The knobs of a method: which of its arguments are worth tuning, and in which range.
 
-Arguments and their defaults are read off the methods themselves. `RANGES` says where to look for those that we know; a
-method that is not in it, such as one of your own, is searched from a tenth to ten times each positive default.
+Arguments and their defaults are read from the methods themselves. `RANGES` has the ranges of those that we know; a
+method that is not in it, such as your own, is searched from a tenth to ten times each positive default.
 """
 
 import math
@@ -15,7 +15,7 @@ from fedskew.core.spec import Value
 
 @dataclass(frozen=True)
 class Range:
-    """Numbers from `low` to `high`, by their logarithm unless told otherwise."""
+    """Numbers from `low` to `high`, on a logarithmic scale by default."""
 
     low: float
     high: float
@@ -30,7 +30,8 @@ class Range:
         return float(f"{math.exp(value) if self.log else value:.2g}")
 
     def values(self, count: int, default: Value) -> list[Value]:
-        """The middles of so many equal parts of the range; the one nearest to the default is the default."""
+        """The midpoints of `count` equal parts of the range; the one nearest to the default is replaced by the
+        default."""
         found = [self.at((i + 0.5) / count) for i in range(count)]
         if isinstance(default, int | float) and (default > 0 or not self.log):
             there, span = self._scaled(default), self._scaled(self.high) - self._scaled(self.low)
@@ -44,7 +45,7 @@ class Range:
 
 @dataclass(frozen=True)
 class Choices:
-    """These values and no other."""
+    """Only these values."""
 
     options: tuple[Value, ...]
 
@@ -56,14 +57,14 @@ class Choices:
         return self.options[min(int(share * len(self.options)), len(self.options) - 1)]
 
     def values(self, count: int, default: Value) -> list[Value]:
-        """The first ones, from the default on if it is one of them."""
+        """The first values, starting at the default if it is one of them."""
         first = [value for value in self.options if value == default]
         return [*first, *(value for value in self.options if value not in first)][:count]
 
 
 @dataclass(frozen=True)
 class Knob:
-    """An argument of a method or a field of a run, where to look for it, and what it is if nobody looks."""
+    """An argument of a method or a field of a run, its range, and its default."""
 
     name: str
     values: Range | Choices
@@ -86,9 +87,9 @@ RANGES: dict[str, dict[str, Range]] = {
     "feddecorr": {"beta": Range(0.01, 1)},
     "trimmed": {"share": Range(0.05, 0.45, log=False)},
 }
-"""Where to look for the knobs of registered methods. An argument that is missing here keeps its default."""
+"""The ranges of the knobs of registered methods. An argument that is missing here keeps its default."""
 LR = Range(1e-3, 1)
-"""Where to look for the clients' learning rate, which every method has."""
+"""The range of the clients' learning rate, which every method has."""
 
 
 def around(default: float) -> Range:
@@ -98,7 +99,7 @@ def around(default: float) -> Range:
 
 @dataclass(frozen=True)
 class Argument:
-    """An argument of one method of a spec such as `fedlc:tau=1+scaffold`; `given` where the spec sets it."""
+    """An argument of one method of a spec such as `fedlc:tau=1+scaffold`; `given` if the spec sets it."""
 
     part: int
     method: str
@@ -124,7 +125,7 @@ def arguments_of(algorithm: str) -> list[Argument]:
 
 
 def find_argument(algorithm: str, name: str) -> Argument | None:
-    """The argument of a name, `tau` or `fedlc.tau`; None where no method has it."""
+    """The argument with a name, `tau` or `fedlc.tau`; None if no method has it."""
     found = [each for each in arguments_of(algorithm) if name in (each.name, each.full_name)]
     if len(found) > 1:
         names = ", ".join(each.full_name for each in found)
@@ -148,8 +149,8 @@ def with_arguments(algorithm: str, values: Mapping[str, Value]) -> str:
 
 
 def knobs_of(algorithm: str, taken: Collection[str] = ()) -> list[Knob]:
-    """What may be chosen of a spec's methods: arguments that it leaves open and that have a range. One whose name
-    another method has too, or that is `taken`, is called `method.name`."""
+    """The knobs of a spec's methods: arguments that it leaves open and that have a range. If another method has the
+    same name, or the name is `taken`, it is called `method.name`."""
     arguments = arguments_of(algorithm)
     names = [*(each.name for each in arguments), *taken]
     return [

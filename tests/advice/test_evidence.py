@@ -146,5 +146,5 @@ def test_a_new_partition_is_split_again():
     assert json.loads(evidence.text(table)) == table
     for one in both:
         one.summary["partition_hash"] = "f" * 64
-    with pytest.raises(ValueError, match="here it is"):
+    with pytest.raises(ValueError, match="splitting again gives"):
         evidence.build(both, {})

@@ -31,8 +31,8 @@ def test_the_verdict_is_what_to_do_why_and_on_what_evidence():
         "Why: fedlc is above FedAvg, +4.00 [+4.00, +4.00] over 2 seeds, and reaches FedAvg's end when FedAvg does [1]."
     )
     assert rests.startswith(
-        "Evidence: cifar10/dirichlet:0.1 [1], natural images with a convolutional network: the kind of data that yours "
-        "are; distance in skew 0.00, most in the "
+        "Evidence: cifar10/dirichlet:0.1 [1], natural images with a convolutional network: the same kind of data as "
+        "yours; distance in skew 0.00, most in the "
     )
 
 

@@ -27,7 +27,7 @@ def test_methods_and_seeds(compared):
     assert [one.run.seed for one in compared["fedavg"]] == [0, 1]
     assert compared["fedavg"][0].accuracy == simulate(BASE).result().accuracy
     assert compared["doubled"][1].model.round == 3
-    with pytest.raises(KeyError, match="fedrs is not compared; there are: fedlc:tau=1, fedavg, doubled"):
+    with pytest.raises(KeyError, match="fedrs is not in this comparison; allowed: fedlc:tau=1, fedavg, doubled"):
         compared["fedrs"]
 
 
@@ -78,11 +78,11 @@ def test_a_list_of_runs_is_named_by_what_differs():
 
 
 def test_what_cannot_be_compared_says_why():
-    with pytest.raises(ValueError, match="fedavg with seed 0 is there twice"):
+    with pytest.raises(ValueError, match="fedavg with seed 0 appears twice"):
         compare([BASE, BASE])
-    with pytest.raises(ValueError, match="fedlc is there twice"):
+    with pytest.raises(ValueError, match="fedlc appears twice"):
         compare(BASE, ["fedlc", fedlc()])
-    with pytest.raises(ValueError, match="of a list, each run has its own"):
+    with pytest.raises(ValueError, match="algorithms are for a single run"):
         compare([BASE], ["fedlc"])
     with pytest.raises(ValueError, match="seeds is 0"):
         compare([BASE], seeds=0)

@@ -142,7 +142,7 @@ def test_figures(done):
     axes = Figure().subplots()
     assert done.plot(axes, "balanced_accuracy") is axes.figure
     assert axes.get_ylabel() == "balanced accuracy on the test set (%)"
-    with pytest.raises(ValueError, match="no round has a number for 'acuracy'"):
+    with pytest.raises(ValueError, match="no round has a value for 'acuracy'"):
         done.plot(measure="acuracy")
 
 

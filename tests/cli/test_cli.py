@@ -115,7 +115,7 @@ def test_version(capsys):
 def test_what_is_said_of_algorithm_holds(capsys, command, repeats, default):
     _, out, _ = call(capsys, *command.split(), "--help")
     said = " ".join(out.partition("--algorithm TEXT")[2].partition(" --")[0].split())
-    assert ("repeats" in said, "[default: fedavg]" in said) == (repeats, default)
+    assert ("can be repeated" in said, "[default: fedavg]" in said) == (repeats, default)
 
 
 def test_run_prints_one_json_document(capsys):
@@ -160,7 +160,7 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
     _, err = working.communicate(timeout=PATIENCE)
     assert working.returncode == 130
     assert err.count("\n") == 1
-    assert "goes on from there" in err
+    assert "the same command resumes" in err
     assert list(tmp_path.glob("runs/*/checkpoint.safetensors"))
 
 
@@ -188,7 +188,7 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
         (["run", "--algorithm", "fedopt:server=adagrad,b1=0.5"], ["adagrad", "b1"]),
         (["runs", "show", "abc"], ["abc", "runs list"]),
         (["runs", "remove"], ["RUN"]),
-        (["run", "--device", "mps"], ["mps", "have not been tried", "allowed: cpu"]),
+        (["run", "--device", "mps"], ["mps", "are untested", "allowed: cpu"]),
         (["export", "abc", "x.safetensors"], ["abc"]),
         (["inspect", "--partition", "labels:99"], ["99"]),
         (["inspect", "--clients", "1000000000"], ["1000000000 clients", "1442 samples"]),
@@ -230,7 +230,7 @@ def test_an_error_without_memory_says_so(capsys, monkeypatch):
 
     monkeypatch.setattr(fedskew.simulation.plan, "build_federation", fail)
     code, _, err = call(capsys, "inspect")
-    assert (code, err.split(";")[0]) == (1, "fedskew: memory does not suffice")
+    assert (code, err.split(";")[0]) == (1, "fedskew: out of memory")
 
 
 def test_a_failure_of_the_system_without_a_path_is_not_called_none(capsys, monkeypatch):
@@ -427,7 +427,7 @@ def test_runs_alone_takes_the_options_of_runs_list(capsys):
         assert "no runs" not in listed[1]
     code, _, err = call(capsys, "runs", "--json", "list")
     assert code == 2
-    assert "behind list" in err
+    assert "after list" in err
 
 
 def test_runs_says_what_diverged_and_what_cannot_be_read(capsys, tmp_path):
@@ -456,7 +456,7 @@ def test_runs_shows_what_differs_and_takes_conditions(capsys):
     ranked = json.loads(call(capsys, "runs", "list", "--sort", "accuracy", "--json")[1])
     assert [row["accuracy"] for row in ranked] == sorted((row["accuracy"] for row in ranked), reverse=True)
     code, out, _ = call(capsys, "runs", "--state", "diverged")
-    assert (code, out) == (0, "none of 3 runs is such a one\n")
+    assert (code, out) == (0, "none of the 3 runs matches\n")
     code, _, err = call(capsys, "runs", "--where", "rate=1")
     assert code == 2
     assert "where names 'rate'" in err
@@ -548,7 +548,7 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     monkeypatch.setattr("fedskew.simulation.session.simulate", swallowing)
     code, _, err = call(capsys, "run", *SMALL)
     assert code == 130
-    assert "goes on from there" in err
+    assert "the same command resumes" in err
     assert Path("runs").exists()
     listed = json.loads(call(capsys, "runs", "list", "--json")[1])
     assert listed[0]["progress"] == "3/6"

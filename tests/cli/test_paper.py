@@ -108,7 +108,7 @@ def test_the_map_from_nothing_to_a_picture(capsys: pytest.CaptureFixture[str]) -
         (("paper", "run", "table1", "--rounds", "0"), "rounds is 0"),
         (("paper", "run", "table1", "--shard", "3/2"), "shard is '3/2'"),
         (("paper", "run", "table1", "--jobs", "0"), "jobs is 0; allowed: 1 to 256"),
-        (("paper", "run", "all", "--cells", "cifar10"), "cells and methods are those of one table or figure"),
+        (("paper", "run", "all", "--cells", "cifar10"), "--cells and --methods are for one table or figure"),
         (("paper", "map", "--cell", "cifar10/dirichlet:9"), "unknown cell"),
         (("paper", "map", "--part", "all,around"), "part is"),
         (("paper", "map", "--taus", "one"), "taus is 'one'"),
@@ -296,5 +296,5 @@ def test_show_far_from_published_results_says_that_there_are_none(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = call(capsys, "paper", "show", "table4")
-    assert (code, err) == (0, "fedskew: note: no published results, there is no folder results/paper here\n")
+    assert (code, err) == (0, "fedskew: note: no published results: there is no folder results/paper\n")
     assert "Nothing of this has been run yet." in out

@@ -22,9 +22,14 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
     code, out, _ = call(capsys, *TUNE)
     assert code == 0
     assert [line.split()[0] for line in out.splitlines() if line.endswith("chosen")] == ["fedavg", "fedlc"]
-    for words in ("best of 3 tries", "10 % of training examples held out", "2 seeds (mean ± std)", "last ten rounds: fedlc"):
+    for words in (
+        "best of 3 tries",
+        "10 % of training examples held out",
+        "2 seeds (mean ± std)",
+        "last ten rounds: fedlc",
+    ):
         assert words in out
-    assert "no choice looked at the test set; it was read once" in out
+    assert "no choice used the test set; it was read once" in out
     assert "seeds 1 to 2 here, seed 0 for choices" in out
     lines = list(csv.DictReader((tmp_path / "tuning" / "tries.csv").read_text().splitlines()))
     assert [line["method"] for line in lines] == ["fedavg"] * 3 + ["fedlc"] * 3
@@ -69,9 +74,9 @@ def test_what_is_fixed_and_what_is_listed_is_not_searched(capsys):
     ("arguments", "words"),
     [
         (["--algorithm", "fedavg", "--validation", "0"], ["validation is 0"]),
-        (["--algorithm", "fedavg", "--tua", "1"], ["tua", "no argument of fedavg"]),
+        (["--algorithm", "fedavg", "--tua", "1"], ["tua", "nor an argument of fedavg"]),
         (["--algorithm", "fedavg", "--search", "best"], ["search is 'best'", "random, grid"]),
-        (["--algorithm", "fedavg", "--partition", "iid,shards:2"], ["partition is not for choosing"]),
+        (["--algorithm", "fedavg", "--partition", "iid,shards:2"], ["partition cannot be tuned"]),
         ([], ["tune needs methods"]),
     ],
 )

@@ -85,7 +85,7 @@ def test_no_reader_waits_for_a_pipe(tmp_path: Path, name: str, read) -> None:
 )
 def test_no_writer_replaces_or_waits_for_what_is_no_file(tmp_path: Path, write) -> None:
     os.mkfifo(tmp_path / "out.png")
-    with pytest.raises(ValueError, match=r"out.png is a pipe; allowed: a new file, or a regular one to write over"):
+    with pytest.raises(ValueError, match=r"out.png is a pipe; allowed: a new file, or a regular one to overwrite"):
         write(tmp_path / "out.png")
     assert (tmp_path / "out.png").is_fifo()
     with pytest.raises(ValueError, match="is a folder; allowed: "):

@@ -31,7 +31,9 @@ def test_seeds_that_fit_together() -> None:
 def test_what_does_not_fit_is_refused_with_both_numbers() -> None:
     check_room("this", 10**9, 10**9, CPU, "less")
     check_room("this", 10**9, None, CPU, "less")
-    with pytest.raises(ValueError, match=r"^this needs at least 12\.3 GB, and 456\.0 MB are free on cpu; try less$"):
+    with pytest.raises(
+        ValueError, match=r"^this needs at least 12\.3 GB, but only 456\.0 MB are free on cpu; try less$"
+    ):
         check_room("this", 12_300_000_000, 456_000_000, CPU, "try less")
 
 
@@ -108,7 +110,7 @@ def test_seeds_that_do_not_fit_together_run_in_groups(room: int, most: int, monk
 
     monkeypatch.setattr(session, "advance", counted)
     found: list[list[dict[str, Any]]] = [[] for _ in runs]
-    with pytest.warns(UserWarning, match=f"memory does not suffice for all seeds together; {most} at a time"):
+    with pytest.warns(UserWarning, match=f"not enough memory for all seeds together; running {most} at a time"):
         records = list(simulate_many(runs))
     for position, record in records:
         found[position].append(record.as_dict())

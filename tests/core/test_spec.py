@@ -215,14 +215,14 @@ def test_errors_about_a_users_file(file: Path, tmp_path: Path) -> None:
     file.write_text("raise SystemExit(3)\n")
     assert error_of(f"{file}:make") == f"{file} could not be imported: SystemExit: 3"
     file.write_text("make = dict\n")
-    assert error_of(f"{file}:make") == "dict does not say which arguments it takes; write a function that calls it"
+    assert error_of(f"{file}:make") == "dict does not declare its arguments; write a function that calls it"
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("needy:1,count=1" + "0" * 30, "count is 1e30; allowed: whole numbers below 2**63"),
-        ("needy:1,count=1e300", "count is 1e300; allowed: whole numbers below 2**63"),
+        ("needy:1,count=1" + "0" * 30, "count is 1e30; allowed: integers below 2**63"),
+        ("needy:1,count=1e300", "count is 1e300; allowed: integers below 2**63"),
         ("needy:1,count=" + "9" * 400, "which is not int"),
         ("needy:" + "9" * 5000, "which is not float"),
         ("needy:1e999", "b is '1e999', which is not float"),

@@ -183,7 +183,7 @@ def change(content: dict[str, Any], what: str) -> None:
     [
         ("label", "labels outside 0..61"),
         ("kind", "labels outside 0..61"),
-        ("pixels", "x and y are not numbers of one length"),
+        ("pixels", "x and y are not numbers of the same length"),
         ("range", "pixels outside 0..1"),
         ("length", r"y \[11\] for 12 images"),
         ("count", "it has 1 users with 0 num_samples"),
@@ -196,19 +196,19 @@ def test_bad_json_is_named(tmp_path: Path, what: str, message: str) -> None:
     content = json.loads(file.read_text())
     change(content, what)
     file.write_text(json.dumps(content))
-    with pytest.raises(ValueError, match=rf"bad.json is not a whole FEMNIST file of LEAF: .*{message}"):
+    with pytest.raises(ValueError, match=rf"bad.json is not a complete LEAF file of FEMNIST: .*{message}"):
         femnist(0, 1, str(tmp_path))
 
 
 def test_truncated_files_are_named(tmp_path: Path) -> None:
     leaf(tmp_path / "all_data/bad.json", {"w": list(range(12))})
     (tmp_path / "all_data/bad.json").write_text((tmp_path / "all_data/bad.json").read_text()[:-40])
-    with pytest.raises(ValueError, match=r"bad.json is not a whole FEMNIST file"):
+    with pytest.raises(ValueError, match=r"bad.json is not a complete LEAF file"):
         femnist(0, 1, str(tmp_path))
     parquet(tmp_path / "other/femnist/bad.parquet", {"w0001": list(range(12))})
     bad = tmp_path / "other/femnist/bad.parquet"
     bad.write_bytes(bad.read_bytes()[:-40])
-    with pytest.raises(ValueError, match=r"bad.parquet is not a whole parquet file"):
+    with pytest.raises(ValueError, match=r"bad.parquet is not a complete parquet file"):
         femnist(0, 1, str(tmp_path / "other"))
 
 

@@ -101,7 +101,7 @@ def test_cache_elsewhere(tree: Path, tmp_path_factory: pytest.TempPathFactory, m
 def test_without_a_place_to_write_images_stay_in_memory(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tree / "file").write_text("")
     monkeypatch.setenv("FEDSKEW_CACHE", str(tree / "file"))
-    with pytest.warns(UserWarning, match=r"are not kept, .*file.* cannot be written") as caught:
+    with pytest.warns(UserWarning, match=r"are not cached, .*file.* cannot be written") as caught:
         data = folder(str(tree))
     assert caught[0].filename == __file__
     assert data.x_train.shape == (9, 3, 8, 8)

@@ -69,7 +69,9 @@ def test_each_has_a_folder_of_its_own(tmp_path):
 def test_a_missing_file_is_named(tmp_path, file):
     write(tmp_path)
     (tmp_path / "mnist" / f"{file}.gz").unlink()
-    with pytest.raises(FileNotFoundError, match=rf"looked for {file}\.gz or {file} there; `fedskew data fetch mnist`"):
+    with pytest.raises(
+        FileNotFoundError, match=rf"looked for {file}\.gz or {file} there; run `fedskew data fetch mnist`"
+    ):
         mnist(str(tmp_path))
 
 
@@ -79,11 +81,11 @@ def test_a_missing_file_is_named(tmp_path, file):
         ({"train_labels": idx(np.array([1, 2], np.uint8))}, "has 3 images, .* has 2 labels"),
         ({"train_labels": idx(np.array([1, 2, 10], np.uint8))}, r"has a label 10; allowed: 0\.\.9"),
         ({"train_images": idx(np.zeros((3, 32, 32), np.uint8))}, "images are 32x32; allowed: 28x28"),
-        ({"train_images": idx(np.zeros((3, 28, 28), np.uint8), kind=13)}, "does not begin as a file of images does"),
-        ({"train_images": idx(np.zeros(3, np.uint8))}, "does not begin as a file of images does"),
+        ({"train_images": idx(np.zeros((3, 28, 28), np.uint8), kind=13)}, "does not start like a file of images"),
+        ({"train_images": idx(np.zeros(3, np.uint8))}, "does not start like a file of images"),
         ({"train_images": idx(np.zeros((3, 28, 28), np.uint8))[:-1]}, "it says 3 x 28 x 28 and holds 2,351 bytes"),
         ({"t10k_labels": idx(np.array([1, 2], np.uint8)) + b"1"}, "it says 2 and holds 3 bytes"),
-        ({"t10k_labels": b"\0\0\x08\x01"}, "does not begin as a file of labels does"),
+        ({"t10k_labels": b"\0\0\x08\x01"}, "does not start like a file of labels"),
         ({"t10k_labels": b""}, "truncated, damaged or not an IDX file"),
     ],
 )

@@ -118,7 +118,7 @@ def test_clients_may_be_texts_and_test_clients_are_optional(tmp_path: Path) -> N
         ({"x_train": np.zeros((12, 0))}, r"x_train has the shape \[12, 0\], which holds no value"),
         ({"client": np.zeros(9, np.int64)}, r"client has the shape \[9\] for examples"),
         ({"client": np.zeros(12, np.int64), "client_train": np.zeros(12, np.int64)}, r"both client and client_train"),
-        ({"client": np.zeros(12)}, r"clients are float64; allowed: integers or texts"),
+        ({"client": np.zeros(12)}, r"clients are float64; allowed: integers or strings"),
         ({"client_test": np.zeros(4, np.int64)}, r"client_test but no client_train"),
         ({"client": np.zeros(12, np.int64), "client_test": np.array([0, 0, 5, 0])}, r"client 5 of client_test has no"),
     ],
@@ -136,7 +136,7 @@ def test_bad_files(tmp_path: Path) -> None:
         npz(str(tmp_path / "one.npy"))
     whole = saved(tmp_path)
     os.truncate(whole, os.path.getsize(whole) // 2)
-    with pytest.raises(ValueError, match=r"mine.npz is not an .npz file, or not a whole one"):
+    with pytest.raises(ValueError, match=r"mine.npz is not an .npz file, or an incomplete one"):
         npz(whole)
 
 
@@ -164,7 +164,7 @@ HUGE = npy(np.zeros((12, 4))).replace(b"(12, 4), }    ", b"(1" + b"0" * 10 + b",
         (b"", "it is damaged or cut short"),
         (b"\x93NUMPY\x01\x00\x05\x00((((\n", "it is damaged or cut short"),
         (npy(IMAGES)[:-1], "it is damaged or cut short"),
-        (HUGE, "damaged or cut short|larger than the memory here"),
+        (HUGE, "damaged or cut short|larger than memory"),
     ],
     ids=["empty", "header", "cut short", "huge"],
 )

@@ -87,7 +87,7 @@ def test_label_out_of_range(tmp_path, label):
         ({"y": None}, "it has X, not X and y"),
         ({"y": np.ones((2, 1), np.uint8)}, r"X is \(32, 32, 3, 3\) and y is \(2, 1\)"),
         ({"X": np.zeros((28, 28, 3, 3), np.uint8)}, r"X is \(28, 28, 3, 3\)"),
-        ({"X": np.zeros((32, 32, 3, 3))}, "X is of float64; allowed: uint8"),
+        ({"X": np.zeros((32, 32, 3, 3))}, "X is float64; allowed: uint8"),
     ],
 )
 def test_wrong_content(tmp_path, replaced, message):

@@ -141,7 +141,7 @@ def test_a_round_without_answers_is_passed_over():
     answered = [round for round in range(1, 500) if len(simulation.cohort(round).clients)]
     assert answered[0] > 1
     assert observe(simulation).round == answered[0]
-    with pytest.raises(ValueError, match="nobody answers in rounds 1 to 1000"):
+    with pytest.raises(ValueError, match="no client answers in rounds 1 to 1000"):
         before_after(Simulation(Run(**RUN, dropout_rate=1 - 1e-12)))
     with pytest.raises(ValueError, match="clients is empty"):
         observe(simulation, clients=np.array([], int))

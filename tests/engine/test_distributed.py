@@ -110,13 +110,13 @@ def test_a_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ValueError, match="'cuda:0' on 4 ranks of this machine"):
         place(torch.device("cuda", 0))
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
-    with pytest.raises(ValueError, match="rank 1 of this machine has no GPU of its own, 1 are here"):
+    with pytest.raises(ValueError, match="rank 1 of this machine has no GPU: there are 1"):
         place(torch.device("cuda"))
 
 
 def test_probes_need_all_clients(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, RANK=0, LOCAL_RANK=0, WORLD_SIZE=2, LOCAL_WORLD_SIZE=2)
-    with pytest.raises(ValueError, match="of several ranks none has them all"):
+    with pytest.raises(ValueError, match="with several ranks none has them all"):
         next(simulate(Run(**DIGITS), [lambda seen: {}]))
 
 
@@ -268,7 +268,7 @@ def test_ranks_see_the_same_and_never_lose_step(tmp_path: Path) -> None:
         assert said[0][name] == said[1][name], name
     assert said[0]["new"] == said[0]["finished"]
     assert "another process is working on run" in said[0]["busy"]
-    assert "another rank cannot go on" in said[1]["busy"]
+    assert "another rank cannot continue" in said[1]["busy"]
     assert "ranks have different runs" in said[0]["different"]
     assert "ranks have different runs" in said[1]["different"]
     assert str(tmp_path / "store") in said[0]["damaged"]
@@ -295,7 +295,7 @@ def test_an_error_on_one_rank_is_its_own_to_say(tmp_path: Path) -> None:
     first, second = on_ranks(2, tmp_path, run_without_data_on_the_second, tmp_path / "store")
     assert first.code
     assert second.code
-    assert "fedskew: another rank cannot go on; its own message says why" in first.err
+    assert "fedskew: another rank cannot continue; its own message says why" in first.err
     assert "fedskew: rank 1: the data are not on this machine" in second.err
     assert not list((tmp_path / "store").glob("*"))
 
@@ -316,7 +316,7 @@ def test_a_killed_rank_is_a_clear_failure_and_the_run_goes_on(tmp_path: Path) ->
     os.kill(second, signal.SIGKILL)
     code, _, err = ended(process)
     assert code != 0
-    assert "the same command goes on" in err  # the other rank's, or torchrun ended it first
+    assert "the same command resumes" in err  # the other rank's, or torchrun ended it first
     reached = load_checkpoint(folder / "checkpoint.safetensors").round
     assert 0 < reached < 20000
 

@@ -91,7 +91,7 @@ def test_auto_falls_back_where_stacked_would_refuse(make: Any) -> None:
 
 @pytest.mark.parametrize("own", ["normed", "dropping"])
 def test_stacked_refuses_batch_norm_and_dropout_of_the_users_own(own: str) -> None:
-    with pytest.raises(ValueError, match="stacked cannot run a module with batch norm or dropout of its own"):
+    with pytest.raises(ValueError, match="stacked cannot run a module with its own batch norm or dropout"):
         list(simulate(Run(**FIELDS, model=f"{OWN}:{own}", engine="stacked")))
     (record,) = simulate(Run(**FIELDS, model=f"{OWN}:{own}", engine="serial"))
     assert record.engine == "serial"

@@ -135,7 +135,7 @@ def test_a_loss_over_the_batch_is_left_to_serial(mine: Path, name: str) -> None:
 def test_one_client_at_a_time_needs_no_leading_axes(mine: Path) -> None:
     given = {**FIELDS, "model": "cnn:padding=1,width=4", "algorithm": f"{mine}:one_client"}
     assert_trees_close(params_of(Run(**given, engine="graphed")), params_of(Run(**given, engine="serial")), rtol=1e-9)
-    with pytest.raises(ValueError, match="gives other numbers in batches with padding"):
+    with pytest.raises(ValueError, match="gives different numbers in batches with padding"):
         Simulation(Run(**{**given, "algorithm": f"{mine}:centred"}, engine="graphed"))
 
 

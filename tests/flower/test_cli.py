@@ -198,7 +198,7 @@ def test_init_writes_over_nothing(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("kept")
     code, _, err = call(capsys, "flower", "init", str(tmp_path))
     assert code == 2
-    assert "nothing is written over" in err
+    assert "exists already and is not overwritten" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 
@@ -227,7 +227,7 @@ def test_certificates(tmp_path, capsys):
     assert private.public_key() == load_ssh_public_key((keys / "node1.pub").read_bytes())
     code, _, err = call(capsys, "flower", "certificates", str(keys))
     assert code == 2
-    assert "keys are never written over" in err
+    assert "keys are never overwritten" in err
 
 
 @pytest.mark.parametrize("option", ["--nodes", "--days"])

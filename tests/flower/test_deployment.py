@@ -219,7 +219,8 @@ def check_equal_to_simulation(folder, run):
 
 
 def test_flowers_own_simulation_equals_ours(federation):
-    app, run = made_app(federation, "simulation", rounds=1, algorithm="fedlc:tau=2")  # a run that no other test has, whatever its length
+    """With a run that no other test has: its length is not part of its name."""
+    app, run = made_app(federation, "simulation", rounds=1, algorithm="fedlc:tau=2")
     federation.start_link("simulated", "--insecure", "--simulation")
     size = "num-supernodes=3 client-resources-num-cpus=1 init-args-num-cpus=1"
     number = federation.submit(app, "", "--federation-config", size, link="simulated")

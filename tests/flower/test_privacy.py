@@ -99,9 +99,9 @@ def test_central_noise_reaches_the_model_and_the_checkpoint(tmp_path):
         ({"algorithm": "scaffold"}, "also sends messages"),
         ({"model": "cnn:width=4,padding=1"}, "sends batch statistics"),
         ({"weighting": "samples"}, "weighting is 'samples'; allowed: uniform"),
-        ({"algorithm": "fednova"}, "adds its noise to a plain mean, which fednova does not take"),
-        ({"algorithm": "fedopt"}, "which fedopt does not take"),
-        ({"algorithm": "median"}, "which median does not take"),
+        ({"algorithm": "fednova"}, "adds its noise to a plain mean, which fednova does not use"),
+        ({"algorithm": "fedopt"}, "which fedopt does not use"),
+        ({"algorithm": "median"}, "which median does not use"),
         ({"dropout_rate": 0.2}, "dropout_rate is 0.2"),
     ],
 )

@@ -91,8 +91,8 @@ BAD = {
     "steps is 1;": with_number("steps", 1),
     "num-examples is 0": with_number("num-examples", 0),
     "num-examples is 12.5": with_number("num-examples", 12.5),
-    "client is 2, asked was 1": with_number("client", 2),
-    "round is 7, asked was 1": with_number("round", 7),
+    "client is 2; expected: 1": with_number("client", 2),
+    "round is 7; expected: 1": with_number("round", 7),
     "loss is nan": with_number("loss", float("nan")),
     "error 2: no memory": lambda reply: Message(Error(2, "no memory"), reply_to=_asked(reply)),
 }
@@ -169,7 +169,7 @@ def test_a_new_flower_run_goes_on_from_the_store(kept, tmp_path, caplog):
     nodes = [{**config, **({"state-dir": str(tmp_path / "states")} if kept else {})} for config in THREE]
     rules = Rules(store=str(tmp_path / "runs"), round_timeout=0.5)
     broken = Nodes(client_app(SCAFFOLD), nodes, answers_of(1, 3, lambda reply: None))
-    with pytest.raises(RuntimeError, match="the next `flwr run` goes on after round 2"):
+    with pytest.raises(RuntimeError, match="the next `flwr run` continues after round 2"):
         federate(broken, SCAFFOLD, rules.model_copy(update={"min_clients": 3}))
     folder = Store(tmp_path / "runs").folder(SCAFFOLD.hash)
     assert [record["round"] for record in folder.records()] == [1, 2]
@@ -234,7 +234,7 @@ def test_a_federation_whose_states_are_on_the_nodes_is_not_diagnosed(tmp_path, c
 
 def test_a_node_with_another_run_is_refused():
     other = RUN.model_copy(update={"lr": 0.2})
-    with pytest.raises(RuntimeError, match=f"0 clients are there.*node 100: this node has run {other.hash}"):
+    with pytest.raises(RuntimeError, match=f"0 clients have joined.*node 100: this node has run {other.hash}"):
         federate(Nodes(client_app(other), THREE), RUN, Rules(start_timeout=0.5))
 
 
@@ -250,7 +250,7 @@ def test_of_two_nodes_that_are_one_client_the_first_has_it(caplog):
     grid = Nodes(client_app(RUN), [*THREE, {"partition-id": 1}])
     with caplog.at_level(logging.WARNING, "flwr"):
         federate(grid, RUN, Rules())
-    assert any("node 103 is refused as long as another node is client 1" in text for text in caplog.messages)
+    assert any("node 103 is refused while another node is client 1" in text for text in caplog.messages)
     sent = [message.metadata for message in grid.messages if message.metadata.reply_to_message_id == ""]
     assert {about.dst_node_id for about in sent if about.message_type == "train"} == {100, 101, 102}
 
@@ -312,7 +312,7 @@ def test_a_server_that_waits_says_for_how_many(caplog):
     with caplog.at_level(logging.INFO, "flwr"):
         federate(grid, RUN, Rules(start_timeout=20))
     said = [text for text in caplog.messages if "waiting" in text]
-    assert said == [f"{there} of 3 clients are there, waiting up to 20 s" for there in (0, 2)]
+    assert said == [f"{there} of 3 clients have joined, waiting up to 20 s" for there in (0, 2)]
 
 
 def test_a_client_that_raises_is_named(caplog):
@@ -333,7 +333,7 @@ def scaled(by):
 
 def test_a_round_that_would_ruin_the_server_is_dropped(tmp_path):
     run, rules = RUN.model_copy(update={"algorithm": "fedopt"}), Rules(store=str(tmp_path), max_norm="off")
-    with pytest.raises(RuntimeError, match="round 2: the server's optimizer are no finite numbers"):
+    with pytest.raises(RuntimeError, match="round 2: the server's optimizer are not finite"):
         federate(Nodes(client_app(run), THREE, answers_of(1, 2, scaled(1e25))), run, rules)
     assert len(Store(tmp_path).folder(run.hash).records()) == 1
     federated = federate(Nodes(client_app(run), THREE), run, rules)

@@ -36,7 +36,7 @@ def test_check_length() -> None:
 def test_every_loss_refuses_shares(loss: Any) -> None:
     """They were counted as one example each, which is no calibration at all."""
     logits, labels = torch.zeros(2, 3), torch.tensor([0, 1])
-    with pytest.raises(ValueError, match=r"counts have 0\.9; allowed: numbers of examples, 0 or from 1 on.*share"):
+    with pytest.raises(ValueError, match=r"counts have 0\.9; allowed: numbers of examples, 0 or at least 1.*fraction"):
         loss(logits, labels, torch.tensor([0.9, 0.0, 0.1]))
     assert loss(logits, labels, torch.tensor([9.0, 1.0, 0.0])).isfinite().all()
 

@@ -260,7 +260,7 @@ class TestTarget:
         logits, shares = logits_at((3, 4), generator), torch.zeros(3, 6, 4, dtype=torch.float64)
         shares[:, 1], shares[2, 4, 3] = 1.0, 0.5
         criterion = CalibratedCrossEntropyLoss(COUNTS, 3.0, "mask")
-        with pytest.raises(ValueError, match="target gives a share to class 4, whose count is 0"):
+        with pytest.raises(ValueError, match="target gives a probability to class 4, whose count is 0"):
             criterion(logits, shares)
         unchecked = CalibratedCrossEntropyLoss(COUNTS, 3.0, "mask", check=False)(logits, shares)
         shares[2, 4, 3] = 0.0
@@ -296,7 +296,7 @@ class TestCounts:
 
     @pytest.mark.parametrize("counts", [[0.9, 0.09, 0.01], [0.5, 10.0, 3.0], [1e-8, 1.0, 0.0]], ids=str)
     def test_shares_are_refused(self, counts: list[float]) -> None:
-        with pytest.raises(ValueError, match=r"counts have .*; allowed: numbers of examples.*multiply shares by"):
+        with pytest.raises(ValueError, match=r"counts have .*; allowed: numbers of examples.*multiply fractions by"):
             CalibratedCrossEntropyLoss(torch.tensor(counts))
 
     def test_counts_of_weighted_examples(self, generator: torch.Generator) -> None:

@@ -101,7 +101,7 @@ def test_bfloat16_features_under_autocast(generator: torch.Generator) -> None:
 
 
 def test_a_model_without_features_is_told_so() -> None:
-    with pytest.raises(ValueError, match="feddecorr needs a model's features"):
+    with pytest.raises(ValueError, match="feddecorr needs the model's features"):
         decorrelation()(seen(None))
     with pytest.raises(ValueError, match="beta is -1"):
         decorrelation(-1)

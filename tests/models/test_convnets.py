@@ -138,9 +138,9 @@ def test_resnet_by_hand(generator: torch.Generator) -> None:
     ("make", "message"),
     [
         (lambda: mcmahan((60,), 10), r"mcmahan takes images \[channels, height, width\], not inputs of shape \[60\]"),
-        (lambda: mcmahan((3, 15, 32), 10), r"mcmahan: images of 15x32 are too small, it needs 16x16"),
+        (lambda: mcmahan((3, 15, 32), 10), r"mcmahan: images of 15x32 are too small; it needs at least 16x16"),
         (lambda: mcmahan((1, 28, 28), 10, padding=1), r"mcmahan: padding is 1; allowed: 0 or 2"),
-        (lambda: leaf_cnn((1, 3, 3), 62), r"leaf_cnn: images of 3x3 are too small, it needs 4x4"),
+        (lambda: leaf_cnn((1, 3, 3), 62), r"leaf_cnn: images of 3x3 are too small; it needs at least 4x4"),
         (lambda: leaf_cnn((784,), 62), r"leaf_cnn takes images"),
         (lambda: resnet18((60,), 10), r"resnet18 takes images"),
         (lambda: resnet18((3, 32, 32), 10, norm="layer"), r"resnet18: norm is 'layer'; allowed: batch, group"),

@@ -320,9 +320,9 @@ def test_the_papers_network_has_304650_parameters() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: cnn((1, 8, 8), 10), "images of 8x8 are too small, it needs 22x22; cnn:padding=1 or mlp would do"),
+        (lambda: cnn((1, 8, 8), 10), "images of 8x8 are too small; it needs at least 22x22; use cnn:padding=1 or mlp"),
         (lambda: cnn((1, 30, 21), 10), "images of 30x21 are too small"),
-        (lambda: cnn((1, 7, 7), 10, padding=1), "images of 7x7 are too small, it needs 8x8$"),
+        (lambda: cnn((1, 7, 7), 10, padding=1), "images of 7x7 are too small; it needs at least 8x8$"),
         (lambda: cnn((60,), 10), r"takes images \[channels, height, width\], not inputs of shape \[60\]"),
         (lambda: cnn((1, 32, 32), 10, norm="layer"), "norm is 'layer'; allowed: batch, group, none"),
         (lambda: cnn((1, 32, 32), 10, width=0), "width=0"),

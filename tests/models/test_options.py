@@ -181,7 +181,7 @@ def test_every_engine(model: str, algorithm: str, engine: str) -> None:
         ("cnn:width=8,head=round", "head is 'round'; allowed: linear, unit, etf"),
         ("cnn:weights=odd", "cnn: weights is 'odd'; allowed: plain, standard"),
         ("resnet18:weights=odd", "resnet18: weights is 'odd'; allowed: plain, standard"),
-        ("cnn:norm=none,weights=standard", "allowed: norm=group or norm=batch"),
+        ("cnn:norm=none,weights=standard", "allowed with these weights: norm=group, norm=batch"),
         ("mlp:hidden=4,head=etf", "head=etf with 5 classes and 4 features; allowed: 2 to 4 classes"),
     ],
 )

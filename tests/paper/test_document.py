@@ -67,8 +67,8 @@ def test_what_was_run_is_counted_in_short() -> None:
     )
     assert second == (  # a cell of two tables, once
         "cifar10, profile `stated`, 400 rounds, one seed: FedLC against FedAvg: not decided in 1 of 1 settings; gains "
-        "+12.50, the paper's +16.23. Our FedLC is +0.32 points from the paper's FedLC, our FedAvg +4.05 from its "
-        "FedAvg."
+        "+12.50, in the paper +16.23. Our FedLC is 0.32 points above the paper's; our FedAvg is 4.05 points above the "
+        "paper's."
     )
     assert in_short(Results(), TABLES.values()) == []
 
@@ -79,7 +79,7 @@ def test_verdicts_over_seeds_are_counted_with_their_intervals() -> None:
     found = [result(*pair) for pair in zip(TABLES["table1"].runs(choice), accuracies, strict=True)]
     (said,) = in_short(Known(found), TABLES.values())
     assert "3 seeds: FedLC against FedAvg: above in 1, open in 1 of 2 settings; gains +1.33 [-6.65, +9.32] to " in said
-    assert "to +6.00 [+3.52, +8.48], the paper's" in said
+    assert "to +6.00 [+3.52, +8.48], in the paper" in said
     assert "FedLC is above each of the 1 other methods run in 1 of 2." in said
 
 
@@ -116,7 +116,7 @@ def test_what_was_not_run_still_shows_the_printed_figure_and_other_versions() ->
     assert cell_text(row) == f"- ({row['printed']['mean']:.2f})"
     assert rests_on([{**row, "other_versions": 3}]) == [
         "Nothing of this has been run yet.",
-        "3 runs of another result version are kept and not shown.",
+        "3 runs of another result version are not shown.",
     ]
 
 
@@ -155,7 +155,7 @@ def test_runs_of_different_seeds_are_not_held_against_each_other() -> None:
     choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
     plain, calibrated = TABLES["table1"].runs(choice)
     results = Known([result(plain.model_copy(update={"seed": 1}), 0.1), result(calibrated, 0.6)])
-    assert "FedAvg and FedLC are of different length or seeds" in reproduction(results, Path("nowhere"))
+    assert "FedAvg and FedLC have different lengths or seeds" in reproduction(results, Path("nowhere"))
 
 
 def test_only_the_marked_part_is_replaced() -> None:

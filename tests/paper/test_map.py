@@ -96,7 +96,7 @@ def test_a_setting_is_never_held_against_the_fedavg_of_another() -> None:
     assert best is not None
     fast = next(setting for setting in asked.settings(CHOICE) if setting.name == "lr 0.1")
     more = Known([*results, result(asked.run(fast, best, CHOICE), 0.9)])
-    assert "lr 0.1: not complete." in sentences(asked.rows(more, CHOICE))
+    assert "lr 0.1: incomplete." in sentences(asked.rows(more, CHOICE))
 
 
 def test_the_map_is_of_one_arithmetic() -> None:

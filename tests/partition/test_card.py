@@ -142,8 +142,8 @@ def test_a_failed_export_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest
         ({"clients": [[0, 1], []]}, "client 1 has no sample"),
         ({"clients": [[0, 1], [2, 6]]}, r"client 1 has indices 2\.\.6; allowed: 0\.\.5"),
         ({"clients": [[-1, 1], [2]]}, r"client 0 has indices -1\.\.1"),
-        ({"clients": [[0, 1], [1, 2]]}, "gives a sample twice"),
-        ({"clients": [[0, 0], [1, 2]]}, "gives a sample twice"),
+        ({"clients": [[0, 1], [1, 2]]}, "lists a sample twice"),
+        ({"clients": [[0, 0], [1, 2]]}, "lists a sample twice"),
         ({"clients": [[0, 1.5]]}, "client 0 is not a list of sample indices"),
         ({"clients": [[0, True]]}, "client 0 is not a list of sample indices"),
         ({"clients": [[0, 1], 5]}, "client 1 is not a list of sample indices"),
@@ -164,8 +164,8 @@ def test_replay_refuses_what_is_no_partition(tmp_path: Path) -> None:
         read_split(tmp_path / "missing.json", 6)
     for text, message in [
         ("{", "is not JSON"),
-        ("[1]", "is no partition"),
-        ("{}", "is no partition"),
+        ("[1]", "is not a partition"),
+        ("{}", "is not a partition"),
     ]:
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(ValueError, match=message):

@@ -72,7 +72,7 @@ def test_one_client_and_one_class_are_counts(tmp_path, text, shape):
         (b"", ["empty"]),
         (b" \n\n", ["empty"]),
         (b"5,-1\n2,3\n", ["line 1", "class 1", "negative"]),
-        (b"5,1\n2,0.5\n", ["line 2", "class 1", "0.5", "whole numbers"]),
+        (b"5,1\n2,0.5\n", ["line 2", "class 1", "0.5", "integers"]),
         (b"5,1\n2,1e3\n", ["1e3"]),
         (b"5,1\n2,nan\n", ["nan"]),
         (b"5,1\n2,\n", ["line 2", "class 1", "missing"]),

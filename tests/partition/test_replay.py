@@ -42,18 +42,18 @@ def test_our_own_export(tmp_path):
     ("text", "message"),
     [
         ("[[0, 3], [1, 2, 5]]", r"client 1 has indices 1..5; allowed: 0..4"),
-        ("[[0, 3], [3]]", "gives a sample twice"),
+        ("[[0, 3], [3]]", "lists a sample twice"),
         ("[[0], []]", "client 1 has no sample"),
         ('[[0], ["a"]]', "not a list of sample indices"),
         ("0\n1\n", "2 lines for 5 samples"),
-        ("0\n1\n0\nx\n0", "'x' is not a client's number"),
+        ("0\n1\n0\nx\n0", "'x' is not a client number"),
         ("0\n9\n0\n0\n0", "numbered from 0"),
         ("3", "1 lines for 5 samples"),
-        ("0\n1\n0\n0\n" + "9" * 30, "'99999999999999999999' is not a client's number"),
+        ("0\n1\n0\n0\n" + "9" * 30, "'99999999999999999999' is not a client number"),
         ("[" * 100_000, "it is nested too deeply"),
-        ('{"' + "9" * 5000 + '": [0], "1": 3}', "is no partition"),
+        ('{"' + "9" * 5000 + '": [0], "1": 3}', "is not a partition"),
         ('{"format": 9}', "its format is 9"),
-        ("[[0, 1, 2, 3, 4]]", "1 clients, 2 are asked for"),
+        ("[[0, 1, 2, 3, 4]]", "1 clients; the run has 2"),
     ],
 )
 def test_what_is_refused(tmp_path, text, message):

@@ -190,7 +190,7 @@ def test_every_federation_has_a_section(tmp_path):
 
 def test_panels_are_drawn_where_something_was_measured(tmp_path):
     store = example_store(tmp_path)
-    assert "Not measured; `fedskew diagnose 00000000` does it for a run." in page_of(store)
+    assert "Not measured; `fedskew diagnose 00000000` measures it for a run." in page_of(store)
     pair = {"ratio": 8.0, "bound": 2.0, "own": -0.1}
     methods = {"fedlc": {"class_accuracy": effect(0.9, 0.4), "deviation": {"pairs": [pair, {**pair, "ratio": None}]}}}
     store.folder("0" * 16).write_diagnosis({"round": RUN["rounds"], "methods": methods})

@@ -103,7 +103,7 @@ def test_a_number_that_is_not_finite_is_damage(stored, checksum, name):
         leaf.view(-1)[0] = float("nan")
 
     rewritten(stored.checkpoint, checksum, change)
-    with pytest.raises(StoreError, match=r"is damaged: it (holds numbers|is not what was written)"):
+    with pytest.raises(StoreError, match=r"is damaged: it (holds numbers|was changed)"):
         load_checkpoint(stored.checkpoint)
 
 
@@ -142,7 +142,7 @@ def replaced(path: Path, line: int | None, change: dict) -> None:
         ("sessions.jsonl", 1, {"engine": 7}, "line 1 is damaged: engine is 7"),
         ("sessions.jsonl", 1, {"changed": {"torch": [1]}}, "changed.torch is"),
         ("partition.json", None, {"hash": 5}, "hash is 5; allowed: a valid string"),
-        ("partition.json", None, {"counts": [[1]]}, "counts has not a row for each client"),
+        ("partition.json", None, {"counts": [[1]]}, "counts does not have a row for each client"),
     ],
 )
 def test_a_field_that_is_wrong_is_named_with_its_place(stored, capsys, file, line, change, said):

@@ -62,7 +62,7 @@ def test_what_pytorch_cannot_write_as_onnx_is_said(tmp_path: Path) -> None:
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return x if x.sum().item() > 0 else -x
 
-    with pytest.raises(ValueError, match=r"cannot write Branching as ONNX; a \.safetensors file holds any model"):
+    with pytest.raises(ValueError, match=r"cannot write Branching as ONNX; a \.safetensors file can hold any model"):
         writer.onnx_bytes(Branching(), (4,), {})
 
 
@@ -72,9 +72,9 @@ def test_a_changed_file_is_refused(tmp_path: Path, part: str) -> None:
     own.write_text(OWN)
     folder = stored(tmp_path, **{part: f"{own}:{'model' if part == 'model' else 'method'}"})
     own.write_text(OWN + "# another byte\n")
-    with pytest.raises(StoreError, match=r"was computed with other bytes of .*own\.py;"):
+    with pytest.raises(StoreError, match=r"was computed with different content of .*own\.py;"):
         export_model(folder, tmp_path / "m.safetensors")
-    with pytest.raises(StoreError, match=r"was computed with other bytes of .*own\.py;"):
+    with pytest.raises(StoreError, match=r"was computed with different content of .*own\.py;"):
         diagnose(folder)
     assert not (tmp_path / "m.safetensors").exists()
     own.write_text(OWN)

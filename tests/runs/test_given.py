@@ -112,7 +112,7 @@ def test_the_hash_follows_the_code(monkeypatch):
     assert first.hash == Run(algorithm=own_loss).hash
     monkeypatch.setitem(globals(), "STRENGTH", 3.0)
     assert Run(algorithm=own_loss).hash != first.hash
-    with pytest.raises(ValueError, match="own_loss has changed since the run was made"):
+    with pytest.raises(ValueError, match="own_loss has changed since the run was created"):
         next(simulate(first))
 
 

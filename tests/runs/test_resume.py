@@ -96,7 +96,7 @@ def test_a_store_may_be_given_as_its_folder(tmp_path: Path) -> None:
     run = Run(**FIELDS, rounds=1)
     list(simulate(run, store=str(tmp_path / "runs")))
     assert Store(tmp_path / "runs").folder(run.hash).exists()
-    with pytest.raises(TypeError, match="'digits' is no run; write Run"):
+    with pytest.raises(TypeError, match="'digits' is not a run; write Run"):
         list(simulate("digits"))  # type: ignore[arg-type]
 
 

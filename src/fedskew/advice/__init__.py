@@ -1,1 +1,1 @@
-"""Which method helps on whose skew, judged from the runs there are."""
+"""Which method helps under which skew, judged from existing runs."""

@@ -1,4 +1,4 @@
-"""The `fedskew compare` command that tries advice out."""
+"""The `fedskew compare` command that tries the advice."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -14,20 +14,19 @@ from fedskew.runs.verdict import BASELINE
 
 SEEDS = 3
 PLACE = "npz:DATA.npz"
-"""Stands for the user's own data; docs/data.md says what the file holds."""
+"""A placeholder for the user's own data; docs/data.md describes the file."""
 SPLIT = "replay:SPLIT.json"
-"""Stands for who holds what of data that have no clients of their own."""
+"""A placeholder for the split of data without their own clients."""
 SMALLEST_BATCH = 16
 """The batch size is not lowered below this for the sake of one small client."""
 _TRAINING = ("rounds", "local_epochs", "batch_size", "lr", "momentum")
 _MORE = ("optimizer", "weight_decay", "augment", "weighting", "lr_schedule", "grad_clip", "dropout_rate")
 _OWN = ("model", "clients_per_round", "validation")
-"""Carried over from the user's own runs only."""
+"""Taken only from the user's own runs."""
 
 
 def source(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
-    """Where counts came from, as far as that is known: the run beside the file, or the card's data set, partition and
-    seed."""
+    """Where counts came from, if known: the run next to the file, or the card's data set, partition and seed."""
     beside = Folder(path.parent)
     with suppress(StoreError):
         if path.name == "partition.json" and beside.exists():
@@ -36,7 +35,7 @@ def source(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def try_command(advice: Advice, origin: Mapping[str, Any], dataset: str | None) -> list[str] | None:
-    """The command's words; None for one client or one class, where there is nothing to compare."""
+    """The command's words; None for one client or one class, since nothing can be compared."""
     if advice.do == "nothing":
         return None
     where = _where(origin, dataset)
@@ -52,7 +51,7 @@ def try_command(advice: Advice, origin: Mapping[str, Any], dataset: str | None) 
 
 
 def _where(origin: Mapping[str, Any], dataset: str | None) -> Mapping[str, Any]:
-    """The data set and partition of the command: where the counts came from, or clients as the user's data set has."""
+    """The data set and partition of the command: where the counts came from, or the clients of the user's data set."""
     known = origin.get("dataset")
     if known and (dataset is None or resolve_dataset(dataset).text == known):
         return origin
@@ -63,8 +62,9 @@ def _where(origin: Mapping[str, Any], dataset: str | None) -> Mapping[str, Any]:
 
 
 def _trained(advice: Advice, origin: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool, list[int]]:
-    """How to train, whether the user has trained so, and with which seeds: as in the evidence for what is recommended,
-    in the user's runs, in the run the counts came from, or in the first setting on data of the same kind."""
+    """How to train, whether the user has trained this way, and with which seeds: as in the evidence for what is
+    recommended, in the user's runs, in the run the counts came from, or in the first setting on data of the same
+    kind."""
     best = [advice.gain(row)[0] for row in advice.basis[:1]]
     items = [*best, *(item for item in advice.evidence if item.own)]
     if items and items[0].own:
@@ -91,7 +91,7 @@ def batch_size(published: int, smallest: int) -> int:
 
 
 def places(words: Sequence[str]) -> list[str]:
-    """What the files of the command hold that are the user's to make."""
+    """What the files must hold that the user has to make for the command."""
     arrays = [word for word in words if word.startswith("npz:") and "natural" in words]
     files = [resolve_dataset(word).arguments["path"] for word in arrays]
     said = [f"{file} holds x_train, y_train, x_test, y_test and client, the owner of each example" for file in files]

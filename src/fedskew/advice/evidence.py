@@ -1,10 +1,11 @@
-"""What runs say about methods, by how skewed the labels were: the table that `fedskew advise` reads, and own runs.
+"""What runs say about methods, by how skewed the labels were: the table that `fedskew advise` reads, and the user's own
+runs.
 
     python -m fedskew.advice.evidence [FOLDER]      writes evidence.json from FOLDER/*.jsonl (results/paper)
 
-A setting is everything about a run but its method and its seed; it is evidence when FedAvg and another method ran in
-it. How skewed a partition is comes from its label counts; the skew of partitions that the table knows already is kept,
-others are split again, which needs the data set's labels ($FEDSKEW_DATA).
+A setting is everything about a run except its method and its seed; it is evidence if FedAvg and another method ran in
+it. A partition's skew is computed from its label counts. The table keeps the skew of partitions that it knows; others
+are split again, which needs the data set's labels ($FEDSKEW_DATA).
 """
 
 import json
@@ -34,7 +35,7 @@ Short = Callable[[Result], Mapping[str, str]]
 
 
 def load() -> dict[str, Any]:
-    """The table that comes with the package."""
+    """The table that ships with the package."""
     text = resources.files("fedskew.advice").joinpath("evidence.json").read_text()
     content: dict[str, Any] = json.loads(text)
     return content
@@ -51,8 +52,9 @@ def build(results: Iterable[Result], known: Mapping[str, Any]) -> dict[str, Any]
 
 
 def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[dict[str, Any]], list[str]]:
-    """Settings of the user's runs in which some run has this split, and what could not be read. The other seeds of such
-    a setting belong to it: they draw the split by the same rule. Without a data set equal label counts are enough."""
+    """Settings of the user's runs in which some run has this split, and what could not be read. All seeds of such a
+    setting belong to it, since they draw the split by the same rule. Without a data set, equal label counts are
+    enough."""
     results = Results(store)
     found, table = list(results), counts.tolist()
 
@@ -65,20 +67,20 @@ def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[
 
 
 def partition_name(result: Result, dataset: str | None = None) -> str:
-    """A split of labels. Its hash covers indices alone, and data sets or their seeds can share it: Synthetic does."""
+    """A split of labels. Its hash covers only indices, so data sets or their seeds can share it, as Synthetic does."""
     named = dataset or _short(result)["dataset"]
     return f"{named} seed {result.run['seed']} {str(result.summary['partition_hash'])[:16]}"
 
 
 def text(table: Mapping[str, Any]) -> str:
-    """The table as it is stored: a partition or a setting a line."""
+    """The table as stored: one line per partition or setting."""
     partitions = ",\n".join(f" {json.dumps(name)}: {json.dumps(p)}" for name, p in table["partitions"].items())
     settings = ",\n".join(f" {json.dumps(setting)}" for setting in table["settings"])
     return f'{{"partitions": {{\n{partitions}\n}},\n"settings": [\n{settings}\n]}}\n'
 
 
 def _short(result: Result) -> Mapping[str, str]:
-    """Specs as people write them with the defaults of today, which a line's own may not be."""
+    """Specs as people write them with today's defaults, which may differ from those stored in a line."""
     from fedskew.runs.run import Run
 
     return Run(**result.run).short
@@ -117,7 +119,7 @@ def _described(group: list[Result], short: Short) -> dict[str, Any]:
 
 def _method(same: list[Result], ends: Mapping[int, float], dataset: str) -> dict[str, Any]:
     """A method over its seeds, in their order. `accuracy` is the mean of the last ten rounds; `reach` is the first
-    evaluated round with what FedAvg has at its end under the same seed. Both are null where the run diverged."""
+    evaluated round that reaches FedAvg's final accuracy under the same seed. Both are null if the run diverged."""
     kept = [None if r.diverged else r for r in same]
     return {
         "seeds": [r.seed for r in same],
@@ -138,7 +140,7 @@ def _measure(result: Result) -> dict[str, Any]:
     card = describe_partition(run, build_federation(run))
     if card["hash"] != result.summary["partition_hash"]:
         raise ValueError(
-            f"run {result.hash} had partition {result.summary['partition_hash']}, here it is {card['hash']}"
+            f"run {result.hash} had partition {result.summary['partition_hash']}; splitting again gives {card['hash']}"
         )
     skew = {name: round(value, 6) for name, value in card["skew"].items()}
     classes = int((np.array(card["counts"]).sum(0) > 0).sum())
@@ -153,7 +155,7 @@ def main(folder: Path) -> None:
             print(f"left out: {problem}", file=sys.stderr)
         table = build(results, known)
     except FileNotFoundError as error:
-        sys.exit(f"evidence.json is left as it was, a new partition needs its data: {error}")
+        sys.exit(f"evidence.json is unchanged: a new partition needs its data: {error}")
     FILE.write_text(text(table))
     print(f"written: {FILE.name}, {len(table['settings'])} settings on {len(table['partitions'])} partitions")
 

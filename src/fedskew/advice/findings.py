@@ -1,5 +1,5 @@
-"""Which methods help on a federation: what the user's own runs on its split say, and published runs on data of the same
-kind under similar skew."""
+"""Which methods help on a federation, according to the user's own runs on its split and to published runs on data of
+the same kind under similar skew."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -20,7 +20,7 @@ NEAR = 0.1
 FAR = 0.25
 """Evidence beyond this distance is not shown."""
 MOST = 3
-"""Methods beside FedAvg that are recommended, or named to try."""
+"""How many methods besides FedAvg are recommended, or suggested to try."""
 Setting = Mapping[str, Any]
 
 
@@ -66,8 +66,9 @@ class Evidence:
 @dataclass(frozen=True)
 class Row:
     """A method over several settings: the numbers of those with each verdict, and of those where a seed diverged.
-    `best` is where it surely gained most, of those above FedAvg if there are any. It `stands` for use (above in some,
-    below in none), depends (both), open, or keep (it is known not to help, so keep FedAvg)."""
+    `best` is the setting whose interval has the highest lower end, among those above FedAvg if there are any. It
+    `stands` for use (above in some, below in none), depends (both), open, or keep (it is known not to help, so keep
+    FedAvg)."""
 
     method: str
     algorithm: str
@@ -79,8 +80,8 @@ class Row:
 
 @dataclass(frozen=True)
 class Advice:
-    """All there is to say. `do` is use, depends, keep (FedAvg), unknown, or nothing (one client or one class), and
-    `methods` are what it is about. `own` judges the user's runs, `like` near evidence on the same kind of data."""
+    """The whole advice. `do` is use, depends, keep (FedAvg), unknown, or nothing (one client or one class), and
+    `methods` are those it is about. `own` judges the user's runs, `like` near evidence on the same kind of data."""
 
     clients: int
     classes: int
@@ -103,7 +104,7 @@ class Advice:
 
     @property
     def basis(self) -> list[Row]:
-        """The rows that speak for what to do."""
+        """The rows that support what to do."""
         rows = [row for row in (*self.own, *self.like) if row.stands == self.do]
         return [row for row in rows if row.algorithm in self.methods or self.do == "keep"]
 
@@ -133,7 +134,7 @@ def advise(
 
 
 def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[str]]:
-    """What to do, and with which methods. One's own runs count before those of others."""
+    """What to do, and with which methods. The user's own runs count before published ones."""
     settled = {row.algorithm for row in own if row.stands == "keep"}
     others = [row for row in like if row.algorithm not in settled]
     for do in ("use", "depends"):
@@ -144,8 +145,8 @@ def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[str]]:
 
 
 def to_try(found: Sequence[Evidence], kind: str, settled: set[str]) -> list[str]:
-    """Methods that change different parts of a round: those first that gained on one's own split, then on data of this
-    kind, then anywhere, then those of which nothing is known, and last those that lost."""
+    """Methods that change different parts of a round: first those that gained on the user's own split, then on data of
+    this kind, then anywhere, then those without evidence, and last those that lost."""
 
     def promise(name: str) -> tuple[float, int, float]:
         here = [(item, gain.mean) for item in found for gain in item.gains if gain.method == name and gain.points]
@@ -164,7 +165,7 @@ def to_try(found: Sequence[Evidence], kind: str, settled: set[str]) -> list[str]
 
 
 def judge(found: Sequence[Evidence]) -> list[Row]:
-    """Each method over these settings, those first that are surely above FedAvg by most."""
+    """Each method over these settings, sorted by the lower end of its best interval, highest first."""
     at: dict[str, list[tuple[Evidence, Gain]]] = {}
     for item in found:
         for gain in item.gains:
@@ -183,7 +184,7 @@ def judge(found: Sequence[Evidence]) -> list[Row]:
 
 
 def scaled(skew: Mapping[str, float], classes: int) -> dict[str, float]:
-    """The indices, each between 0 and 1: effective classes as a share of the classes there are."""
+    """The indices, each between 0 and 1: effective classes as a share of the number of classes."""
     return {**skew, "effective_classes": skew["effective_classes"] / classes}
 
 
@@ -199,8 +200,8 @@ def _mean_skew(setting: Setting, table: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _evidence(setting: Setting, here: Mapping[str, float], skew: dict[str, float], *, own: bool = False) -> Evidence:
-    """In one's own runs every variant is a method. In others' a method is its best variant on held-out examples, else
-    the one with default arguments: the test set never decides."""
+    """In the user's own runs every variant is a method. In published runs a method is its best variant on held-out
+    examples, else the one with default arguments: the test set never decides."""
     methods, families = setting["methods"], dict[str, list[str]]()
     for name in methods:
         family = name if own else spec.family(name)
@@ -220,7 +221,7 @@ def _held_out(method: Mapping[str, Any]) -> float:
 
 
 def _gain(family: str, name: str, methods: Mapping[str, Any]) -> Gain:
-    """Paired by seed: both runs had the same data, split, first model and cohorts."""
+    """Paired by seed: both runs had the same data, split, initial model and cohorts."""
     mine, base = (_by_seed(methods[one]) for one in (name, BASELINE))
     seeds = [s for s in mine if s in base and None not in (mine[s][0], base[s][0]) and mine[s][2] == base[s][2]]
     points = paired(*({s: round(100 * one[s][0], 4) for s in seeds} for one in (mine, base)))

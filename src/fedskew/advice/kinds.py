@@ -1,4 +1,4 @@
-"""What kind of data a data set is, with what kind of model: evidence speaks for its own kind alone."""
+"""The kind of a data set and its model: evidence counts only for its own kind."""
 
 from fedskew.data import USUAL
 
@@ -16,8 +16,8 @@ _MODELS = {
 
 
 def kind_of(dataset: str | None, model: str | None = None) -> str:
-    """`natural images with a convolutional network`, from specs. The model is the data set's usual one by default; what
-    the user made is unknown."""
+    """`natural images with a convolutional network`, from specs. The model defaults to the data set's; the user's own
+    data and models are of unknown kind."""
     name = (dataset or "").partition(":")[0]
     data, network = _DATA.get(name), _MODELS.get((model or usual_model(name)).partition(":")[0])
     return f"{data} with {network}" if data and network else UNKNOWN

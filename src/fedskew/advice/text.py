@@ -1,4 +1,4 @@
-"""Advice in words: what to do in three lines, then what it rests on. Every figure names its setting."""
+"""Advice in words: what to do in three lines, then the evidence. Every figure names its setting."""
 
 from collections.abc import Iterator
 from itertools import combinations
@@ -23,7 +23,7 @@ _LISTED = 8
 
 
 def lines(advice: Advice) -> Iterator[str]:
-    """The whole text, but for the command at its end."""
+    """The whole text, except the command at its end."""
     yield from verdict(advice)
     if said := training(advice):
         yield f"How you train matters: {said}"
@@ -33,7 +33,7 @@ def lines(advice: Advice) -> Iterator[str]:
 
 
 def verdict(advice: Advice) -> list[str]:
-    """What to do, why, and how like the user's data the evidence is."""
+    """What to do, why, and how similar the evidence is to the user's data."""
     if advice.clients == 1:
         return ["There is one client: nothing is averaged, and no labels are skewed. Train on it directly."]
     if advice.classes_held == 1:
@@ -51,7 +51,7 @@ def verdict(advice: Advice) -> list[str]:
 
 
 def _why(advice: Advice) -> str:
-    """Points and rounds of what is recommended first, or what is missing."""
+    """Points and rounds of the first recommendation, or which evidence is missing."""
     if advice.basis:
         row = advice.basis[0]
         (item, gain), name = advice.gain(row), row.algorithm
@@ -61,14 +61,16 @@ def _why(advice: Advice) -> str:
         return f"Why: {said} {_saved(item, gain)} [{item.number}]{more}."
     mine = "your own runs do not decide it yet, and " if advice.own else ""
     if advice.kind == UNKNOWN:
-        return f"Why: {mine}the kind of your data is unknown (--dataset names it); kinds differ in what gains."
+        return (
+            f"Why: {mine}the kind of your data is unknown (set it with --dataset); kinds differ in which methods gain."
+        )
     several = any(row.settings.keys() - {NOT_DECIDED} for row in advice.like)
     what = "no published method is above FedAvg on" if several else "no published run has several seeds on"
-    return f"Why: {mine}{what} {advice.kind} under similar skew; one seed, or other data, decides nothing."
+    return f"Why: {mine}{what} {advice.kind} under similar skew; one seed or other data decides nothing."
 
 
 def _rests(advice: Advice) -> str:
-    """What the verdict rests on, and how like the user's federation that is."""
+    """What the verdict is based on, and how similar that is to the user's federation."""
     if not advice.evidence:
         nearest = "there is none for this training" if advice.nearest is None else f"nearest at {advice.nearest:.2f}"
         return f"Evidence: none under similar skew; {nearest}."
@@ -77,7 +79,7 @@ def _rests(advice: Advice) -> str:
         splits = {name.rpartition(" ")[2] for name in used.setting["methods"][BASELINE]["partitions"]}
         drawn = ", each with its own draw of the split" if len(splits) > 1 else ""
         return f"Evidence: your own runs [{used.number}] of {used.cell}, {_seeds(used.base)}{drawn}."
-    like = "the kind of data that yours are" if used.kind == advice.kind != UNKNOWN else "not known to be like yours"
+    like = "the same kind of data as yours" if used.kind == advice.kind != UNKNOWN else "not known to be like yours"
     mine, far = scaled(advice.skew, advice.classes_held), "" if used.distance <= NEAR else ", which is not near"
     name = max(mine, key=lambda name: abs(mine[name] - used.skew[name]))
     scale = advice.classes_held if name == "effective_classes" else 1
@@ -88,7 +90,7 @@ def _rests(advice: Advice) -> str:
 
 
 def _row(advice: Advice, row: Row) -> str:
-    """A method's verdicts: of each word the setting with most seeds, and how many more there are."""
+    """A method's verdicts: for each verdict the setting with most seeds, and how many more settings have it."""
     parts = []
     for numbers in row.settings.values():
         item, gain = max((advice.gain(row, n) for n in numbers), key=lambda pair: (len(pair[1].seeds), pair[1].least))
@@ -111,7 +113,8 @@ def _saved(item: Evidence, gain: Gain) -> str:
 
 
 def training(advice: Advice) -> str | None:
-    """Where a method gains much more with one momentum or augmentation than with another, all else but rounds alike."""
+    """Where a method gains much more with one momentum or augmentation than with another, all else except rounds
+    equal."""
     best: dict[tuple[Any, ...], tuple[Evidence, Gain]] = {}
     for item in advice.evidence:
         free = ("momentum", "augment", "rounds", "methods")
@@ -144,7 +147,7 @@ def indices(advice: Advice) -> Iterator[str]:
     """The four indices, and what each one means here."""
     skew, held = advice.skew, advice.classes_held
     meaning = (
-        f"{100 * skew['mean_total_variation']:.0f} % of a client's examples would need another label to be like all",
+        f"{100 * skew['mean_total_variation']:.0f} % of a client's examples would need another label to match all",
         f"labels vary like {skew['effective_classes']:.1f} equally frequent classes, of {held} that occur",
         f"a client has no example of {skew['missing_share'] * held:.1f} of {held} classes on average",
         f"client sizes go from {advice.sizes[0]} to {advice.sizes[1]}",

@@ -1,7 +1,7 @@
 """How client deltas become one.
 
-`coefficients(weights[K], travel[K]) -> [K]` is how much each client counts, `merge(deltas[K, ...], coefficients)` makes
-one delta of many. A `linear` aggregate merges by sum_k coefficient_k delta_k: a cohort split over machines needs one
+`coefficients(weights[K], travel[K]) -> [K]` gives each client's share; `merge(deltas[K, ...], coefficients)` turns many
+deltas into one. A `linear` aggregate merges by sum_k coefficient_k delta_k: a cohort split over machines needs one
 all-reduce. Any other needs all clients of a round in one process.
 """
 

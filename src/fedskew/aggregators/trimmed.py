@@ -2,9 +2,10 @@
 
     delta[j] = mean of delta_k[j] over the clients, without the ceil(share * K) smallest and as many largest
 
-No more clients than are cut off at an end can move a coordinate beyond what the others sent, whatever they send. Every
-client counts the same: by weights, a claim of many examples would be a vote. It is no sum, so one process must have all
-clients of a round. And it costs accuracy under label skew: what few clients know is cut off as an attack would be.
+As long as no more clients attack than are cut off at one end, they cannot move a coordinate beyond what the others
+sent. Every client counts the same: with weights, claiming many examples would buy votes. This is not a sum, so one
+process must have all clients of a round. It costs accuracy under label skew: what only a few clients know is cut off
+just as an attack would be.
 """
 
 import math
@@ -19,7 +20,7 @@ from fedskew.core.tree import Params
 
 @dataclass(frozen=True)
 class TrimmedMean:
-    """`share` of the clients is cut off at each end, rounded up as far as a client is left; 0.5 is the median."""
+    """`share` of the clients is cut off at each end, rounded up as long as one client is left; 0.5 is the median."""
 
     share: float
     needs_travel = False
@@ -32,7 +33,7 @@ class TrimmedMean:
         return weights / weights.sum()
 
     def merge(self, values: Params, coefficients: Tensor) -> Params:
-        """Of values [K, ...]; the coefficients of equal clients say nothing."""
+        """The trimmed mean of values [K, ...]; coefficients are ignored, since all clients count the same."""
         return tree.map(self._trimmed, values)
 
     def _trimmed(self, leaf: Tensor) -> Tensor:

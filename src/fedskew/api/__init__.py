@@ -1,4 +1,4 @@
-"""What Python programs and notebooks call: docs/api.md. Nothing below knows it."""
+"""The public Python interface: docs/api.md. No other room imports it."""
 
 from fedskew.api.comparing import Compared, compare
 from fedskew.api.simulated import Simulated, simulate

@@ -1,4 +1,4 @@
-"""Several runs side by side, as Python programs see them."""
+"""A comparison of several runs, for Python programs."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -17,14 +17,14 @@ _SEEDS_AND_METHODS = {"seed", "algorithm"}
 
 
 class Compared:
-    """Finished runs by method: `compared["fedlc"]` are those of its seeds, in order. Printed, it is its table."""
+    """Finished runs by method: `compared["fedlc"]` lists its runs in order of seeds. Printing it shows the table."""
 
     def __init__(self, runs: dict[str, list[Simulated]]) -> None:
         self.runs = runs
 
     def __getitem__(self, method: str) -> list[Simulated]:
         if method not in self.runs:
-            raise KeyError(f"{method} is not compared; there are: {', '.join(self.runs)}")
+            raise KeyError(f"{method} is not in this comparison; allowed: {', '.join(self.runs)}")
         return self.runs[method]
 
     def __iter__(self) -> Iterator[str]:
@@ -38,21 +38,21 @@ class Compared:
         return method_rows(self._finished, target=target)
 
     def table(self, style: Style = "markdown", target: float | None = None) -> str:
-        """The rows as text. Rounds are counted to `target`, or to FedAvg's end where it is compared."""
+        """The rows as text. Rounds are counted to `target`, or to FedAvg's end if FedAvg is compared."""
         return table_text(self.runs, style, target)
 
     def plot(self, axes: Any = None, measure: str = "accuracy") -> Any:
-        """A curve per method, the mean over its seeds, in a Matplotlib figure of its own or on the given axes."""
+        """A curve per method, the mean over its seeds, in a new Matplotlib figure or on the given axes."""
         return drawn(self.runs, axes, measure)
 
     def rounds_to(self, accuracy: float) -> dict[str, Reach | None]:
-        """How many rounds each method takes to this accuracy, the median over its seeds; None where all diverged."""
+        """How many rounds each method takes to reach this accuracy, the median over its seeds; None if all diverged."""
         check_share(accuracy)
         return {name: rounds_to_reach(curves, accuracy) for name, curves in method_curves(self._finished).items()}
 
     @property
     def bytes_sent(self) -> dict[str, list[BytesSent]]:
-        """Of each method, what every seed's federation would have sent."""
+        """For each method, what the federation of each seed would have sent."""
         return {name: [run.bytes_sent for run in seeds] for name, seeds in self.runs.items()}
 
     def to_pandas(self) -> Any:
@@ -77,10 +77,10 @@ def compare(
     seeds: int = 1,
     store: Store | Path | str | None = None,
 ) -> Compared:
-    """Simulate runs to their end, side by side: one run with each of several algorithms, or a list of runs.
+    """Simulate several runs to the end: one run with each of several algorithms, or a list of runs.
 
-    Each is simulated with so many seeds, from its own on. Under one seed methods share data, split, first model and
-    cohorts. With a store, or its folder, what is there already is read, not computed again.
+    Each is simulated with `seeds` seeds, starting at its own. Under one seed methods share data, split, initial model
+    and cohorts. With a store, or its folder, finished rounds are read instead of computed again.
     """
     store = Store(store) if isinstance(store, str | Path) else store
     comparison = _comparison(runs, algorithms, seeds)
@@ -95,7 +95,7 @@ def _comparison(runs: Run | Sequence[Run], algorithms: Sequence[Any] | None, see
     if isinstance(runs, Run):
         return Comparison.of(runs, [runs.algorithm] if algorithms is None else algorithms, seeds)
     if algorithms is not None:
-        raise ValueError("algorithms go with one run; of a list, each run has its own")
+        raise ValueError("algorithms are for a single run; in a list, each run has its own algorithm")
     if not runs or not all(isinstance(run, Run) for run in runs):
         raise ValueError(f"runs is {runs!r}; allowed: a Run with algorithms=[...], or a list of runs")
     check_seeds(seeds)
@@ -110,7 +110,5 @@ def _comparison(runs: Run | Sequence[Run], algorithms: Sequence[Any] | None, see
         found = grouped.setdefault(name, [])
         found += [run.model_copy(update={"seed": run.seed + more}) for more in range(seeds)]
         if len({one.seed for one in found}) < len(found):
-            raise ValueError(
-                f"{name} with seed {run.seed} is there twice; runs that are compared need names of their own"
-            )
+            raise ValueError(f"{name} with seed {run.seed} appears twice; compared runs need different names")
     return Comparison(grouped)

@@ -1,4 +1,4 @@
-"""A run as Python programs see it: records round after round, and what can be said of the rounds so far."""
+"""A run for Python programs: its records, round after round, and a summary of the rounds so far."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ _STYLES = {"markdown": markdown, "latex": latex, "csv": lambda rows, target: csv
 
 
 class Simulated(Iterator[RoundRecord]):
-    """The records of one run, computed as they are asked for; `result()` computes the rest.
+    """The records of one run, computed on demand; `result()` computes the rest.
 
     Everything else is about the rounds so far: after `for record in simulated`, about the whole run.
     """
@@ -45,23 +45,23 @@ class Simulated(Iterator[RoundRecord]):
         return record
 
     def note(self, record: RoundRecord) -> None:
-        """Keep a record, and of the models the last one only."""
+        """Keep a record, but only the last model."""
         self.records.append(replace(record, server=None))
         self._server = record.server
 
     def result(self) -> "Simulated":
-        """The same, after its last round."""
+        """This object, after its last round."""
         for _ in self:
             pass
         return self
 
     def close(self) -> None:
-        """Stop here: a store keeps the model of the last round, and another call goes on from it."""
+        """Stop here: a store keeps the model of the last round, and another call continues from it."""
         getattr(self._coming, "close", lambda: None)()
 
     @property
     def finished(self) -> Finished:
-        """As tables are made of it."""
+        """The records in the form that tables need."""
         card = self.store.folder(self.run.hash).card() if self.store is not None else None
         return Finished(self.run.model_dump(), [record.as_dict() for record in self.records], card)
 
@@ -79,7 +79,7 @@ class Simulated(Iterator[RoundRecord]):
         return accuracy
 
     def rounds_to(self, accuracy: float) -> int | None:
-        """The first evaluated round with at least this accuracy; None if there is none so far."""
+        """The first evaluated round with at least this accuracy; None if there is none yet."""
         check_share(accuracy)
         curve = [(record.round, record.accuracy) for record in self.records if record.accuracy is not None]
         return first_round(curve, accuracy)
@@ -91,7 +91,7 @@ class Simulated(Iterator[RoundRecord]):
 
     @property
     def model(self) -> TrainedModel:
-        """The global model after the last round so far, in evaluation mode, for inputs as they are stored."""
+        """The global model after the last round so far, in evaluation mode, for inputs as stored."""
         self._begun()
         run = self.run
         if self.records[-1].diverged:
@@ -100,13 +100,13 @@ class Simulated(Iterator[RoundRecord]):
         return trained(*describe_model(run, data, self.records[-1].round, self._server or self._stored_server()))
 
     def _stored_server(self) -> Server:
-        """Records that were read from a store come without a model."""
+        """Load the model from the store: records that were read have none."""
         assert self.store is not None
         folder, round = self.store.folder(self.run.hash), self.records[-1].round
         if folder.saved() != round:
             raise ValueError(
                 f"the store keeps the model of round {folder.saved()} of run {self.run.hash}, not of round {round}; "
-                "simulate it without a store to have that"
+                "simulate it without a store to get that model"
             )
         return load_checkpoint(folder.checkpoint, diverged=folder.diverged()).server
 
@@ -121,13 +121,13 @@ class Simulated(Iterator[RoundRecord]):
         return table_text({self.run.short_algorithm: [self]}, style)
 
     def plot(self, axes: Any = None, measure: str = "accuracy") -> Any:
-        """The measure of every evaluated round, in a Matplotlib figure of its own or on the given axes."""
+        """The measure of every evaluated round, in a new Matplotlib figure or on the given axes."""
         self._begun()
         return drawn({self.run.short_algorithm: [self]}, axes, measure)
 
     def _begun(self) -> None:
         if not self.records:
-            raise ValueError("no round has been simulated yet: iterate over it, or call result()")
+            raise ValueError("no round has been simulated yet: iterate over the run, or call result()")
 
     def __repr__(self) -> str:
         return f"<{self.run.short_algorithm} on {self.run.title}: {len(self.records)} of {self.run.rounds} rounds>"
@@ -138,7 +138,7 @@ def simulate(
 ) -> Simulated:
     """A run, round after round: `for record in simulate(run)`, or `simulate(run).result()` at once.
 
-    With a store, or its folder, what is there already is read, not computed again. Probes look at every so many rounds.
+    With a store, or its folder, finished rounds are read instead of computed again. Probes run every `every` rounds.
     """
     store = Store(store) if isinstance(store, str | Path) else store
     return Simulated(run, rounds_of(run, probes, every=every, store=store), store)
@@ -160,12 +160,10 @@ def table_text(group: Group, style: Style, target: float | None = None) -> str:
 
 
 def drawn(group: Group, axes: Any, measure: str) -> Any:
-    """The figure that the curves are on."""
+    """The figure that holds the curves."""
     series: Series = {name: [one.finished.records for one in seeds] for name, seeds in group.items()}
     if not any(isinstance(record.get(measure), float) for runs in series.values() for run in runs for record in run):
-        raise ValueError(
-            f"no round has a number for {measure!r}; allowed: accuracy, balanced_accuracy, client_accuracy"
-        )
+        raise ValueError(f"no round has a value for {measure!r}; allowed: accuracy, balanced_accuracy, client_accuracy")
     title = next(iter(group.values()))[0].run.title
     if axes is None:
         return curve_figure(series, title, measure)

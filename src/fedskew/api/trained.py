@@ -1,4 +1,4 @@
-"""A trained model that takes inputs as they are stored, and knows what its outputs are called."""
+"""A trained model that takes inputs as stored and knows the names of its outputs."""
 
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,9 @@ from fedskew.runs.store import Store
 
 
 class TrainedModel(nn.Module):
-    """Logits [B, C] of inputs [B, *input_shape] in the unit of the data set's files: it normalises by itself.
+    """Logits [B, C] of inputs [B, *input_shape] in the units of the data set's files; the model normalises them.
 
-    `classes` are the names of the C outputs, their numbers where the data set has no names; `module` is the network
+    `classes` are the names of the C outputs, or their numbers if the data set has no names; `module` is the network
     inside, which takes normalised inputs. `round` and `run` say where it comes from.
     """
 
@@ -56,7 +56,7 @@ class TrainedModel(nn.Module):
 
 
 def trained(about: dict[str, Any], tensors: Params, module: nn.Module | None = None) -> TrainedModel:
-    """What was trained, in evaluation mode and in the precision that it was trained in."""
+    """The trained module, in evaluation mode and in its training precision."""
     dtype = next(leaf.dtype for leaf in tensors.values() if leaf.is_floating_point())
     return TrainedModel(rebuild(about, tensors, module, dtype), about).eval()
 
@@ -68,20 +68,20 @@ def load_model(
     model: nn.Module | None = None,
     own_files: bool = False,
 ) -> TrainedModel:
-    """The model of a file that `fedskew export` wrote, or of a run in a store by (the beginning of) its hash.
+    """Load the model from a file that `fedskew export` wrote, or from a run in a store by (the beginning of) its hash.
 
-    A file may name a model in a file of Python, which is only run with `own_files`; a model that was given to a run as
-    a Python object must be there again. `model` is the module to fill in both cases.
+    A file may name a model in a Python file, which runs only with `own_files`. A model that was given to a run as a
+    Python object must exist in this process. In both cases `model` can be the module to fill instead.
     """
     if store is not None:
         store = Store(store) if isinstance(store, str | Path) else store
         about, tensors = final_model(store.find(str(source)))
         return _filled(about, tensors, model)
     if not Path(source).is_file():
-        raise FileNotFoundError(f"there is no file {source}; of a run in a store: load_model({str(source)!r}, 'runs')")
+        raise FileNotFoundError(f"there is no file {source}; for a run in a store: load_model({str(source)!r}, 'runs')")
     about, tensors = read_export(source)
     if model is None and spec.parse(about["model"])[0].endswith(".py") and not own_files:
-        raise ValueError(f"{source} needs {about['model']}, which runs that file; own_files=True allows it")
+        raise ValueError(f"{source} needs {about['model']}, and loading it runs that file; own_files=True allows it")
     return _filled(about, tensors, model)
 
 
@@ -89,9 +89,9 @@ def _filled(about: dict[str, Any], tensors: Params, model: nn.Module | None) -> 
     if model is None and spec.is_live(about["model"]) and about["model"].partition(":")[0] not in spec.LIVE:
         raise ValueError(
             f"{about['model']} was given as a Python object, and this process does not have it: the run's own code is "
-            "needed; load_model(..., model=my_module) fills a module that is made as it was"
+            "needed; load_model(..., model=my_module) fills a module that you built the same way"
         )
     try:
         return trained(about, tensors, model)
     except RuntimeError as error:
-        raise ValueError(f"the model that was saved does not fit {about['model']}: {error}") from error
+        raise ValueError(f"the saved model does not fit {about['model']}: {error}") from error

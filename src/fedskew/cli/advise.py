@@ -21,7 +21,7 @@ Counts = Annotated[
 
 def advise_command(
     counts: Counts,
-    local_epochs: Annotated[int | None, typer.Option(help="Only evidence with so many local epochs.")] = None,
+    local_epochs: Annotated[int | None, typer.Option(help="Only evidence with this many local epochs.")] = None,
     momentum: Annotated[float | None, typer.Option(help="Only evidence with this client momentum.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Your data set: cifar10, npz:PATH, folder:PATH.")] = None,
     json_: Json = False,
@@ -71,7 +71,7 @@ def advise_command(
 
 
 def _file(counts: str, runs: str | None) -> Path:
-    """The file of counts; of a run, named by its folder or the beginning of its hash, its partition card."""
+    """The file of counts; for a run, given by its folder or the beginning of its hash, its partition card."""
     path = Path(counts)
     if not path.exists() and set(counts) <= set("0123456789abcdef"):
         path = open_store(runs).find(counts).path

@@ -1,4 +1,4 @@
-"""`fedskew compare`: several methods side by side."""
+"""`fedskew compare`: a comparison of several methods."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -40,9 +40,9 @@ def compare_command(
     fields: dict[str, Any],
     file: File = None,
     algorithm: Algorithms = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
+    seeds: Annotated[int, typer.Option(help="How many seeds, starting at --seed.")] = 1,
     target: Target = None,
-    iid: Annotated[bool, typer.Option("--iid", help="The same methods on an IID split as well.")] = False,
+    iid: Annotated[bool, typer.Option("--iid", help="Also run the methods on an IID split.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
     display: Names = None,
     style: Style = "screen",
@@ -51,7 +51,7 @@ def compare_command(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Several methods side by side, on the same data, split, first model and cohorts.
+    """Compare several methods on the same data, split, initial model and cohorts.
 
     Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 5
     """

@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 data_app = typer.Typer(help="Data files: list, verify, fetch.", rich_markup_mode=None, no_args_is_help=True)
 
 
-@data_app.command("list", short_help="What is there of each data set.")
+@data_app.command("list", short_help="Which data files you have.")
 def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
-    """What is there of each data set, how large it is and where it comes from.
+    """Which files of each data set you have, how large they are and where they come from.
 
     Example: fedskew data list
     """
@@ -34,9 +34,9 @@ def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = Non
     print_data(listing(data_dir), json_=json_, quiet=quiet)
 
 
-@data_app.command("verify", short_help="Check the files that are there against their checksums.")
+@data_app.command("verify", short_help="Check your data files against their checksums.")
 def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = None) -> None:
-    """Check the files that are there against their official checksums; exit code 1 if one is not good.
+    """Check your data files against their official checksums; exit code 1 if one is not good.
 
     Example: fedskew data verify --data-dir ~/data
     """
@@ -51,12 +51,14 @@ def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = N
 @data_app.command("fetch", short_help="Download, check and extract the files of a data set.")
 def data_fetch(
     name: Annotated[str, typer.Argument(help="mnist | fashion_mnist | cifar10 | cifar100 | svhn | svhn-extra")],
-    mirror: Annotated[str | None, typer.Option(help="An address below which the files have their names.")] = None,
+    mirror: Annotated[
+        str | None, typer.Option(help="Base address under which the files have their official names.")
+    ] = None,
     json_: Json = False,
     quiet: Quiet = False,
     data_dir: DataDir = None,
 ) -> None:
-    """Download the official files of a data set, check and extract them; goes on where it broke off.
+    """Download the official files of a data set, check and extract them; an interrupted download resumes.
 
     Example: fedskew data fetch cifar10
     """

@@ -12,9 +12,9 @@ from fedskew.cli.terminal.progress import console, echo, percent_of, print_json
 
 
 def diagnose_command(
-    run: Annotated[str, typer.Argument(help="The run's hash, the beginning of it, or its folder.")],
+    run: Annotated[str, typer.Argument(help="The run's hash, its beginning, or the run's folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the JSON and figures.  [default: diagnosis/RUN]")] = None,
-    clients: Annotated[int, typer.Option(help="How many of the cohort's clients are reported.")] = 20,
+    clients: Annotated[int, typer.Option(help="How many of the cohort's clients to report.")] = 20,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -22,7 +22,7 @@ def diagnose_command(
 ) -> None:
     """What label skew does to a run's model: accuracy by kind of class, deviation bound, drift, calibration.
 
-    One local round is made from the run's checkpoint, on a copy; the run itself stays as it is.
+    It trains one local round from the run's checkpoint, on a copy; the run itself does not change.
 
     Example: fedskew diagnose 3fa9 --out diagnosis
     """

@@ -45,12 +45,12 @@ app = typer.Typer(
 )
 for name, group in {"runs": runs_app, "data": data_app, "paper": paper_app, "flower": flower_app}.items():
     app.add_typer(group, name=name)
-app.command("methods", short_help="Every method, and what it changes of FedAvg.")(methods_command)
+app.command("methods", short_help="Every method, and which parts of FedAvg it changes.")(methods_command)
 app.command("advise", short_help="Which methods help under these label counts.")(advise_command)
 app.command("diagnose", short_help="What label skew does to a stored run's model.")(diagnose_command)
-app.command("report", short_help="Runs of the store as one HTML page.")(report_command)
+app.command("report", short_help="Stored runs as one HTML page.")(report_command)
 app.command("run")(run_command)
-app.command("compare", short_help="Several methods side by side, over several seeds.")(compare_command)
+app.command("compare", short_help="Compare several methods over several seeds.")(compare_command)
 for name, about, command in (
     ("sweep", "A run at many settings: table and figure.", sweep_command),
     ("tune", "Choose each method's knobs on held-out examples.", tune_command),
@@ -62,7 +62,7 @@ app.command("export")(export_command)
 _INTERRUPTED = 130
 _LONGEST = 500
 _FIRST_SPEAKS = 20.0
-"""Seconds: torchrun ends all ranks with the first that ends, which must not be before the first rank has spoken."""
+"""Seconds that other ranks wait: torchrun ends all ranks when one ends, and rank 0 must print its message first."""
 
 
 def _version(asked: bool) -> None:
@@ -84,10 +84,10 @@ def app_callback(
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a command; a wrong request ends with 2, a failure with 1, an interruption with 130."""
+    """Run a command and exit: 2 for an invalid request, 1 for a failure, 130 for an interruption."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     if threading.current_thread() is not threading.main_thread():
-        sys.exit(_guarded(given))  # only the main thread hears of signals
+        sys.exit(_guarded(given))  # only the main thread receives signals
     interruption.seen = False
     before = {number: signal.signal(number, interruption) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -101,7 +101,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 def _guarded(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # a terminal that has no ± still gets its table
+            stream.reconfigure(errors="backslashreplace")  # a terminal without ± still shows the table
     warnings.showwarning = lambda message, *_, **__: note(str(message))
     try:
         if expected() > 1 and arguments[:1] != ["run"]:
@@ -114,15 +114,15 @@ def _guarded(arguments: list[str]) -> int:
         if code == _INTERRUPTED:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
-    except KeyboardInterrupt:  # also before there is a command to be interrupted
-        return complain("interrupted; what was done is kept, the same command goes on from there", _INTERRUPTED)
+    except KeyboardInterrupt:  # possibly before the command started
+        return complain("interrupted; finished work is kept, the same command resumes", _INTERRUPTED)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             echo(error.format_message())
             return 0
         return complain(_click_message(error), 2)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # whoever read us has gone
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the reader of our output is gone
         return 0
     except Exception as error:
         if os.environ.get("FEDSKEW_DEBUG"):
@@ -137,7 +137,7 @@ def explained(error: Exception) -> tuple[str, int]:
 
         return explain(error), 2  # type: ignore[arg-type]
     if _lacks_memory(error):
-        return "memory does not suffice; fewer clients per round, a smaller batch size or model would need less", 1
+        return "out of memory; fewer clients per round, a smaller batch size or a smaller model would need less", 1
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror, 1
     wrong = isinstance(error, ValueError | FileNotFoundError)
@@ -145,7 +145,7 @@ def explained(error: Exception) -> tuple[str, int]:
 
 
 def _lacks_memory(error: BaseException | None) -> bool:
-    """Whether an error, or what caused it, is an array that could not be had; PyTorch says so in words alone."""
+    """Whether an error, or its cause, is a failed allocation; PyTorch says so only in the message."""
     while error is not None and not isinstance(error, MemoryError) and "can't allocate memory" not in str(error):
         error = error.__cause__
     return error is not None
@@ -158,7 +158,8 @@ def _click_message(error: click.ClickException) -> str:
 
 
 def complain(message: str, code: int) -> int:
-    """Of several ranks only the first speaks of what all of them see: a wrong request, an interruption."""
+    """Print an error and return the exit code. Only rank 0 reports what all ranks see: an invalid request, an
+    interruption."""
     if not rank() or code == 1:
         echo(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{_shortened(message)}", err=True)
     elif code == 2:
@@ -168,5 +169,5 @@ def complain(message: str, code: int) -> int:
 
 
 def _shortened(message: str) -> str:
-    """A message that repeats a very long request, without the middle of it."""
+    """A message without its middle, if it repeats a very long request."""
     return message if len(message) <= 2 * _LONGEST else f"{message[:_LONGEST]} ... {message[-_LONGEST:]}"

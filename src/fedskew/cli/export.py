@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def export_command(
-    run: Annotated[str, typer.Argument(help="The run's hash or the beginning of it.")],
+    run: Annotated[str, typer.Argument(help="The run's hash or its beginning.")],
     path: Annotated[Path, typer.Argument(help="FILE.safetensors, or FILE.onnx with the extra `onnx`.")],
     json_: Json = False,
     quiet: Quiet = False,

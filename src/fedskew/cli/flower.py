@@ -25,24 +25,24 @@ Federated = Annotated[
     str | None,
     typer.Option(
         "--runs",
-        help="Folder of the store; a run that was simulated in it cannot be trained.  "
+        help="Folder of the store; a run that was simulated in it cannot be trained there.  "
         "[default: $FEDSKEW_RUNS or federated/]",
     ),
 ]
 _START: dict[str, Any] = {"clients": 10, "rounds": 10, "lr": 0.1, "batch_size": 16}  # learns digits in a minute
 
 
-@flower_app.command("init", short_help="A runnable Flower app: the run, and a few lines of Python.")
+@flower_app.command("init", short_help="Write a runnable Flower app.")
 @run_options(*_OPTIONS, **_START)
 def init_command(
     fields: dict[str, Any],
-    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
+    folder: Annotated[Path, typer.Argument(help="The folder to create.")],
     algorithm: Algorithm = None,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Federated = None,
 ) -> None:
-    """A runnable Flower app: pyproject.toml with the run, and a few lines of Python.
+    """Write a runnable Flower app: pyproject.toml with the run, and a few lines of Python.
 
     Example: fedskew flower init app --dataset digits --partition dirichlet:0.1 --algorithm fedlc
     """
@@ -58,27 +58,29 @@ def init_command(
     nodes = f"num-supernodes={run.clients} client-resources-num-cpus=1"
     start = f"flwr run {shlex.quote(str(folder))} --stream --federation-config '{nodes}'"
     look = f"fedskew runs list --runs {shlex.quote(str(store.root))}"
-    more = f"next, simulated by Flower: {start}\nthen, because flwr ends with 0 even where a run failed: {look}"
+    more = f"next, simulate with Flower: {start}\nthen, because flwr exits with 0 even if a run failed: {look}"
     _tell(written, more, json_=json_, quiet=quiet)
 
 
-@flower_app.command("certificates", short_help="Certificates and node keys for TLS.")
+@flower_app.command("certificates", short_help="Write certificates and node keys for TLS.")
 def certificates_command(
-    folder: Annotated[Path, typer.Argument(help="The folder to make.")],
-    host: Annotated[list[str] | None, typer.Option(help="Name or address of the SuperLink's machine; repeats.")] = None,
+    folder: Annotated[Path, typer.Argument(help="The folder to create.")],
+    host: Annotated[
+        list[str] | None, typer.Option(help="Name or address of the SuperLink's machine; can be repeated.")
+    ] = None,
     nodes: Annotated[int, typer.Option(help="How many node keys.")] = 3,
     days: Annotated[int, typer.Option(help="How long the certificates are valid.")] = 365,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """An authority, a server certificate and a key per node, for TLS and node authentication.
+    """Write an authority's certificate, a server certificate and a key per node, for TLS and node authentication.
 
     Example: fedskew flower certificates keys --host fl.example.org --nodes 3
     """
     from fedskew.flower.certificates import make_certificates
 
     written = make_certificates(folder, host or (), nodes, days)
-    _tell(written, "node keys go to their nodes, with ca.crt; server.key stays here", json_=json_, quiet=quiet)
+    _tell(written, "copy each node key to its node, with ca.crt; server.key stays here", json_=json_, quiet=quiet)
 
 
 def _tell(written: list[Path], more: str, *, json_: bool, quiet: bool) -> None:

@@ -1,4 +1,4 @@
-"""How help is shown: commands in the order of docs/cli.md, with nothing escaped for a markup that is off."""
+"""How help is shown: commands in the order of docs/cli.md, without escapes for markup that is off."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -42,7 +42,7 @@ class Commands(typer.core.TyperGroup):
 
 
 def with_plain_help(command: click.Command) -> click.Command:
-    """The command, and all below it, with help as it is meant to be read."""
+    """The command and its subcommands, with unescaped help."""
     command.context_class = _Context
     if isinstance(command, click.Group):
         for below in command.commands.values():

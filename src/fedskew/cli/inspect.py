@@ -1,4 +1,4 @@
-"""`fedskew inspect`: who holds what."""
+"""`fedskew inspect`: which client holds which labels."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -29,11 +29,11 @@ _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 def inspect_command(
     fields: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="Draw the partition as OUT.png and OUT.svg.")] = None,
-    export: Annotated[Path | None, typer.Option(help="Write the split as JSON, to be replayed.")] = None,
+    export: Annotated[Path | None, typer.Option(help="Write the split as JSON, for --partition replay:FILE.")] = None,
     json_: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Who holds what: label counts, missing classes and skew of a partition.
+    """Show which client holds which labels: label counts, missing classes and skew of a partition.
 
     Example: fedskew inspect --dataset digits --partition dirichlet:0.1 --clients 10 --out split.png
     """

@@ -1,4 +1,4 @@
-"""`fedskew methods`: every method there is, and what it changes of FedAvg."""
+"""`fedskew methods`: every method, and which parts of FedAvg it changes."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from fedskew.cli.terminal.progress import console, echo, print_json
 
 
 def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
-    """Every method by its spec, with the parts of FedAvg that it sets. Join them with `+` where the parts differ.
+    """Every method with its spec and the parts of FedAvg that it sets. Join methods with `+` if their parts differ.
 
     Example: fedskew methods
     """

@@ -1,4 +1,4 @@
-"""What several commands take: options, the store, and noticing Ctrl-C."""
+"""What several commands share: options, the store, and noticing Ctrl-C."""
 
 import inspect
 import os
@@ -19,18 +19,18 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "dataset": (
         str,
         "digits | shapes | synthetic:LAMBDA,MU | mnist | fashion_mnist | cifar10 | cifar100 | svhn | femnist | "
-        "imagenet12 | folder:PATH | npz:PATH | nodes:SHAPE,CLASSES (`fedskew flower` alone)  [default: digits]",
+        "imagenet12 | folder:PATH | npz:PATH | nodes:SHAPE,CLASSES (only `fedskew flower`)  [default: digits]",
     ),
     "partition": (
         str,
-        "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: the data set's usual one]",
+        "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: depends on the data set]",
     ),
-    "clients": (int, "how many clients there are  [default: 20]"),
-    "clients_per_round": (str, "how many are sampled each round: 10, or a share as 0.1 or 10%  [default: all]"),
+    "clients": (int, "number of clients  [default: 20]"),
+    "clients_per_round": (str, "clients sampled in each round: 10, or a share such as 0.1 or 10%  [default: all]"),
     "model": (
         str,
         "logistic | mlp | cnn:norm=batch | mcmahan | resnet18 | leaf_cnn | FILE.py:FACTORY  "
-        "[default: the data set's usual one]",
+        "[default: depends on the data set]",
     ),
     "rounds": (int, "communication rounds  [default: 400]"),
     "local_epochs": (int, "passes over a client's data per round  [default: 1]"),
@@ -41,19 +41,19 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "weight_decay": (float, "[default: 0]"),
     "augment": (str, "none | crop_flip: random crops and mirror images of training images  [default: none]"),
     "weighting": (str, "samples | uniform  [default: samples]"),
-    "seed": (int, "drives data, partition, first model, sampling and shuffling  [default: 0]"),
+    "seed": (int, "decides data, partition, initial model, sampling and shuffling  [default: 0]"),
     "eval_every": (int, "rounds between evaluations; the last ten are always evaluated  [default: 1]"),
     "lr_schedule": (str, "constant | step:EVERY,FACTOR | exponential:GAMMA | cosine  [default: constant]"),
     "grad_clip": (float, "largest norm of a client's gradient  [default: no limit]"),
-    "dropout_rate": (float, "chance that a sampled client never answers  [default: 0]"),
-    "validation": (float, "share of the training examples held out to choose settings on  [default: 0]"),
+    "dropout_rate": (float, "probability that a sampled client does not answer  [default: 0]"),
+    "validation": (float, "share of the training examples to hold out for choosing settings  [default: 0]"),
     "engine": (str, "auto | serial | stacked | graphed | threaded  [default: auto]"),
     "device": (str, "cpu | cuda | cuda:N  [default: cpu]"),
     "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32, and tf32 on a GPU]"),
     "data_dir": (str, "folder of data files  [default: $FEDSKEW_DATA or data/]"),
 }
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, one line of result.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; one line of output.")]
 Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  [default: $FEDSKEW_RUNS or runs/]")]
 File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
 Algorithm = Annotated[
@@ -67,13 +67,17 @@ Algorithm = Annotated[
 Algorithms = Annotated[
     list[str] | None,
     typer.Option(
-        "--algorithm", "-a", help="fedavg,fedlc | fedlc:tau=1+scaffold | FILE.py:FACTORY; repeats.  [default: FILE's]"
+        "--algorithm",
+        "-a",
+        help="fedavg,fedlc | fedlc:tau=1+scaffold | FILE.py:FACTORY; can be repeated.  [default: FILE's]",
     ),
 ]
-Watch = Annotated[bool, typer.Option("--watch", help="Draw accuracy, classes, drift and time left while it runs.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Show accuracy, classes, drift and time left during the run.")]
 Track = Annotated[
     list[str] | None,
-    typer.Option("--track", help="tensorboard:DIR | wandb:DIR (offline) | mlflow:DIR; repeats, needs the extra."),
+    typer.Option(
+        "--track", help="tensorboard:DIR | wandb:DIR (offline) | mlflow:DIR; can be repeated; needs the extra."
+    ),
 ]
 Target = Annotated[
     float | None,
@@ -85,8 +89,9 @@ DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDS
 def run_options(
     *names: str, several: bool = False, **defaults: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Give a command one option per field of a run; the command receives those that were set as `fields`, and with
-    `several` the texts of each, since such an option repeats. `defaults` are the command's own."""
+    """Give a command one option per field of a run; the command receives those that were set as `fields`. With
+    `several`, options can be repeated and each field is a list of strings. `defaults` are the command's own
+    defaults."""
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def wrapped(**given: Any) -> None:
@@ -113,9 +118,9 @@ def run_options(
 
 
 def algorithm_names(given: Sequence[str] | None) -> list[str]:
-    """Repeated options, and what a comma divides: where a method's name follows it, a new method begins.
+    """Methods from repeated options and from lists: a comma before a method's name starts a new method.
 
-    All that follows a factory of the user's own is that factory's.
+    Everything after a user's own factory belongs to that factory.
     """
     from fedskew.algorithms import ALGORITHMS
 
@@ -123,7 +128,7 @@ def algorithm_names(given: Sequence[str] | None) -> list[str]:
 
 
 def divided_specs(text: str, known: Collection[str]) -> list[str]:
-    """Specs with commas between: a new one begins where a known name follows."""
+    """Specs separated by commas: a comma before a known name starts a new spec."""
     names: list[str] = []
     for piece in (piece.strip() for piece in text.split(",")):
         begins = ":" in piece.partition("=")[0] or piece.partition("+")[0] in known or ":" not in text
@@ -135,7 +140,7 @@ def divided_specs(text: str, known: Collection[str]) -> list[str]:
 
 
 def compared_names(given: Sequence[str] | None, file: Path | None) -> list[str]:
-    """The methods to compare: those of the options, else the run file's."""
+    """The methods to compare: from the options, else from the run file."""
     named: Any = given or from_toml(file).get("algorithm", [])
     listed = named if isinstance(named, list) else [named]
     if not all(isinstance(name, str) for name in listed):
@@ -147,7 +152,7 @@ def compared_names(given: Sequence[str] | None, file: Path | None) -> list[str]:
 
 
 def checked_target(target: float | None) -> float | None:
-    """An accuracy to count rounds to, as a share of one."""
+    """An accuracy to count rounds to, as a fraction."""
     if target is not None and not 0 < target <= 1:
         raise ValueError(f"target is {target:g}; allowed: above 0, at most 1, for example 0.6")
     return target

@@ -1,4 +1,4 @@
-"""`fedskew paper`: any table or figure of the paper, ours beside the printed figure."""
+"""`fedskew paper`: any table or figure of the paper, ours next to the printed one."""
 
 from collections.abc import Sequence
 from contextlib import closing
@@ -27,24 +27,29 @@ paper_app = typer.Typer(
 
 Item = Annotated[str, typer.Argument(help="table1 ... table7, figure1 ... figure7; `fedskew paper list` shows them.")]
 Cells = Annotated[
-    list[str] | None, typer.Option("--cells", help="Some cells, by name or data set, with commas between; repeats.")
+    list[str] | None,
+    typer.Option("--cells", help="Only these cells (names or data sets), separated by commas; can be repeated."),
 ]
-Methods = Annotated[list[str] | None, typer.Option("--methods", help="Some methods, with commas between; repeats.")]
+Methods = Annotated[
+    list[str] | None, typer.Option("--methods", help="Only these methods, separated by commas; can be repeated.")
+]
 ProfileName = Annotated[str, typer.Option("--profile", help="stated | usual | drift | tuned | FILE.toml")]
-Rounds = Annotated[int | None, typer.Option("--rounds", help="Fewer rounds than the paper; marked as shortened.")]
+Rounds = Annotated[
+    int | None, typer.Option("--rounds", help="Fewer rounds than the paper; results are marked as shortened.")
+]
 Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
 Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]
-StandIn = Annotated[bool, typer.Option("--stand-in", help="Small data that come with the package, to try it out.")]
-Published = Annotated[Path, typer.Option("--results", help="Folder of published results, from the current folder on.")]
-Jobs = Annotated[
-    int, typer.Option("--jobs", help="Processes at once on this machine; the first seed of everything comes first.")
+StandIn = Annotated[bool, typer.Option("--stand-in", help="Use small data that ship with the package, to try it out.")]
+Published = Annotated[
+    Path, typer.Option("--results", help="Folder of published results, relative to the current folder.")
 ]
+Jobs = Annotated[int, typer.Option("--jobs", help="Parallel processes on this machine; first seeds come first.")]
 Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n disjoint shares of the runs.")]
 
 RESULTS = Path("results/paper")
 
 
-@paper_app.command("list", short_help="What there is, what is done, and how long the rest takes.")
+@paper_app.command("list", short_help="Tables and figures, what is done, and how long the rest takes.")
 def paper_list(
     device: Device = "cpu",
     profile: ProfileName = "stated",
@@ -53,7 +58,7 @@ def paper_list(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """What there is, what of it is done, and how long the rest takes on this device.
+    """All tables and figures, how much of each is done, and how long the rest takes on this device.
 
     Example: fedskew paper list --device cuda
     """
@@ -77,17 +82,17 @@ def paper_list(
     if not quiet:
         console().print(grid)
         echo(
-            f"profile {profile}, five seeds; done in this store or published (`paper run` does published ones again); "
+            f"profile {profile}, five seeds; done in this store or published (`paper run` repeats published runs); "
             f"time left on {device_name(device)}, from runs of the same kind there"
         )
 
 
 @paper_app.command("run")
 def paper_run(
-    item: Annotated[str, typer.Argument(help="table1 ... table7, figure1 ... figure7, or all of them: all.")],
+    item: Annotated[str, typer.Argument(help="table1 ... table7, figure1 ... figure7, or all.")],
     cells: Cells = None,
     methods: Methods = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, from 0 on.")] = 5,
+    seeds: Annotated[int, typer.Option(help="How many seeds, starting at 0.")] = 5,
     rounds: Rounds = None,
     profile: ProfileName = "stated",
     device: Device = "cpu",
@@ -101,7 +106,7 @@ def paper_run(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Do the runs of a table, a figure or `all` that are not done yet. Stop it at any time; the same command goes on.
+    """Run what is not done yet of a table, a figure or `all`. You can stop it at any time; the same command resumes.
 
     Example: fedskew paper run table1 --cells cifar10/dirichlet:0.1 --methods fedavg,fedlc --seeds 3 --device cuda
     """
@@ -125,10 +130,12 @@ def paper_show(
     item: Item,
     cells: Cells = None,
     methods: Methods = None,
-    rounds: Annotated[int | None, typer.Option(help="Only runs of so many rounds.  [default: what most have]")] = None,
+    rounds: Annotated[
+        int | None, typer.Option(help="Only runs of this many rounds.  [default: what most runs have]")
+    ] = None,
     profile: ProfileName = "stated",
     precision: Annotated[
-        str | None, typer.Option(help="Only runs in this arithmetic.  [default: the one most are in]")
+        str | None, typer.Option(help="Only runs in this arithmetic.  [default: what most runs have]")
     ] = None,
     format: Annotated[str, typer.Option(help="terminal | markdown | latex | csv | json")] = "terminal",
     out: Annotated[
@@ -142,7 +149,9 @@ def paper_show(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Ours beside the paper's, from the store and from published results.
+    """Our results next to the paper's.
+
+    They come from the store and from published results.
 
     Example: fedskew paper show table4 --format markdown
     """
@@ -155,7 +164,7 @@ def paper_show(
     choice = replace(choice, target=checked_target(target))
     results = _results(open_store(runs), published)
     if not published.is_dir() and not any(True for _ in results):
-        echo(f"fedskew: note: no published results, there is no folder {published} here", err=True)
+        echo(f"fedskew: note: no published results: there is no folder {published}", err=True)
     rows = shown.rows(results, choice)
     title = f"{shown.title}, profile {profile}" + (", STAND-IN DATA" if stand_in else "")
     figure = hasattr(shown, "draw")
@@ -167,7 +176,7 @@ def paper_show(
     if figure and format not in ("terminal", "json"):
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")
     if figure and not json_ and format == "terminal":
-        hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this is there yet"
+        hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this has been run yet"
         text = "\n".join([title, *shown.lines(rows), *behind(rows, results), hint]) + "\n"
     else:
         text = formatted("json" if json_ else format, rows, title, target, quiet=quiet)
@@ -183,12 +192,12 @@ def paper_show(
 def paper_map(
     cell: Annotated[str, typer.Option(help="A cell of table 1 or 2.")] = "cifar10/dirichlet:0.1",
     part: Annotated[str, typer.Option(help="margin | around | all")] = "all",
-    taus: Annotated[str, typer.Option(help="Some values of tau, with commas between.")] = "",
+    taus: Annotated[str, typer.Option(help="Values of tau, separated by commas.")] = "",
     rounds: Annotated[int | None, typer.Option(help="Rounds at one local epoch.  [default: 100]")] = None,
     device: Device = "cpu",
     precision: Precision = None,
     shard: Shard = "1/1",
-    show: Annotated[bool, typer.Option("--show", help="Only show what there is.")] = False,
+    show: Annotated[bool, typer.Option("--show", help="Only show existing runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="Draw the map as OUT.png and OUT.svg.")] = None,
     stand_in: StandIn = False,
     data_dir: DataDir = None,
@@ -197,7 +206,7 @@ def paper_map(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """What FedLC's gain over FedAvg depends on: do the runs, one seed each, then say it.
+    """Find out what FedLC's gain over FedAvg depends on: do the runs, one seed each, and summarise them.
 
     Example: fedskew paper map --cell cifar10/dirichlet:0.1 --device cuda --out map.png
     """
@@ -209,7 +218,7 @@ def paper_map(
     try:
         values = tuple(float(text) for text in taus.split(",")) if taus else ()
     except ValueError:
-        raise ValueError(f"taus is {taus!r}; allowed: numbers with commas between, for example 1,2,5") from None
+        raise ValueError(f"taus is {taus!r}; allowed: numbers separated by commas, for example 1,2,5") from None
     asked = Map(mapped(cell), cell, values, PARTS if part == "all" else (part,))
     choice = _choice(None, None, 1, rounds, "stated", device, precision, data_dir, stand_in)
     store = open_store(runs)
@@ -222,7 +231,7 @@ def paper_map(
 def _do(
     item: Any, choice: "Choice", shard: str, store: "Store", published: Path, jobs: int = 1, *, show: bool
 ) -> tuple[list["Run"], list["Problem"]]:
-    """Run what is missing, ask what is missing then, until nothing is; what was done, and what was not."""
+    """Run what is missing until nothing is; returns what was done and what was not."""
     from fedskew.paper.execute import Problem, execute, missing
     from fedskew.paper.jobs import by_need, in_jobs
 
@@ -253,7 +262,7 @@ def _do(
 
 
 def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path, *, enabled: bool) -> None:
-    """How much there is to do, before it begins."""
+    """Print how much is left to do before starting."""
     from fedskew.paper.estimate import Speeds, device_name
 
     if not enabled:
@@ -266,10 +275,10 @@ def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path,
 
 
 def _unsettled(item: Any, choice: "Choice", results: "Results") -> str | None:
-    """What to say where runs of other shares decide what comes next."""
+    """The note if the next runs depend on runs of other shares."""
     if not hasattr(item, "settled") or item.settled(choice, results):
         return None
-    return "what comes next hangs on runs that are not in this store yet; the same command goes on when they are"
+    return "the next runs depend on runs that are not in this store yet; repeat the command when they are"
 
 
 def _item(name: str) -> Any:
@@ -285,7 +294,7 @@ def _every_item(cells: Sequence[str] | None, methods: Sequence[str] | None) -> A
     from fedskew.paper import Everything
 
     if cells or methods:
-        raise ValueError("cells and methods are those of one table or figure; allowed with all: neither")
+        raise ValueError("--cells and --methods are for one table or figure; they are not allowed with all")
     return Everything()
 
 
@@ -327,7 +336,7 @@ def _results(store: "Store", published: Path | None) -> "Results":
 
 
 def _listed(item: Any, choice: "Choice", results: "Results", speeds: Any) -> dict[str, Any]:
-    """An item's runs, how many are done, and the time of the others as far as it is known."""
+    """An item's runs, how many are done, and the time of the others as far as known."""
     runs = list(dict.fromkeys(item.runs(choice, results)))
     found = {run: [r for r in results.answering(run.model_dump()) if r.seed == run.seed] for run in runs}
     done = [run for run in runs if any(r.rounds == run.rounds for r in found[run])]

@@ -26,7 +26,7 @@ def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
 
 
 def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
-    """What was not done and why; ends the command with 1 if something failed or waits for others."""
+    """Report what was not done and why; exit with 1 if something failed or waits for others."""
     failed = [problem for problem in problems if not problem.busy]
     for reason in dict.fromkeys(problem.reason for problem in failed):
         runs = [run for problem in failed if problem.reason == reason for run in problem.runs]
@@ -81,7 +81,7 @@ def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: f
 def _terminal(rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
     from fedskew.paper import formats
 
-    screen = console(color_system=None)  # its text is printed like any other, or written to a file
+    screen = console(color_system=None)  # printed like any other text, or written to a file
     with screen.capture() as capture:
         screen.print(title)
         screen.print(_grid(*formats.whole(rows)))
@@ -107,7 +107,7 @@ def _percent(value: float | None) -> str:
 
 
 def span(seconds: float, unknown: int) -> str:
-    """`3 min`, `2.5 h`; with a word on runs of which nothing like it has run here."""
+    """`3 min`, `2.5 h`; notes runs without a comparable finished run on this device."""
     text = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
     text = f"{seconds / 3600:.1f} h" if seconds >= 5400 else text
     if not unknown:

@@ -1,4 +1,4 @@
-"""`fedskew report`: runs of the store as one HTML file."""
+"""`fedskew report`: stored runs as one HTML file."""
 
 from pathlib import Path
 from typing import Annotated
@@ -11,10 +11,10 @@ from fedskew.cli.terminal.progress import echo, note, print_json
 
 
 def report_command(
-    run: Annotated[list[str] | None, typer.Argument(help="Hashes, or beginnings of them.  [default: all runs]")] = None,
+    run: Annotated[list[str] | None, typer.Argument(help="Hashes or their beginnings.  [default: all runs]")] = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="The HTML file to write.")] = Path("report.html"),
     figures: Annotated[
-        Path | None, typer.Option(help="Folder for figures (PNG, PDF) and tables (CSV, LaTeX) as well.")
+        Path | None, typer.Option(help="Also write figures (PNG, PDF) and tables (CSV, LaTeX) to this folder.")
     ] = None,
     target: Target = None,
     display: Names = None,
@@ -23,7 +23,7 @@ def report_command(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """One page over runs: tables, curves, maps and provenance in a file that needs nothing else.
+    """Write one self-contained page on runs: tables, curves, maps and provenance.
 
     Example: fedskew report -o report.html
     """

@@ -46,7 +46,7 @@ def run_command(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """One method on one federation.
+    """Train one method on one federation.
 
     Example: fedskew run --dataset digits --algorithm fedlc --rounds 60 --lr 0.1 --batch-size 16
     """
@@ -60,7 +60,7 @@ def run_command(
     if len(names) > 1:
         raise ValueError(f"run takes one algorithm, not {len(names)}; fedskew compare takes several")
     run = build_run(fields, file, {"algorithm": names[0]} if names else {})
-    store, hash = open_store(runs), run.hash  # of a user's files as they are now
+    store, hash = open_store(runs), run.hash  # with the user's files as they are now
     show = not (json_ or quiet or rank())
     decode(run, enabled=show)
     if rank():
@@ -72,7 +72,7 @@ def run_command(
     progress = watching(title, run.rounds, enabled=show) if watch else round_progress(run.rounds, enabled=show)
     with progress as step, tracking(track or (), run) as log:
         for record in coming:
-            if show and not records:  # a wrong request shows before anything is printed
+            if show and not records:  # an invalid request fails before anything is printed
                 echo(title)
             records.append(record)
             spent.add(record)
@@ -95,7 +95,7 @@ def run_command(
 
 
 def _follow(records: "Iterator[RoundRecord]") -> None:
-    """Another rank's part of a run; the first rank has the store and the word."""
+    """The part of a rank other than 0; rank 0 has the store and prints."""
     from torch import distributed
 
     try:

@@ -30,7 +30,9 @@ if TYPE_CHECKING:
 runs_app = typer.Typer(short_help="Runs in the store: list, show, remove, condense.", rich_markup_mode=None)
 Where = Annotated[
     list[str] | None,
-    typer.Option("--where", help="Only runs with this field or argument: lr=0.1, algorithm=fedlc, tau=2; repeats."),
+    typer.Option(
+        "--where", help="Only runs with this field or argument: lr=0.1, algorithm=fedlc, tau=2; can be repeated."
+    ),
 ]
 State = Annotated[str | None, typer.Option("--state", help="Only runs that are done | unfinished | diverged.")]
 Sort = Annotated[str | None, typer.Option("--sort", help="accuracy | date | lr, or any other field.")]
@@ -46,14 +48,14 @@ def runs_callback(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """Runs in the store; without a command, the list of them.
+    """Runs in the store; without a command, list them.
 
     Example: fedskew runs --where lr=0.1 --sort accuracy
     """
     if context.invoked_subcommand is None:
         runs_list(where, state, sort, json_, quiet, runs)
     elif where or state or sort or json_ or quiet or runs:
-        raise click.UsageError(f"options go behind {context.invoked_subcommand}", context)
+        raise click.UsageError(f"options must come after {context.invoked_subcommand}", context)
 
 
 @runs_app.command("list", short_help="All runs: in what they differ, and how far they are.")
@@ -65,7 +67,7 @@ def runs_list(
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """All runs: in what they differ, how far they are, and when they were last written.
+    """List runs: differences, progress and date.
 
     Example: fedskew runs list --where algorithm=fedlc --state done --sort accuracy
     """
@@ -81,13 +83,13 @@ def runs_list(
     elif not everything:
         echo("no runs yet; `fedskew run` makes one")
     elif not rows:
-        echo(f"none of {len(everything)} runs is such a one")
+        echo(f"none of the {len(everything)} runs matches")
     else:
         _print_rows(rows)
 
 
 def _print_rows(rows: Sequence["Listed"]) -> None:
-    """A column for each thing that differs; what all have in common once, above them."""
+    """A column for each field that differs; what all runs have in common is printed once, above."""
     from fedskew.core.spec import family, show
     from fedskew.runs.listing import differing
 
@@ -127,7 +129,7 @@ def _arguments(row: "Listed") -> list[str]:
 
 @runs_app.command("show")
 def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = None) -> None:
-    """One run whole. RUN is its hash or the beginning of it.
+    """Show one run in full. RUN is its hash or the beginning of its hash.
 
     Example: fedskew runs show 3fa9
     """
@@ -144,7 +146,7 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
 
 @runs_app.command("remove")
 def runs_remove(
-    run: Annotated[list[str], typer.Argument(help="Hashes, or beginnings of them.")],
+    run: Annotated[list[str], typer.Argument(help="Hashes or their beginnings.")],
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -163,14 +165,14 @@ def runs_remove(
         echo("removed: " + ", ".join(folder.path.name for folder in found))
 
 
-@runs_app.command("condense", short_help="All finished runs as one line of text each.")
+@runs_app.command("condense", short_help="Write each finished run as one line.")
 def runs_condense(
     path: Annotated[Path, typer.Argument(help="The .jsonl file to write, or to add to.")],
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """All finished runs of the store as one line of text each, to be published or copied.
+    """Write each finished run of the store as one line of text, to publish or copy.
 
     Example: fedskew runs condense results/paper/mine.jsonl
     """

@@ -1,4 +1,4 @@
-"""What several commands do alike."""
+"""What several commands have in common."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def decode(run: "Run", *, enabled: bool) -> None:
-    """Images in files are decoded once; show how far that is."""
+    """Show the progress of decoding image files, which happens once."""
     if run.dataset.partition(":")[0] in ("imagenet12", "folder"):
         from fedskew.data import load_dataset
 

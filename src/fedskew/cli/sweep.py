@@ -22,15 +22,15 @@ def sweep_command(
     rest: Rest = None,
     algorithm: Algorithms = None,
     set_: Assignments = None,
-    seeds: Annotated[int, typer.Option(help="How many seeds, from --seed on.")] = 1,
+    seeds: Annotated[int, typer.Option(help="How many seeds, starting at --seed.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the figure and tables.")] = Path("sweep"),
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
 ) -> None:
-    """A run at every combination of several values. Any option takes several, and so do arguments of methods.
+    """Train every combination of several values. Any option and any argument of a method takes several.
 
-    A comma divides values; in a spec it does where a known name follows, and an option may be repeated instead.
+    Commas separate values; in a spec, only before a known name. An option can also be repeated.
 
     Example: fedskew sweep --dataset digits --algorithm fedlc --tau 0.5,1,2,5,10 --lr 0.03,0.1 --seeds 3
     """
@@ -39,7 +39,7 @@ def sweep_command(
 
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
     if not any(len(values) > 1 for values in asked.values.values()):
-        raise ValueError("sweep needs something with several values; for example --algorithm fedlc --tau 0.5,1,2,5")
+        raise ValueError("sweep needs an option with several values; for example --algorithm fedlc --tau 0.5,1,2,5")
     sweep = Sweep.of(asked.fields, asked.values, seeds)
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
@@ -60,7 +60,7 @@ def sweep_command(
 
 
 def _title(values: dict[str, list[Any]], run: "Run") -> str:
-    """The federation, as far as it is one, and the method, as far as it is one."""
+    """The federation and the method, as far as all runs share them."""
     where = run.short["dataset"] if {"partition", "clients", "dataset"} & set(values) else run.title
     if "algorithm" in values:
         return where

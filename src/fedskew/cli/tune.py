@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from fedskew.simulation.records import RoundRecord
     from fedskew.simulation.tune import Choice, Tuning
 
-ONCE = "no choice looked at the test set; it was read once, for the chosen settings, under fresh seeds"
+ONCE = "no choice used the test set; it was read once, for the chosen settings, with new seeds"
 
 
 @run_options(*RUN_OPTIONS, several=True)
@@ -48,9 +48,11 @@ def tune_command(
     set_: Assignments = None,
     budget: Annotated[int, typer.Option(help="Tries for each method.")] = 8,
     search: Annotated[str, typer.Option(help="random: spread over the ranges | grid.")] = "random",
-    halving: Annotated[bool, typer.Option("--halving", help="Try short; the better half goes on.")] = False,
-    choosing_seeds: Annotated[int, typer.Option(help="Seeds of each try, from --seed on.")] = 1,
-    seeds: Annotated[int, typer.Option(help="Seeds of each chosen setting, after those.")] = 3,
+    halving: Annotated[
+        bool, typer.Option("--halving", help="Start with short tries; the better half continues.")
+    ] = False,
+    choosing_seeds: Annotated[int, typer.Option(help="Seeds of each try, starting at --seed.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Seeds of each chosen setting, after those used for choosing.")] = 3,
     target: Target = None,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("tuning"),
     json_: Json = False,
@@ -59,8 +61,8 @@ def tune_command(
 ) -> None:
     """Choose each method's knobs on held-out training examples, then compare the chosen settings on the test set.
 
-    Every method has the same number of tries. Its knobs are its own and lr; `--lr 0.03` fixes one, `--lr 0.03,0.1`
-    lists what to choose among. --validation is 0.1 unless it is given.
+    Every method gets the same number of tries. Its knobs are lr and its own arguments; `--lr 0.03` fixes one,
+    `--lr 0.03,0.1` lists the values to choose among. --validation defaults to 0.1.
 
     Example: fedskew tune --dataset digits --algorithm fedavg,fedlc --rounds 40 --budget 8
     """
@@ -109,7 +111,7 @@ def tune_command(
 
 
 def _methods(asked: Request) -> list[str]:
-    """Those to tune; what else has several values is to be chosen."""
+    """The methods to tune; other options with several values are knobs."""
     several, one = asked.values.pop("algorithm", []), asked.fields.pop("algorithm", None)
     if not several and one is None:
         raise ValueError("tune needs methods; for example --algorithm fedavg,fedlc")
@@ -117,7 +119,7 @@ def _methods(asked: Request) -> list[str]:
 
 
 def _held_out_only(step: "Callable[[str, RoundRecord], None]") -> "Callable[[str, RoundRecord], None]":
-    """Show progress by accuracy on held-out examples: that on the test set is nobody's business yet."""
+    """Show progress by accuracy on held-out examples: accuracy on the test set must not be seen yet."""
 
     def watch(name: str, record: "RoundRecord") -> None:
         step(f"{name}, held out", replace(record, accuracy=record.validation_accuracy))
@@ -174,13 +176,13 @@ def _print_choices(choices: "Sequence[Choice]", share: float) -> None:
         if choice.best is None:
             note(f"every try of {choice.name} diverged; it is left out")
             continue
-        found = setting_text(choice.best.values) or "as it is"
+        found = setting_text(choice.best.values) or "unchanged"
         echo(
             f"{choice.name}: {found}: {percent_of(choice.best.score)} % on the {100 * share:g} % of training examples "
             f"held out, best of {len(choice.tries)} tries (of {listed(choice.knobs)})"
         )
         for name in choice.at_an_edge:
-            note(f"{choice.name}: {name} is the outermost that was tried; a wider range may have better ones")
+            note(f"{choice.name}: {name} is at the edge of what was tried; a wider range may have better values")
 
 
 def _span(seeds: Sequence[int]) -> str:

@@ -1,7 +1,7 @@
-"""Options that take several values: of fields of a run, and of arguments of methods.
+"""Options that take several values, for fields of a run and for arguments of methods.
 
-A comma divides values. In a spec, which may have commas of its own, it does so where a known name follows it
-(`dirichlet:0.1,dirichlet:1,balance=off` are two). An option that repeats adds values.
+Commas separate values. A spec may contain commas itself; there a comma separates values only before a known name
+(`dirichlet:0.1,dirichlet:1,balance=off` are two). Repeating an option adds values.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -14,24 +14,24 @@ import typer
 from fedskew.cli.options import divided_specs, from_toml
 
 TAKES_ARGUMENTS = {"ignore_unknown_options": True}
-"""For click: an option that is no field is an argument of a method."""
+"""For click: an option that is not a field is an argument of a method."""
 Rest = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[FILE] [--ARGUMENT VALUES]...",
-        help="A TOML file with fields of the run, and arguments of methods: --tau 1,2,5.",
+        help="A TOML file with fields of the run; also arguments of methods: --tau 1,2,5.",
         show_default=False,
     ),
 ]
 Assignments = Annotated[
     list[str] | None,
-    typer.Option("--set", help="An argument of a method by name: tau=1,2,5 or fedlc.tau=1,2,5; repeats."),
+    typer.Option("--set", help="An argument of a method by name: tau=1,2,5 or fedlc.tau=1,2,5; can be repeated."),
 ]
 
 
 @dataclass(frozen=True)
 class Request:
-    """What a command was asked: `fields` with one value, and `values` of fields and arguments with any number."""
+    """What a command was given: `fields` with one value, and `values` of fields and arguments with several."""
 
     fields: dict[str, Any]
     values: dict[str, list[Any]]
@@ -40,7 +40,8 @@ class Request:
 def requested(
     given: Mapping[str, Sequence[str]], rest: Sequence[str] | None, assignments: Sequence[str] | None
 ) -> Request:
-    """The options, over the run file. A field with one value is fixed; a list in the file is several values."""
+    """The options, which override the run file. A field with one value is fixed; a list in the file is several
+    values."""
     file, arguments = _divide_rest(rest or ())
     for text in assignments or ():
         name, equals, written = text.partition("=")
@@ -61,7 +62,7 @@ def _in_order(arguments: Iterable[str], fields: Iterable[str]) -> list[str]:
 
 
 def _divide_rest(rest: Sequence[str]) -> tuple[Path | None, dict[str, list[str]]]:
-    """The run file, and what follows each option that is no field."""
+    """The run file, and the values of each option that is not a field."""
     files, arguments, pieces = list[str](), dict[str, list[str]](), iter(rest)
     for piece in pieces:
         if not piece.startswith("-"):
@@ -81,7 +82,7 @@ def _values(name: str, text: str) -> list[str]:
     known = _specs(name)
     found = divided_specs(text, known) if known else [piece.strip() for piece in text.split(",")]
     if not all(found):
-        raise ValueError(f"{name} is {text!r}, which has an empty value; allowed: values with commas between")
+        raise ValueError(f"{name} is {text!r}, which has an empty value; allowed: values separated by commas")
     return found
 
 

@@ -1,1 +1,1 @@
-"""The ground floor: what a round is, for one client or many, and what everything else stands on."""
+"""The foundation: what a round is, for one client or many, and what all other rooms build on."""

@@ -13,7 +13,7 @@ def check_choice(name: str, value: Any, allowed: Iterable[str]) -> None:
 def check_number(
     name: str, value: float, low: float = 0.0, high: float = math.inf, *, above: bool = False, below: bool = False
 ) -> None:
-    """A finite number from `low` to `high`; with `above` it may not be `low`, with `below` not `high`."""
+    """A finite number from `low` to `high`; `above` excludes `low`, `below` excludes `high`."""
     fits = (value > low if above else value >= low) and (value < high if below else value <= high)
     if not (fits and math.isfinite(value)):
         least = f"above {low:g}" if above else f"{low:g} or more"

@@ -1,6 +1,6 @@
-"""One client's whole round: its batches, exactly as long as they are, through `local_update` without a leading axis.
+"""One client's whole round: its unpadded batches through `local_update`, without a leading axis.
 
-The reference engine runs it client after client, a node of a real federation for its own client.
+The reference engine runs it client after client; a node of a real federation runs it for its own client.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""What corrections remember of each client between rounds, kept only for clients that have been seen."""
+"""What corrections remember about each client between rounds, kept only for clients seen so far."""
 
 import torch
 from torch import Tensor
@@ -49,5 +49,5 @@ class ClientStates:
 
     def dump(self) -> tuple[Tensor, Params]:
         """The clients seen and their states, for a checkpoint."""
-        clients = torch.tensor([*self._slots], dtype=torch.int64)  # NumPy gives one of none a stride of 0
+        clients = torch.tensor([*self._slots], dtype=torch.int64)  # NumPy gives an empty array a stride of 0
         return clients, self.gather(clients.numpy())

@@ -1,4 +1,4 @@
-"""What is learned: arrays in memory, in the type they were stored in, normalised only when a batch is used."""
+"""Data sets: arrays in memory, in their stored type, normalised only when a batch is used."""
 
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -22,8 +22,8 @@ def _constant(values: tuple[float, ...], axes: int, dtype: torch.dtype, device: 
 class Dataset:
     """Training and test examples with labels 0..num_classes-1.
 
-    `client_train` and `client_test` name the owner of each example (0, 1, ...) where the data set has clients of its
-    own. `mean` and `std` are per channel, in the unit of the stored values; without them values are used as they are.
+    `client_train` and `client_test` name the owner of each example (0, 1, ...) if the data set has its own clients.
+    `mean` and `std` are per channel, in the units of the stored values; without them values are used unchanged.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Dataset:
 
     @cached_property
     def digest(self) -> str:
-        """32 hexadecimal digits over all examples, labels and owners, the same wherever they are."""
+        """32 hexadecimal digits over all examples, labels and owners, the same on every device."""
         return tree.digest(self.tensors)
 
     def to(self, device: torch.device | str) -> "Dataset":
@@ -71,7 +71,7 @@ class Dataset:
         return replace(self, **moved)
 
     def prepare(self, x: Tensor, dtype: torch.dtype) -> Tensor:
-        """A batch [..., *input_shape] of stored values as the model takes it."""
+        """A batch [..., *input_shape] of stored values, normalised for the model."""
         x = x.to(dtype)
         if self.mean is None or self.std is None:
             return x
@@ -79,7 +79,8 @@ class Dataset:
         return (x - _constant(self.mean, axes, dtype, x.device)) / _constant(self.std, axes, dtype, x.device)
 
     def held_out(self, share: float, generator: np.random.Generator) -> NDArray[np.int64]:
-        """Which training examples to choose settings on: a share of each class, or of each client's own examples."""
+        """Which training examples to hold out for choosing settings: a share of each class, or of each client's
+        examples."""
         groups = self.y_train if self.client_train is None else self.client_train
         order = generator.permutation(len(groups))
         groups_in_order = groups.cpu().numpy()[order]

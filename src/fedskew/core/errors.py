@@ -1,4 +1,4 @@
-"""Failures inside a round, told so that a user finds them."""
+"""Failures inside a round, explained so that users can find the cause."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,8 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def locating_errors(recipe: "Recipe", round: int, cohorts: Sequence[Cohort]) -> Iterator[None]:
-    """A failure inside says in which round and among which clients it happened, and what a part of the user's own
-    may not have expected."""
+    """A failure inside names its round and clients, and what the user's own part may not have expected."""
     try:
         yield
     except Exception as error:
@@ -27,7 +26,7 @@ def locating_errors(recipe: "Recipe", round: int, cohorts: Sequence[Cohort]) -> 
 
 
 def own_parts(recipe: "Recipe") -> list[str]:
-    """Which of a recipe's parts, loss and model, are not of this package."""
+    """Which of a recipe's parts, loss and model, are not from this package."""
     losses = [getattr(loss, "function", loss) for loss in (recipe.algorithm.loss, *recipe.algorithm.terms)]
     parts = [("loss", loss) for loss in losses] + [("model", recipe.model.module)]
     own = [name for name, part in parts if not getattr(part, "__module__", "").startswith("fedskew.")]
@@ -35,11 +34,11 @@ def own_parts(recipe: "Recipe") -> list[str]:
 
 
 def _of_ones_own(recipe: "Recipe") -> str:
-    """How parts that are not of this package are called, and the way out for one that is not made for that."""
+    """How the engine calls the user's own parts, and what to do if a part does not support that."""
     own = own_parts(recipe)
     if not own:
         return ""
     return (
-        f"; this run has its own {' and '.join(own)}: all clients are taken at once, in front of the batch (logits "
+        f"; this run has its own {' and '.join(own)}: clients are stacked in front of the batch axis (logits "
         "[..., B, C], labels [..., B], counts [..., C]); engine=serial takes one client at a time"
     )

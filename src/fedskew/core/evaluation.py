@@ -19,8 +19,8 @@ _BATCH_VALUES = 1 << 22
 
 @dataclass(frozen=True)
 class Evaluation:
-    """`balanced_accuracy` is the mean over classes that occur in the test set; the accuracy of one that does not is
-    None. `client_accuracy` is the mean over clients of the accuracy on each one's own test part, where it has one."""
+    """`balanced_accuracy` is the mean over classes that occur in the test set; the accuracy of other classes is None.
+    `client_accuracy` is the mean over clients of the accuracy on each client's own test part, if it has one."""
 
     accuracy: float
     balanced_accuracy: float
@@ -58,7 +58,7 @@ def predict(model: "Model", params: Params, buffers: Params, data: Dataset, x: T
 def answers(
     model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype
 ) -> Iterator[Outputs]:
-    """What a model in evaluation mode gives for stored examples, a piece at a time."""
+    """The outputs of a model in evaluation mode for stored examples, a piece at a time."""
     rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
     for piece in x.split(rows):
         yield model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0]

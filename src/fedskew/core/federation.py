@@ -19,8 +19,8 @@ Ints = NDArray[np.int64]
 class Federation:
     """A data set and its split: client k holds the examples `order[offsets[k]:offsets[k + 1]]`.
 
-    Label counts are read off the client's own training examples when its loss needs them and go nowhere else.
-    `held_out` are training examples that no client holds, to choose settings on.
+    Label counts are computed from the client's own training examples when its loss needs them and go nowhere else.
+    `held_out` are training examples that no client holds, for choosing settings.
     """
 
     dataset: Dataset
@@ -44,7 +44,7 @@ class Federation:
     def natural(cls, dataset: Dataset, held_out: Ints | None = None) -> "Federation":
         """The data set's own clients, without the examples that are held out."""
         if dataset.client_train is None:
-            raise ValueError(f"{dataset.name} has no clients of its own; choose a partition such as dirichlet:0.1")
+            raise ValueError(f"{dataset.name} has no natural clients; choose a partition such as dirichlet:0.1")
         owner = dataset.client_train.cpu().numpy()
         order = np.argsort(owner, kind="stable").astype(np.int64)
         if held_out is not None:
@@ -54,14 +54,15 @@ class Federation:
 
     @classmethod
     def of_one(cls, dataset: Dataset, client: int, clients: int) -> "Federation":
-        """As one of several clients sees it: it holds all of the data set, the others' examples are elsewhere."""
+        """A federation as one of its clients sees it: this client holds the whole data set, the others' examples are
+        elsewhere."""
         offsets = np.where(np.arange(clients + 1) > client, len(dataset.y_train), 0).astype(np.int64)
         order = np.arange(len(dataset.y_train), dtype=np.int64)
         return cls(dataset, order, offsets, dataset.y_train.cpu().numpy())
 
     @property
     def digest(self) -> int:
-        """A number for the data and their split, to see whether two processes have the same."""
+        """A number that identifies the data and their split, to check whether two processes have the same."""
         whole = hashlib.sha256(self.dataset.digest.encode())
         for part in (self.order, self.offsets):
             whole.update(np.ascontiguousarray(part).data)
@@ -80,7 +81,7 @@ class Federation:
         return np.asarray(self.offsets[clients + 1] - self.offsets[clients])
 
     def positions(self, clients: Ints) -> Ints:
-        """Where in `order` the clients' examples stand, client after client."""
+        """The positions of the clients' examples in `order`, client after client."""
         sizes = self.sizes(clients)
         within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.asarray(np.repeat(self.offsets[clients], sizes) + within)
@@ -104,7 +105,7 @@ class Federation:
         return rng.draws(*self._segments("augment", clients, seed, round, epochs))
 
     def _segments(self, word: str, clients: Ints, seed: int, round: int, epochs: int) -> tuple[rng.Keys, Ints]:
-        """A key and a size for each client's each epoch."""
+        """A key and a size for each epoch of each client."""
         epoch = np.tile(np.arange(epochs), len(clients))
         keys = rng.key(seed, word, round, np.repeat(clients, epochs), epoch)
         return keys, np.repeat(self.sizes(clients), epochs)
@@ -122,16 +123,16 @@ class Cohort:
 
     @property
     def whole(self) -> Ints:
-        """All clients of the round, also those that other ranks train."""
+        """All clients of the round, including those that other ranks train."""
         return self.clients if self.everyone is None else self.everyone
 
     def weights(self, weighting: str) -> Tensor:
-        """How much each client of the whole counts: as many as it has examples ("samples"), or all the same
+        """The weight of each client of the whole cohort: its number of examples ("samples"), or the same for all
         ("uniform")."""
         return weights_of(self.federation.sizes(self.whole), weighting)
 
 
 def weights_of(sizes: Ints, weighting: str) -> Tensor:
-    """How much clients of these sizes count."""
+    """The weights of clients of these sizes."""
     weights = torch.from_numpy(sizes.astype(float))
     return weights if weighting == "samples" else torch.ones_like(weights)

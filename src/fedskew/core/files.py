@@ -1,4 +1,4 @@
-"""Reading the user's files: regular ones alone, text as UTF-8, and every failure names the file."""
+"""Reading the user's files: only regular files, text as UTF-8, and every error names the file."""
 
 import json
 import os
@@ -19,11 +19,11 @@ _KINDS = {
 }
 
 _OF_PYTHON = (LookupError, TypeError, AttributeError, ArithmeticError, MemoryError, AssertionError, UnicodeError)
-"""Errors whose words are for whoever wrote the reader."""
+"""Errors whose messages are meant for the authors of the reader."""
 
 
 def regular(path: str | Path) -> Path:
-    """The path of a regular file. Reading a pipe would wait for ever, and a device may have no end."""
+    """The path of a regular file. Reading a pipe could wait forever, and a device may have no end."""
     try:
         mode = os.stat(path).st_mode
     except FileNotFoundError:
@@ -36,17 +36,17 @@ def regular(path: str | Path) -> Path:
 
 
 def check_target(path: str | Path) -> None:
-    """Refuse to write where something is that is no regular file: a pipe would be waited for, a device replaced."""
+    """Refuse to overwrite anything but a regular file: a pipe would block, a device would be replaced."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):
-        return  # nothing is there, or writing says what is wrong
+        return  # nothing is there, or writing will report the problem
     if not stat.S_ISREG(mode):
-        raise ValueError(f"{path} is {_kind(mode)}; allowed: a new file, or a regular one to write over")
+        raise ValueError(f"{path} is {_kind(mode)}; allowed: a new file, or a regular one to overwrite")
 
 
 def _kind(mode: int) -> str:
-    return _KINDS.get(stat.S_IFMT(mode), "no regular file")
+    return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
 
 def read_text(path: str | Path) -> str:
@@ -68,7 +68,7 @@ def read_toml(path: str | Path) -> dict[str, Any]:
 
 
 def parse_json(path: str | Path, text: str) -> Any:
-    """What the text of a file says."""
+    """Parse the text of a file."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -77,7 +77,7 @@ def parse_json(path: str | Path, text: str) -> Any:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """A file to write that takes its name when all of it is on the disk; of a failure nothing is left."""
+    """A file to write that gets its name only when all of it is on disk; a failure leaves nothing behind."""
     check_target(path)
     part = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.part")
     with naming(path):
@@ -93,7 +93,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def naming(path: str | Path) -> Iterator[None]:
-    """A failure of the system inside is one of this file: a full disk names none, and a temporary file tells nobody."""
+    """Name this file in system errors raised inside: a full disk names no file, and a temporary name helps nobody."""
     try:
         yield
     except OSError as error:
@@ -103,7 +103,7 @@ def naming(path: str | Path) -> Iterator[None]:
 
 
 def reason(error: Exception) -> str:
-    """What a reader says of a damaged file: the first line of its words or, where those are Python's, ours."""
+    """What a reader says about a damaged file: the first line of its message, or ours if it is one of Python's."""
     said = str(error).partition("\n")[0].strip(" :")
     if isinstance(error, json.JSONDecodeError):
         return f"line {error.lineno}, column {error.colno}"

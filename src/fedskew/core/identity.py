@@ -1,9 +1,9 @@
-"""What a Python object is, as a digest that is the same in every process: its code by source, its values by content.
+"""A digest of a Python object that is the same in every process: code by source, values by content.
 
 A function counts with its source, defaults, attributes, what it closes over and the globals that it reads; a class with
 its methods; an instance with its class and its attributes; tensors and arrays with their bytes. What comes from the
-standard library, from fedskew or from another installed package counts by name and is not looked into. Anything whose
-content cannot be told (code without source, a generator, an open file) is refused.
+standard library, from fedskew or from another installed package counts by name only. Anything whose content cannot be
+determined (code without source, a generator, an open file) is refused.
 """
 
 import dataclasses
@@ -57,12 +57,12 @@ _POINTER = struct.calcsize("P")
 
 
 def identity(thing: object, name: str) -> str:
-    """64 hexadecimal digits; `name` is what messages call the thing."""
+    """64 hexadecimal digits; messages call the object `name`."""
     return _Reading().of(thing, name)
 
 
 class _Reading:
-    """One walk through an object. What is met again on the way down is named by its depth, so circles end."""
+    """One walk through an object. An object met again on the way down is named by its depth, so cycles end."""
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
@@ -79,7 +79,7 @@ class _Reading:
             self._open[id(thing)] = len(self._open)
             found = _digest(*self._parts(thing, where))
             del self._open[id(thing)]
-            self._done[id(thing)] = thing, found  # kept alive, so that no other gets its id
+            self._done[id(thing)] = thing, found  # kept alive, so that no other object gets its id
         return self._done[id(thing)][1]
 
     def _parts(self, thing: Any, where: str) -> Iterator[str]:
@@ -160,7 +160,7 @@ class _Reading:
         elif isinstance(thing, set | frozenset):
             yield from sorted(self.of(value, where) for value in thing)
         elif _hides(type(thing)):
-            raise _refused(where, f"is a {type(thing).__name__}, whose content cannot be told")
+            raise _refused(where, f"is a {type(thing).__name__}, whose content cannot be determined")
         if dataclasses.is_dataclass(thing):
             yield self._named({f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}, where)
         else:
@@ -183,7 +183,7 @@ def _slots(kind: type) -> list[str]:
 
 
 def _hides(kind: type) -> bool:
-    """Whether instances are larger than their attributes: pickle asks the same of what it has no rule for."""
+    """Whether instances hold more than their attributes: pickle asks the same about types without a rule."""
     pointers = (kind.__dictoffset__ > 0) + (kind.__weakrefoffset__ > 0) + len(_slots(kind))
     return kind.__basicsize__ > object.__basicsize__ + pointers * _POINTER
 
@@ -193,7 +193,7 @@ def _name(thing: Any) -> str:
 
 
 def _refused(where: str, why: str) -> ValueError:
-    return ValueError(f"{where} {why}, so a run with it could not be told from others; see docs/api.md for what can")
+    return ValueError(f"{where} {why}, so a run with it could not be identified; see docs/api.md for what is allowed")
 
 
 def _source(code: CodeType, where: str) -> str:
@@ -202,7 +202,7 @@ def _source(code: CodeType, where: str) -> str:
     except (OSError, TypeError):
         raise _refused(where, "has no source here") from None
     if code.co_name == "<lambda>" and len(re.findall(r"\blambda\b", text)) > 1:
-        raise _refused(where, "is one of several lambdas in one place; write it with def")
+        raise _refused(where, "is one of several lambdas on one line; write it with def")
     return textwrap.dedent(text).strip()
 
 
@@ -221,7 +221,7 @@ def _field(field: "dataclasses.Field[Any]") -> list[Any]:
 
 
 def _written_by_dataclass(name: str, member: object) -> bool:
-    """Whether the decorator wrote a method, which then has no source; the fields say what it does."""
+    """Whether the dataclass decorator wrote a method, which then has no source; the fields determine it."""
     return (
         name in _DATACLASS_METHODS
         and isinstance(member, FunctionType)
@@ -233,7 +233,7 @@ def _written_by_dataclass(name: str, member: object) -> bool:
 def _installed(module: str | None) -> bool:
     """Whether a module belongs to Python, fedskew, or another installed package."""
     root = (module or "").partition(".")[0]
-    if root == "__main__":  # whose file, in a notebook, is that of an installed program
+    if root == "__main__":  # in a notebook, its file belongs to an installed program
         return False
     if root == "fedskew" or root in sys.stdlib_module_names:
         return True

@@ -1,7 +1,7 @@
-"""Objects that were given in Python beside specs: each gets a spec of its own, `name@digest`, by what it is.
+"""Python objects given in place of specs: each gets a spec `name@digest`, where the digest identifies its content.
 
-A process keeps what it was given for as long as it lives, so that the spec finds it again. It is looked at once more
-each time it is used: what has changed meanwhile is refused, since the run's hash would stand for something else.
+A process keeps these objects for as long as it lives, so that the spec finds them again. Each use checks the digest: an
+object that has changed is refused, since the run's hash would stand for something else.
 """
 
 import re
@@ -16,14 +16,14 @@ _DIGITS = 16
 
 
 def give(name: str, thing: object, factory: Callable[..., Any]) -> str:
-    """The spec of a thing; `factory` makes what the spec stands for."""
+    """The spec of an object; `factory` makes what the spec stands for."""
     name = re.sub(r"\W+", "_", name).strip("_") or "unnamed"
     digest = identity(thing, name)[:_DIGITS]
 
     @wraps(factory)
     def unchanged(*values: Any, **named: Any) -> Any:
         if identity(thing, name)[:_DIGITS] != digest:
-            raise ValueError(f"{name} has changed since the run was made; make the run again")
+            raise ValueError(f"{name} has changed since the run was created; create the run again")
         return factory(*values, **named)
 
     text = f"{name}@{digest}"

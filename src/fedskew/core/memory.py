@@ -1,4 +1,4 @@
-"""Whether a run fits into memory, judged before its first round by what it needs at least."""
+"""Whether a run fits into memory, estimated before its first round from the least that it needs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +12,9 @@ _MEMINFO = Path("/proc/meminfo")
 
 @dataclass(frozen=True)
 class Need:
-    """Bytes of one seed beyond what it holds already; activations and what PyTorch needs are left out.
+    """Bytes that one seed needs beyond what it already holds, without activations and PyTorch's own needs.
 
-    `work` is a round's, `states` what clients remember between rounds, `data` what another seed has to load itself.
+    `work` is for a round, `states` for what clients remember between rounds, `data` for what another seed has to load.
     """
 
     work: int
@@ -22,12 +22,12 @@ class Need:
     data: int = 0
 
     def of(self, seeds: int) -> int:
-        """Several seeds together. Data of their own are held twice: each seed's, and all in one tensor."""
+        """Several seeds together. Data that seeds do not share are held twice: per seed, and all in one tensor."""
         return seeds * (self.work + self.states) + (2 * seeds - 1) * self.data * (seeds > 1)
 
 
 def update_bytes(model: int, correction: int) -> int:
-    """A client's update while updates are stacked: delta, buffers, state and message, apart and joined."""
+    """A client's update while updates are stacked: delta, buffers, state and message, both separate and joined."""
     return 2 * (model + 2 * correction)
 
 
@@ -42,7 +42,7 @@ def clients_seen(clients: int, per_round: float, rounds: int) -> int:
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that can still be had, beside other ranks on the machine; None where the system does not say."""
+    """Free bytes for this process, given other ranks on the machine; None if the system does not say."""
     if device.type == "cuda":
         kept = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
         return torch.cuda.mem_get_info(device)[0] + kept
@@ -60,9 +60,11 @@ def seeds_together(need: Need, free: int | None, seeds: int) -> int:
 
 
 def check_room(what: str, needed: int, free: int | None, device: torch.device | str, remedy: str) -> None:
-    """Refuse what cannot fit."""
+    """Raise an error if it cannot fit."""
     if free is not None and needed > free:
-        raise ValueError(f"{what} needs at least {_size(needed)}, and {_size(free)} are free on {device}; {remedy}")
+        raise ValueError(
+            f"{what} needs at least {_size(needed)}, but only {_size(free)} are free on {device}; {remedy}"
+        )
 
 
 def _size(count: int) -> str:

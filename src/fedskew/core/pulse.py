@@ -1,4 +1,4 @@
-"""How much of a round's work is done, told to whoever shows it. Nothing is computed from it."""
+"""How much of a round's work is done, for progress displays only. Nothing is computed from it."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ _listener: ContextVar[Listener | None] = ContextVar("listener", default=None)
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Inside, `listener` is told the share of each round that is done. It may be called from any thread."""
+    """Inside, `listener` is called with the share of each round that is done, possibly from any thread."""
     token = _listener.set(listener)
     try:
         yield
@@ -20,6 +20,6 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def meter(parts: int) -> Callable[[], object]:
-    """To be called for each of so many parts of a round when it is done."""
+    """A function to call whenever one of this many parts of a round is done."""
     listener, done = _listener.get(), count(1)
     return (lambda: None) if listener is None else (lambda: listener(next(done) / parts))

@@ -1,4 +1,4 @@
-"""What torchrun tells the processes it starts, read off the environment: who they are and how many."""
+"""What torchrun tells its processes through the environment: their rank and how many they are."""
 
 import os
 
@@ -7,7 +7,7 @@ JOBS = "FEDSKEW_JOBS"
 
 
 def expected() -> int:
-    """How many ranks there are; 1 where torchrun started nothing, whatever a cluster's own variables say."""
+    """The number of ranks; 1 if torchrun started none, whatever a cluster's own variables say."""
     return int(os.environ["WORLD_SIZE"]) if "TORCHELASTIC_RUN_ID" in os.environ else 1
 
 

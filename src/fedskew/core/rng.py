@@ -1,8 +1,8 @@
-"""Named randomness: every random number has a path, and depends on that path alone.
+"""Named randomness: every random number has a path and depends only on that path.
 
-`stream(seed, "partition")` is a numpy generator; `key(seed, "shuffle", round, clients)` gives one 64-bit key per
-client at once, from which `permutations` shuffles a whole cohort in a few array operations. Nothing here reads or
-changes a global seed, so no result depends on the order in which things happen to run.
+`stream(seed, "partition")` is a numpy generator; `key(seed, "shuffle", round, clients)` gives one 64-bit key per client
+at once, from which `permutations` shuffles a whole cohort in a few array operations. Nothing here reads or changes a
+global seed, so no result depends on the order of execution.
 """
 
 import hashlib
@@ -62,8 +62,8 @@ def uniform(keys: Keys) -> NDArray[np.float64]:
 def permutations(keys: Keys, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     """A random order of range(size) for each key, concatenated.
 
-    Every position draws 44 random bits from its key and a stable sort orders them, so a segment's order is the same
-    whatever other segments it is computed with.
+    Every position draws 44 random bits from its key and a stable sort orders them, so a segment's order does not depend
+    on the other segments computed with it.
     """
     if len(keys) >= 1 << _SEGMENT_BITS:
         raise ValueError(f"{len(keys)} permutations at once; at most {(1 << _SEGMENT_BITS) - 1}")

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 class Recipe:
     """What every client does in a round: what a step minimises, and how it moves along the gradient of that.
 
-    `rate` stands for the optimiser's own where it is given: a rate in fixed memory needs no new CUDA graph.
+    `rate`, if given, replaces the optimiser's own: a rate in fixed memory needs no new CUDA graph.
     """
 
     model: Model
@@ -49,7 +49,7 @@ class Recipe:
         return self.algorithm.objective(view), buffers
 
     def teach(self, context: Context, x: Tensor) -> Outputs:
-        """What the global model says of examples. One model for all clients takes their batches as a single one."""
+        """The global model's outputs for examples. As all clients share the model, their batches run as one."""
         model = self.model.evaluating
         with torch.no_grad():
             shared = context.counts.ndim > 1 and all(len(leaf) == 1 for leaf in context.anchor.values())
@@ -64,7 +64,8 @@ class Recipe:
             )
 
     def travel(self, steps: Tensor) -> Tensor:
-        """How far the optimiser moves in so many steps; no part looks at it where it is just their number."""
+        """How far the optimiser moves in this many steps; just the number of steps if no part of the algorithm needs
+        it."""
         if not self.algorithm.needs_travel:
             return steps.double()
         return self.optimizer.travel(steps, self.algorithm.correction.pull)
@@ -123,7 +124,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class Update:
-    """What a client's round leaves. Label counts are not in it."""
+    """The result of a client's round. It does not contain label counts."""
 
     delta: Params
     buffers: Params
@@ -135,9 +136,10 @@ class Update:
 
 @dataclass(frozen=True)
 class Sums:
-    """What the server needs of a round. Each part of a cohort has its own; added, they are those of the whole.
+    """What the server needs from a round. Each part of a cohort has its own sums; added up, they are those of the
+    whole.
 
-    `delta` is the aggregated one, `message` the mean by the correction's weights, `travel` the mean by the clients'.
+    `delta` is the aggregate, `message` the mean by the correction's weights, `travel` the mean by the clients' weights.
     """
 
     delta: Params
@@ -152,7 +154,7 @@ Merge = Callable[[Params, Tensor], Params]
 
 
 def take(record: Record, index: slice | Tensor | int) -> Record:
-    """Some clients, or one, of a record that carries them on its first axis."""
+    """Some clients, or one, of a record with clients on its first axis."""
 
     def rows(part: Any) -> Any:
         return tree.rows(part, index) if isinstance(part, dict) else part[index]
@@ -183,7 +185,7 @@ def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
 
 
 def received(algorithm: Algorithm, server: Server) -> Server:
-    """The server's state as clients receive it: some optimisers send out a model ahead of their own."""
+    """The server's state as clients receive it: some optimisers send out a look-ahead model."""
     return replace(server, params=algorithm.server.look(server.params, server.optimizer))
 
 
@@ -240,17 +242,16 @@ def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Upd
 def server_update(
     algorithm: Algorithm, server: Server, updates: Update, weights: Tensor, everyone: Tensor | None = None
 ) -> Server:
-    """The next global model from updates stacked on their first axis, of clients that count so much.
-
-    `everyone` are the weights of all clients there are, where not all of them answered.
+    """The next global model from updates stacked on their first axis, of clients with these weights. `everyone` are the
+    weights of all clients, if not all of them answered.
     """
     sums = summed(algorithm, updates, weights, updates.travel)
     return conclude(algorithm, server, sums, answered(algorithm, weights, weights if everyone is None else everyone))
 
 
 def summed(algorithm: Algorithm, updates: Update, weights: Tensor, travel: Tensor, here: Tensor | None = None) -> Sums:
-    """The sums over a round's clients, of these weights and travels; the updates are of those that are `here`, if not
-    of all."""
+    """The sums over a round's clients with these weights and travels; the updates are those of the clients `here`, by
+    default all."""
     counted = scales(algorithm, weights, travel)
     counted = counted if here is None else counted[:, here]
     there = counted.to(updates.travel.device, non_blocking=True)  # the clients' steps may still be running
@@ -258,22 +259,21 @@ def summed(algorithm: Algorithm, updates: Update, weights: Tensor, travel: Tenso
 
 
 def scales(algorithm: Algorithm, weights: Tensor, travel: Tensor) -> Tensor:
-    """How much each client's delta, buffers and message count, [3, K], from the weights and travels of a round."""
+    """The coefficients of each client's delta, buffers and message, [3, K], from the weights and travels of a round."""
     messages = algorithm.correction.weigh(weights)
     parts = algorithm.aggregate.coefficients(weights, travel), weights / weights.sum(), messages / messages.sum()
     return torch.stack(parts)
 
 
 def answered(algorithm: Algorithm, weights: Tensor, everyone: Tensor) -> float:
-    """The share of all clients, as their messages count, that clients of these weights are."""
+    """The share of these clients among all clients, by the weights of their messages."""
     here, all_ = (algorithm.correction.weigh(part).sum() for part in (weights, everyone))
     return float(here / all_)
 
 
 def add_up(updates: Update, scales: Tensor, count: int, merge: Merge = tree.weighted_sum) -> Sums:
-    """The sums over some of a round's `count` clients, of which deltas, buffers and messages count so much.
-
-    A `merge` that is no sum makes the same of all of them at once.
+    """The sums over some of a round's `count` clients, with these coefficients for deltas, buffers and messages. A
+    `merge` that is not a sum takes all of them at once.
     """
     with torch.no_grad():
         return Sums(
@@ -286,7 +286,7 @@ def add_up(updates: Update, scales: Tensor, count: int, merge: Merge = tree.weig
 
 
 def zero_sums(recipe: Recipe, server: Server) -> Sums:
-    """The sums over no client: zeros in the shape of what clients would have left."""
+    """The sums over no client: zeros in the shape of what clients would have sent."""
     steps = torch.ones((), dtype=torch.int64, device=next(iter(server.params.values())).device)
     client = recipe.algorithm.correction.client_state(server.params)
     counts = torch.zeros(0, device=steps.device)
@@ -297,7 +297,7 @@ def zero_sums(recipe: Recipe, server: Server) -> Sums:
 
 
 def conclude(algorithm: Algorithm, server: Server, sums: Sums, fraction: float) -> Server:
-    """The next global model from the sums over all clients that answered, `fraction` of all there are."""
+    """The next global model from the sums over all clients that answered, which are `fraction` of all clients."""
     with torch.no_grad():
         optimizer, correction = algorithm.server, algorithm.correction
         moves, state = optimizer.update(tree.neg(sums.delta), server.optimizer, server.params, optimizer.lr)
@@ -309,18 +309,18 @@ def conclude(algorithm: Algorithm, server: Server, sums: Sums, fraction: float) 
 
 
 def _typed(leaf: Tensor, like: Tensor) -> Tensor:
-    """A mean in the type of what it is a mean of: whole numbers (a module's counters) are rounded back."""
+    """A mean in the type of its values: integers (a module's counters) are rounded back."""
     return leaf if like.is_floating_point() else leaf.round().to(like.dtype)
 
 
 def _shares(losses: Tensor, mask: Tensor | None) -> Tensor:
-    """How much of its batch's mean each example is: 1/n, and 0 for padding."""
+    """The weight of each example in its batch's mean: 1/n, and 0 for padding."""
     if mask is None:
         return torch.full_like(losses, 1 / losses.shape[-1])
     return mask.to(losses.dtype) / mask.sum(-1, keepdim=True)
 
 
 def _clipped(grads: Params, limit: float, axes: int) -> Params:
-    """Gradients scaled so that each client's whole gradient has at most this norm."""
+    """Scale gradients so that each client's whole gradient has at most this norm."""
     scale = (limit / (tree.norm(grads, axes) + 1e-12)).clamp(max=1.0)
     return tree.map(lambda grad: grad * tree.lead(scale, grad), grads)

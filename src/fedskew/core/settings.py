@@ -1,4 +1,4 @@
-"""What an engine must know of a run, and its arithmetic: fp32, tf32, bf16 (with fp32 weights) or fp64."""
+"""What an engine must know about a run, and its arithmetic: fp32, tf32, bf16 (with fp32 weights) or fp64."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ def arithmetic(precision: str, device: torch.device) -> Iterator[None]:
 
 @contextmanager
 def kernels_of(precision: str) -> Iterator[None]:
-    """The part of it that belongs to the process; the rest belongs to a thread."""
+    """The settings that belong to the process; the others belong to a thread."""
     cuda, cudnn = torch.backends.cuda.matmul, torch.backends.cudnn
     before = cuda.allow_tf32, cudnn.allow_tf32, cudnn.deterministic
     cuda.allow_tf32 = cudnn.allow_tf32 = precision == "tf32"
@@ -63,7 +63,7 @@ a quiet machine and milliseconds on a busy one."""
 
 @contextmanager
 def threads_for(recipe: "Recipe", settings: Settings, clients: int) -> Iterator[None]:
-    """One thread inside where the steps of so many clients together are small; as many as there were otherwise."""
+    """Use one thread inside if the steps of this many clients together are small; else leave the number of threads."""
     parameters = sum(leaf.numel() for leaf in recipe.model.module.parameters())
     before = torch.get_num_threads()
     convolutional = any(isinstance(part, torch.nn.Conv2d) for part in recipe.model.module.modules())

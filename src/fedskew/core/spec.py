@@ -2,10 +2,10 @@
 
     spec = name [":" argument {"," argument}]      argument = value | key "=" value
 
-A spec whose name ends in `.py` is a factory in the user's own file: `path/my_file.py:my_factory,mu=0.1`.
-A name with an `@` is an object that was given in Python (`core/live.py`): `my_factory@1f0c9a2b7d3e4f58:mu=0.1`.
-`resolve` binds a spec to a factory's signature, so that every default is written out: that text names a run. Only a
-keyword-only argument is left out where it has its default: a factory can get a new one, and old runs keep their names.
+A spec whose name ends in `.py` is a factory in the user's own file: `path/my_file.py:my_factory,mu=0.1`. A name with an
+`@` is an object given in Python (`core/live.py`): `my_factory@1f0c9a2b7d3e4f58:mu=0.1`. `resolve` binds a spec to a
+factory's signature, so that every default is written out: that text names a run. Only keyword-only arguments are left
+out at their default, so that a factory can get a new one and old runs keep their names.
 """
 
 import difflib
@@ -27,7 +27,7 @@ from typing import Any
 Value = bool | int | float | str | None
 _WORDS: dict[str, Value] = {"on": True, "true": True, "off": False, "false": False, "none": None}
 _LARGEST = 2**63
-"""Whole numbers are below it."""
+"""Integers must be below this."""
 _first: ContextVar[Path | None] = ContextVar("first", default=None)
 LIVE: dict[str, Callable[..., Any]] = {}
 """Factories that this process was given as Python objects, by name and digest."""
@@ -35,7 +35,8 @@ LIVE: dict[str, Callable[..., Any]] = {}
 
 @dataclass(frozen=True)
 class Resolved:
-    """A factory with all its arguments: `build()` makes the thing, `text` is the spec with nothing left implicit."""
+    """A factory with all its arguments: `build()` makes the object, `text` is the spec with all defaults written
+    out."""
 
     factory: Callable[..., Any]
     arguments: Mapping[str, Value]
@@ -48,7 +49,7 @@ class Resolved:
         return self.file_sha256 is not None or is_live(self.text)
 
     def build(self, **given: Any) -> Any:
-        """Make the thing, with those of the program's own arguments that its factory takes."""
+        """Make the object, passing those of the program's arguments that its factory takes."""
         wanted = parameters(self.factory)
         try:
             return self.factory(**self.arguments, **{name: value for name, value in given.items() if name in wanted})
@@ -59,13 +60,13 @@ class Resolved:
 
 
 def check_plain(what: str, text: str) -> None:
-    """Refuse what a terminal would obey instead of showing it, and what is no text at all."""
+    """Refuse control characters, which a terminal would interpret, and invalid text."""
     if any(unicodedata.category(letter) in ("Cc", "Cs", "Zl", "Zp") for letter in text):
         raise ValueError(f"{what} is {text!a}; allowed: text without control characters")
 
 
 def made_of(thing: object) -> str:
-    """What a factory gave, for a message: most wrong ones forgot to return anything."""
+    """What a factory returned, for an error message; most often it forgot to return anything."""
     return "nothing" if thing is None else f"a {type(thing).__name__}"
 
 
@@ -80,7 +81,7 @@ def _read(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
         named = inspect.signature(factory).parameters
     except (TypeError, ValueError):
         name = getattr(factory, "__name__", type(factory).__name__)
-        raise ValueError(f"{name} does not say which arguments it takes; write a function that calls it") from None
+        raise ValueError(f"{name} does not declare its arguments; write a function that calls it") from None
     return {name: p for name, p in named.items() if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)}
 
 
@@ -110,7 +111,7 @@ def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
 def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given: Collection[str] = ()) -> Resolved:
     """Find a spec's factory among the known ones, or in the user's file, and bind its arguments.
 
-    Parameters named in `given` are the program's to fill when it builds; a spec may not set them.
+    The program fills the parameters named in `given` when it builds; a spec may not set them.
     """
     name, values, named = parse(text)
     sha256 = None
@@ -134,14 +135,14 @@ def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given
 
 
 def unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
-    """What to say about a name nobody knows, with the nearest known one."""
+    """The message for an unknown name, with the nearest known one."""
     near = difflib.get_close_matches(name, known, n=1)
     hint = f"did you mean {near[0]}? " if near else ""
     return f"unknown {kind} {name!r}: {hint}known: {', '.join(known)}"
 
 
 def show(value: Value) -> str:
-    """A value as it is written in a spec: shortest form that reads back equal."""
+    """A value as written in a spec: the shortest form that reads back equal."""
     if value is None:
         return "none"
     if isinstance(value, bool):
@@ -154,7 +155,7 @@ def show(value: Value) -> str:
 
 
 def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
-    """A resolved spec as people write it: what has no default as bare values, what is a default left out."""
+    """A resolved spec as people write it: arguments without a default as bare values, defaults left out."""
     name, values, named = parse(text)
     if name.endswith(".py"):
         given = ",".join(f"{key}={show(value)}" for key, value in named.items())
@@ -175,7 +176,7 @@ def family(text: str) -> str:
 
 
 def _value(text: str) -> Value:
-    """A word of a spec as what it says; a number that neither an integer of 64 bits nor a float holds stays a text."""
+    """The value of a word in a spec; a number too large for a 64-bit integer or a float stays a string."""
     if text.lower() in _WORDS:
         return _WORDS[text.lower()]
     for kind in (int, float):
@@ -224,7 +225,7 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
         return float(value)
     if "int" in kinds and "float" not in kinds and isinstance(value, float) and value.is_integer():
         if abs(value) >= _LARGEST:
-            raise ValueError(f"{text!r}: {name} is {show(value)}; allowed: whole numbers below 2**63")
+            raise ValueError(f"{text!r}: {name} is {show(value)}; allowed: integers below 2**63")
         return int(value)
     if value is None and kinds & {"None", "NoneType", "_empty"}:
         return value
@@ -239,7 +240,7 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
 
 
 def is_live(text: str) -> bool:
-    """Whether a spec stands for an object that was given in Python."""
+    """Whether a spec stands for an object given in Python."""
     name = text.partition(":")[0].strip()
     return "@" in name and not name.endswith(".py")
 
@@ -248,15 +249,15 @@ def _live(name: str, kind: str) -> Callable[..., Any]:
     if name not in LIVE:
         called, _, digest = name.partition("@")
         raise ValueError(
-            f"{kind} {called!r} (digest {digest}) was given as a Python object, and this process does not have it: the "
-            f"run's own code is needed; run the script or notebook that makes it, with {called!r} unchanged"
+            f"{kind} {called!r} (digest {digest}) was given as a Python object that this process does not have: the "
+            f"run's own code is needed; run the script or notebook that creates it, with {called!r} unchanged"
         )
     return LIVE[name]
 
 
 @contextmanager
 def beside(folder: Path | None) -> Iterator[None]:
-    """Inside, files of the user's own are looked for in this folder first."""
+    """Inside, the user's own files are looked up in this folder first."""
     before = _first.set(folder)
     try:
         yield
@@ -265,9 +266,9 @@ def beside(folder: Path | None) -> Iterator[None]:
 
 
 def own_file(name: str) -> Path:
-    """Where a file of the user's own is: in the folder of `beside`, the current one, or where Python finds modules.
+    """Where the user's own file is: in the folder of `beside`, the current one, or where Python finds modules.
 
-    An app is installed somewhere else on each node of a federation, and must be the same run everywhere.
+    An app is installed in a different place on each node of a federation, and must be the same run everywhere.
     """
     first = _first.get()
     places = [*([first / name] if first else []), Path(name), *(Path(place) / name for place in sys.path)]
@@ -278,13 +279,13 @@ def own_file(name: str) -> Path:
 
 
 def _written(text: str, value: Value) -> str:
-    """A word that reads as a number, on, off or none, as it stands in a spec: 007 is not 7."""
+    """A word that reads as a number, on, off or none, as written in a spec: 007 is not 7."""
     words = (argument.rpartition("=")[2].strip() for argument in text.partition(":")[2].split(","))
     return next((word for word in words if repr(_value(word)) == repr(value)), show(value))
 
 
 def _from_file(file: str, name: str) -> tuple[Callable[..., Any], str]:
-    """A factory from a file of the user's own, which runs as any file of theirs does."""
+    """A factory from the user's own file, which is run."""
     path = own_file(file)
     sha256 = hashlib.sha256(path.read_bytes()).hexdigest()
     module = _imported(path.resolve(), sha256)
@@ -298,12 +299,12 @@ def _from_file(file: str, name: str) -> tuple[Callable[..., Any], str]:
 
 @lru_cache(maxsize=64)
 def _imported(path: Path, sha256: str) -> ModuleType:
-    """The file as a module, run once as long as it does not change; what it prints goes to standard error."""
+    """The file as a module, run again only if it changes; what it prints goes to standard error."""
     spec = importlib.util.spec_from_file_location(f"_fedskew_user_{sha256[:12]}", path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their own module up
+    sys.modules[spec.name] = module  # dataclasses look up their own module
     try:
         with redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)

@@ -36,12 +36,12 @@ def lead(vector: Tensor, leaf: Tensor) -> Tensor:
 
 
 def divide(a: Params, vector: Tensor) -> Params:
-    """Each leaf over a vector that belongs to the leading axes."""
+    """Each leaf divided by a vector over the leading axes."""
     return {name: leaf / lead(vector, leaf) for name, leaf in a.items()}
 
 
 def weighted_sum(a: Params, coefficients: Tensor) -> Params:
-    """sum_k coefficients[k] * leaf[k], of whole numbers in float64."""
+    """sum_k coefficients[k] * leaf[k]; integer leaves are summed in float64."""
 
     def one(leaf: Tensor) -> Tensor:
         real = leaf if leaf.is_floating_point() else leaf.double()
@@ -57,7 +57,7 @@ def mean(a: Params) -> Params:
 
 
 def norm(a: Params, axes: int) -> Tensor:
-    """The Euclidean norm over everything but the first `axes` axes."""
+    """The Euclidean norm over all but the first `axes` axes."""
     squares = [leaf.square().flatten(axes).sum(-1) if leaf.ndim > axes else leaf.square() for leaf in a.values()]
     return torch.stack(squares).sum(0).sqrt()
 
@@ -87,7 +87,7 @@ def unprefix(a: Params, word: str) -> Params:
 
 
 def finite(a: Params) -> bool:
-    """Whether every number is; one look at the device."""
+    """Whether every number is finite; synchronises with the device once."""
     return bool(torch.stack([torch.isfinite(leaf).all() for leaf in a.values()]).all()) if a else True
 
 
@@ -96,11 +96,11 @@ def nbytes(trees: Iterable[Params]) -> int:
 
 
 def digest(a: Params) -> str:
-    """32 hexadecimal digits over the names, types, shapes and bytes of all leaves, in whatever order they are."""
+    """32 hexadecimal digits over the names, types, shapes and bytes of all leaves, in any order."""
     whole = hashlib.sha256()
     for name in sorted(a):
         leaf = a[name].detach().cpu().contiguous()
         whole.update(f"{name} {leaf.dtype} {list(leaf.shape)}\n".encode())
-        if leaf.numel():  # an empty array of NumPy may have a stride of 0, which has no view as bytes
+        if leaf.numel():  # an empty NumPy array may have a stride of 0, which has no view as bytes
             whole.update(leaf.reshape(-1).view(torch.uint8).numpy().data)
     return whole.hexdigest()[:32]

@@ -1,4 +1,4 @@
-"""What a model gives, and all that a loss may look at. Leading axes are free."""
+"""What a model returns, and everything that a loss may use. Leading axes are free."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,10 +21,10 @@ class Outputs:
 class View:
     """One batch of one client, or of each client on the leading axes.
 
-    `mask` [..., B] is False for padding and None where there is none: a term over the whole batch must leave padding
-    out. `counts` [..., C] are the client's label counts, `travel` [...] is how far its optimiser travels in the round
-    under a unit gradient (see `needs_travel`). `teacher()` is what the global model that the client received says of
-    the same batch, in evaluation mode and without a gradient; it costs a pass where it is called.
+    `mask` [..., B] is False for padding, or None without padding: a term over the whole batch must leave padding out.
+    `counts` [..., C] are the client's label counts, `travel` [...] is how far its optimiser travels in the round under
+    a unit gradient (see `needs_travel`). `teacher()` returns the received global model's outputs for the same batch, in
+    evaluation mode and without a gradient; each call costs a forward pass.
     """
 
     outputs: Outputs

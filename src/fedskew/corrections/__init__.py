@@ -1,4 +1,4 @@
-"""What bends the local gradient: `Correction` is FedAvg's, which bends nothing, and each file changes some of it."""
+"""Corrections of the local gradient: `Correction` is FedAvg's, which changes nothing; each file overrides a part."""
 
 from fedskew.corrections.ascent import sharpness
 from fedskew.corrections.centralization import centralized

@@ -1,4 +1,4 @@
-"""Gradient centralisation as GC-Fed has it (Seo et al., 2025, its hybrid form).
+"""Gradient centralisation as in GC-Fed (Seo et al., 2025, the hybrid form).
 
     body:        g_l <- g_l - mean of g_l over all axes but the first, at every step
     classifier:  delta <- delta - mean of each class's row, after the last step
@@ -36,7 +36,7 @@ def _matrices(leaves: Params, context: Context) -> list[str]:
     """Names of leaves with two axes or more for one client."""
     found = [name for name, leaf in leaves.items() if leaf.ndim - _lead(context) > 1]
     if not found:
-        raise ValueError("fedgc centres the rows of matrices, and no trained parameter of this model has two axes")
+        raise ValueError("fedgc centres the rows of matrices, but no trained parameter of this model has two axes")
     return found
 
 
@@ -46,7 +46,7 @@ def _centred(leaf: Tensor, context: Context) -> Tensor:
 
 
 def _lead(context: Context) -> int:
-    """How many axes stand in front of a client's own."""
+    """The number of leading axes in front of a client's own."""
     return context.counts.ndim - 1
 
 

@@ -1,4 +1,4 @@
-"""The correction's hole: every method here is FedAvg's, and a correction overrides what it changes."""
+"""The base class of corrections: every method here is FedAvg's, and a correction overrides what it changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Correction:
-    """What bends the local gradient. A state may be kept for each client and one on the server.
+    """Corrects the local gradient. It may keep a state for each client and one on the server.
 
-    `needs_travel` says that it uses how far a client's optimiser moves under a unit gradient. `pull` is the strength
-    mu of a term mu (w - anchor) in `bend`, which shortens that travel. `reveals` says what its messages give away of
-    a client; a correction without messages reveals nothing more than the model does.
+    `needs_travel` means that it uses how far a client's optimiser moves under a unit gradient. `pull` is the strength
+    mu of a term mu (w - anchor) in `bend`, which shortens that travel. `reveals` says what its messages disclose about
+    a client; a correction without messages discloses no more than the model.
     """
 
     needs_travel: ClassVar[bool] = False
@@ -30,11 +30,11 @@ class Correction:
         return 0.0
 
     def client_state(self, params: Params) -> Params:
-        """What is remembered of a client that was never sampled."""
+        """The state of a client that was never sampled."""
         return {}
 
     def server_state(self, params: Params) -> Params:
-        """What the server begins with, and sends to clients with the model."""
+        """The server's initial state, which is sent to clients with the model."""
         return {}
 
     def bend(self, grads: Params, params: Params, context: Context) -> Params:
@@ -46,7 +46,7 @@ class Correction:
         return delta, {}, {}
 
     def weigh(self, weights: Tensor) -> Tensor:
-        """How much the message of each client counts: by default as much as its delta."""
+        """The weight of each client's message: by default that of its delta."""
         return weights
 
     def absorb(self, server: Params, sums: Sums, fraction: float) -> Params:

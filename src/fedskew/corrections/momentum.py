@@ -2,8 +2,8 @@
 
     step with alpha g + (1 - alpha) m        m = -delta / travel of the last round, zero in the first
 
-m is a gradient: the aggregated delta over how far an optimiser travels under a unit gradient. It is the server's and
-goes out with the model; clients keep nothing and send nothing more.
+m is a gradient: the aggregated delta over how far an optimiser travels under a unit gradient. The server keeps it and
+sends it with the model; clients keep nothing and send nothing more.
 """
 
 from __future__ import annotations

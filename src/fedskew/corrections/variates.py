@@ -4,8 +4,8 @@
 
 c_i and c start at zero, cover parameters only, and c_i is kept for a client until it is sampled again. p_i is the
 client's share of all clients' weights, as in the mean of the deltas, so that c = sum_i p_i c_i and a fixed point is one
-of sum_i p_i f_i. The paper's own rule, `mean=uniform`, has p_i = 1/N whatever the deltas are weighted with: where they
-are weighted by examples, the fixed point is still that of the uniform mean of the clients' objectives.
+of sum_i p_i f_i. The paper's own rule, `mean=uniform`, has p_i = 1/N whatever the weights of the deltas: even if deltas
+are weighted by examples, the fixed point is that of the uniform mean of the clients' objectives.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is learned. A data set is named by a spec and loaded whole into memory, in the type it is stored in."""
+"""Data sets. A spec names a data set, which is loaded whole into memory, in its stored type."""
 
 import hashlib
 import os
@@ -40,14 +40,14 @@ _FILES: dict[str, Callable[..., list[Path]]] = {
     "femnist": femnist.femnist_files,
     "imagenet12": imagenet12.imagenet12_files,
 }
-"""The files that a data set is read from; each takes those arguments of the data set that choose them."""
+"""The files that a data set is read from; each function takes the arguments that choose the files."""
 GIVEN = ("seed", "clients", "data_dir", "progress")
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Usual:
-    """What a run takes for a data set when it is not told: `natural` stands for the data set's own clients.
+    """A run's defaults for a data set: `natural` stands for the data set's own clients.
 
     `mirrors` says whether the examples are images whose mirror image shows the same class; digits and letters are not.
     """
@@ -86,14 +86,15 @@ def load_dataset(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Dataset:
-    """The data set a spec names, on a device. The last one loaded is kept, so that runs of one process share it."""
+    """The data set that a spec names, on a device. The last one loaded is kept, so that runs of one process share
+    it."""
     resolved = resolve_dataset(text)
     wanted = spec.parameters(resolved.factory)
     key = (seed if "seed" in wanted else 0, clients if "clients" in wanted else 0)
     asked = (text, *key, data_dir, device, resolved.file_sha256, fingerprint(resolved), source(text, data_dir))
     kept = _KEPT.get(asked)
     if kept is None:
-        _KEPT.clear()  # its memory first
+        _KEPT.clear()  # free its memory first
         kept = _KEPT[asked] = _loaded(text, *key, data_dir, device, progress)
     return kept
 
@@ -107,10 +108,10 @@ def _loaded(
     made = resolve_dataset(text).build(seed=seed, clients=clients, data_dir=data_dir, progress=progress)
     if isinstance(made, Nodes):
         raise ValueError(
-            f"{text}: only the nodes of a federation hold these examples; docs/flower.md says how to run it"
+            f"{text}: only the nodes of a federation hold these examples; docs/flower.md explains how to run it"
         )
     if not isinstance(made, Dataset):
-        raise ValueError(f"{text} gave {spec.made_of(made)}; allowed: a fedskew.core.dataset.Dataset")
+        raise ValueError(f"{text} returned {spec.made_of(made)}; allowed: a fedskew.core.dataset.Dataset")
     if device == "cpu":
         return made
     check_room(text, made.nbytes, free_memory(torch.device(device)), device, "device=cpu may have room for it")
@@ -118,7 +119,7 @@ def _loaded(
 
 
 def facts(text: str, seed: int, clients: int, data_dir: str | None = None, device: str = "cpu") -> Dataset | Nodes:
-    """What a model must know of a data set: shape, classes and normalisation; from the spec alone where that has it."""
+    """What a model must know about a data set: shape, classes and normalisation; from the spec alone if possible."""
     resolved = resolve_dataset(text)
     if resolved.factory is nodes.nodes:
         known: Nodes = resolved.build()
@@ -127,7 +128,7 @@ def facts(text: str, seed: int, clients: int, data_dir: str | None = None, devic
 
 
 def fingerprint(resolved: spec.Resolved) -> str:
-    """What a spec only points at, in so far as it decides the data: a digest of the user's own files, or nothing."""
+    """A digest of the user's own files that a spec points to and that decide the data, or nothing."""
     arguments = resolved.arguments
     if resolved.factory in (npz.npz, folder.folder):
         path = str(arguments["path"])
@@ -140,7 +141,7 @@ def fingerprint(resolved: spec.Resolved) -> str:
 def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
     """Where the files of a data set are, and a digest of their names, lengths and times.
 
-    None where there are none, or none that could differ: what `fingerprint` reads is in a run's hash.
+    None if there are no files, or none that could differ: what `fingerprint` reads is in a run's hash.
     """
     resolved = resolve_dataset(text)
     find = _FILES.get(text.partition(":")[0])
@@ -158,7 +159,8 @@ def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
 
 
 def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Names, lengths and times of a file, or of all files in a folder: while they stay, so does the digest."""
+    """Names, lengths and times of a file, or of all files in a folder: while these stay the same, so does the
+    digest."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     stats = [(str(file), file.stat()) for file in files if file.exists()]
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)

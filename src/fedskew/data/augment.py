@@ -1,4 +1,4 @@
-"""Random crops and mirror images, vectorised over a batch. Each image's draw has a path of its own."""
+"""Random crops and mirror images, vectorised over a batch. Each image has its own random draw."""
 
 from collections.abc import Callable
 

@@ -1,8 +1,8 @@
 """CIFAR-10 and CIFAR-100 (Krizhevsky, 2009), from the official files: 60,000 images of 3x32x32, a sixth for testing.
 
 The binary version is preferred: records of one label byte (CIFAR-100: coarse, then fine) and 3,072 pixels, channel by
-channel. The python version is read by an unpickler that knows plain values and arrays of bytes, and runs no code.
-Archives are read in place. Means and deviations are those of the training images.
+channel. The Python version is read by an unpickler that accepts only plain values and arrays of bytes, and runs no
+code. Archives are read in place. Means and deviations are those of the training images.
 """
 
 import gzip
@@ -32,7 +32,8 @@ _DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a data set is stored: in each file so many bytes of labels before an image, the last file for testing."""
+    """How a data set is stored: in each file, this many bytes of labels before each image; the last file is for
+    testing."""
 
     name: str
     places: dict[str, str]
@@ -99,7 +100,7 @@ def cifar_files(name: str, data_dir: str | None = None) -> list[Path]:
 
 
 def _places(archives: dict[str, str]) -> dict[str, str]:
-    """Folders and archives to look for, in this order, each with the folder it is or holds."""
+    """Folders and archives to look for, in this order, each with the folder that it is or contains."""
     return {place: folder for folder, archive in archives.items() for place in (folder, f"{archive}.tar.gz")}
 
 
@@ -127,7 +128,7 @@ def _load(name: str, layout: _Layout, data_dir: str | None) -> Dataset:
 
 
 def _read(place: Path, layout: _Layout) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...] | None]:
-    """Pixels [n, 3072] and labels of all files, training first, and the classes' names if their file is there."""
+    """Pixels [n, 3072] and labels of all files, training first, and the class names if their file exists."""
     folder = layout.places[place.name]
     binary = not folder.endswith(("py", "python"))
     x, y = np.empty((6 * BATCH, _PIXELS), np.uint8), np.empty(6 * BATCH, np.int64)
@@ -156,7 +157,7 @@ def _read(place: Path, layout: _Layout) -> tuple[NDArray[np.uint8], NDArray[np.i
 
 
 def _stored(place: Path, folder: str, wanted: set[str]) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Name, length and content of the wanted files of a folder, or of an archive in the order it has them."""
+    """Name, length and content of the wanted files of a folder, or of an archive in its own order."""
     if place.is_dir():
         for file in sorted(wanted):
             if (place / file).exists():

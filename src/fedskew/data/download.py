@@ -1,4 +1,4 @@
-"""One file from one address: resumed where it broke off, and kept only if its checksum is right."""
+"""Download one file: resumed after an interruption, and kept only if its checksum is right."""
 
 import shutil
 from collections.abc import Callable
@@ -13,7 +13,7 @@ _ATTEMPTS, _TIMEOUT, _CHUNK = 3, (10.0, 60.0), 1 << 16
 
 
 class FetchError(Exception):
-    """Something could not be fetched. The message says why and what to do."""
+    """A download failed. The message says why and what to do."""
 
 
 def download(url: str, source: Source, path: Path, report: Callable[[int], None]) -> None:
@@ -28,13 +28,14 @@ def download(url: str, source: Source, path: Path, report: Callable[[int], None]
         pooch.retrieve(url, f"sha256:{source.sha256}", path.name, path.parent, downloader=downloader)
     except ValueError as error:
         raise FetchError(
-            f"{url} gave a file with another sha256 than the official {source.sha256}; it was removed: "
+            f"the file from {url} does not have the official sha256 {source.sha256}; it was removed: "
             "try again, or give another --mirror"
         ) from error
 
 
 def _resume(url: str, output: str, _pooch: Any, *, part: Path, size: int, report: Callable[[int], None]) -> None:
-    """A downloader for pooch: goes on where `part` ends, again if the connection breaks, and moves it to `output`."""
+    """A downloader for pooch: continues where `part` ends, retries if the connection breaks, and moves it to
+    `output`."""
     for _ in range(_ATTEMPTS):
         if size_of(part) > size:
             part.unlink()
@@ -42,14 +43,13 @@ def _resume(url: str, output: str, _pooch: Any, *, part: Path, size: int, report
             _continue(url, part, size, report)
     if size_of(part) != size:
         raise FetchError(
-            f"{url} broke off at {size_of(part):,} of {size:,} bytes, {_ATTEMPTS} times; "
-            "fetch again to go on from there"
+            f"{url} broke off at {size_of(part):,} of {size:,} bytes, {_ATTEMPTS} times; fetch again to resume"
         )
     part.replace(output)
 
 
 def _continue(url: str, part: Path, size: int, report: Callable[[int], None]) -> None:
-    """Ask for the bytes that `part` lacks and append what comes; begin anew where the server does not know ranges."""
+    """Request the bytes that `part` lacks and append them; start over if the server does not support ranges."""
     import requests
     from urllib3.exceptions import HTTPError
 
@@ -77,7 +77,7 @@ def _continue(url: str, part: Path, size: int, report: Callable[[int], None]) ->
 
 
 def _reason(error: BaseException) -> str:
-    """What lies at the bottom of an error of requests."""
+    """The root cause of an error from requests."""
     while error.__context__ is not None:
         error = error.__context__
     return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -1,6 +1,6 @@
 """FEMNIST: handwritten digits and letters, 62 classes (0-9, A-Z, a-z), every writer a client (Caldas et al., 2018).
 
-Read from `femnist/` below the data folder, in the first of these forms that is there:
+Read from `femnist/` in the data folder, in the first of these forms that exists:
 
     train/*.json and test/*.json    LEAF's own split of each writer's examples (preprocess.sh -t sample)
     all_data/*.json                 LEAF before its split
@@ -8,9 +8,8 @@ Read from `femnist/` below the data folder, in the first of these forms that is 
 
 The last two are split here: of each writer's examples, in stored order (files by name), every tenth is for testing.
 
-Who takes part: writers with at least 10 examples, of which one at least for training and one for testing, are sorted
-by id (as text); `clients` of them are drawn without replacement from rng.stream(seed, "writers"); those drawn are
-numbered 0, 1, ... in sorted order.
+Writers with at least 10 examples, at least one of them for training and one for testing, are sorted by id (as text).
+`clients` of them are drawn without replacement from rng.stream(seed, "writers") and numbered 0, 1, ... in sorted order.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +61,7 @@ def femnist_files(data_dir: str | None = None) -> list[Path]:
 
 
 def _found(data_dir: str | None) -> tuple[Path, Callable[[Path, Choose], tuple[Writers, Writers]]]:
-    """Where the files are and how that form is read."""
+    """Where the files are and how to read their form."""
     base = data_root(data_dir)
     for root in (base / place for place in _PLACES):
         if all(any(root.glob(f"{part}/*.json")) for part in ("train", "test")):
@@ -74,7 +73,7 @@ def _found(data_dir: str | None) -> tuple[Path, Callable[[Path, Choose], tuple[W
     raise FileNotFoundError(
         f"femnist is not in {base.absolute()}: looked for train/*.json with test/*.json, all_data/*.json and *.parquet "
         f"in {', '.join(_PLACES)}; LEAF's preprocess.sh writes the first two, the last is flwrlabs/femnist of Hugging "
-        "Face; --data-dir or FEDSKEW_DATA say where else to look"
+        "Face; set --data-dir or FEDSKEW_DATA to look elsewhere"
     )
 
 

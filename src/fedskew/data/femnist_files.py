@@ -1,7 +1,7 @@
-"""The files FEMNIST comes in: LEAF's JSON, and parquet as on Hugging Face.
+"""The file formats of FEMNIST: LEAF's JSON, and parquet as on Hugging Face.
 
-Both are read twice: once for how many examples every writer has, once for the examples of the chosen writers alone,
-as decoding all 800,000 takes minutes.
+Both are read twice: once to count every writer's examples, once for the examples of the chosen writers only, as
+decoding all 800,000 takes minutes.
 """
 
 import importlib
@@ -38,7 +38,7 @@ def leaf_sizes(folder: Path) -> Counter[str]:
 
 
 def leaf_examples(folder: Path, chosen: Collection[str]) -> Writers:
-    """The examples of some writers. They stand in user_data in the order of users, so a file is searched once."""
+    """The examples of some writers. user_data has them in the order of users, so a file is searched once."""
     found: dict[str, list[Examples]] = {writer: [] for writer in chosen}
     for file in sorted(folder.glob("*.json")):
         with _opened(file) as text:
@@ -70,21 +70,21 @@ def parquet_examples(folder: Path, chosen: Collection[str]) -> Writers:
 
 @contextmanager
 def _opened(file: Path) -> Iterator[str]:
-    """The text of one of LEAF's files; what is found wrong in it names the file."""
+    """The text of one of LEAF's files; errors inside name the file."""
     text = read_text(file)
     try:
         yield text
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"{file} is not a whole FEMNIST file of LEAF: {reason(error)}") from error
+        raise ValueError(f"{file} is not a complete LEAF file of FEMNIST: {reason(error)}") from error
 
 
 def _sizes(text: str) -> dict[str, int]:
     """Writers and how many examples each has."""
     (users, _), (sizes, _) = _value(text, "users"), _value(text, "num_samples")
     if not isinstance(users, list) or not all(isinstance(user, str) for user in users):
-        raise ValueError("users is not a list of texts")
+        raise ValueError("users is not a list of strings")
     if not isinstance(sizes, list) or not all(type(size) is int and size >= 0 for size in sizes):
-        raise ValueError("num_samples is not a list of whole numbers")
+        raise ValueError("num_samples is not a list of integers")
     if len(users) != len(sizes):
         raise ValueError(f"it has {len(users)} users with {len(sizes)} num_samples")
     return dict(zip(users, sizes, strict=True))
@@ -105,7 +105,7 @@ def _examples(data: Any, size: int) -> Examples:
     try:
         x, y = np.asarray(data["x"], np.float32), np.asarray(data["y"])
     except (ValueError, TypeError, OverflowError):
-        raise ValueError("x and y are not numbers of one length") from None
+        raise ValueError("x and y are not numbers of the same length") from None
     if x.shape != (size, _SIDE**2) or y.shape != (size,):
         raise ValueError(f"x has the shape {list(x.shape)} and y {list(y.shape)} for {size} images of 784 pixels")
     if not (x.min() >= 0 and x.max() <= 1):
@@ -130,7 +130,7 @@ def _rows(folder: Path, columns: Collection[str]) -> Iterator[tuple[Path, Any]]:
                 for batch in [] if absent else opened.iter_batches(columns=list(columns)):
                     yield file, batch
         except Exception as error:
-            raise ValueError(f"{file} is not a whole parquet file") from error
+            raise ValueError(f"{file} is not a complete parquet file") from error
         if absent:
             raise ValueError(f"{file} has no column {', '.join(sorted(absent))}; needed: {', '.join(_COLUMNS)}")
 

@@ -1,8 +1,8 @@
-"""Getting the official files: download, check, extract; and saying what is there.
+"""The official files: download, check, extract and list them.
 
-A download goes to `<file>.part`, and goes on there after an interruption; it takes its name when its checksum is the
-official one. An archive is extracted into a hidden folder, which takes its name when it is whole. One process at a time
-fetches a data set; another waits and finds it done.
+A download goes to `<file>.part`, and resumes there after an interruption; it gets its name once its checksum is the
+official one. An archive is extracted into a hidden folder, which gets its name once it is complete. Only one process at
+a time fetches a data set; another waits and finds it done.
 """
 
 import gzip
@@ -29,7 +29,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class Status:
-    """What is known of a file or folder: its bytes, the address it comes from, and a state.
+    """What is known about a file or folder: its bytes, the address it comes from, and a state.
 
     The state is present, partial or missing; after a check it is good, other checksum (rebuilt, changed or cut short),
     missing from its folder, or not checked (a form without an official checksum here).
@@ -49,16 +49,16 @@ class Status:
 def fetch(
     name: str, data_dir: str | None = None, mirror: str | None = None, progress: Progress | None = None
 ) -> list[Path]:
-    """Get those of a data set's files that are not there yet: the files, or the folders extracted from them.
+    """Download the missing files of a data set; returns the files, or the folders extracted from them.
 
-    `mirror` is an address below which the files have their official names. `progress` is told how many bytes of all
-    the files are here, and how many there will be.
+    `mirror` is an address under which the files have their official names. `progress` is called with how many bytes of
+    all files have arrived, and how many there will be.
     """
     root = data_root(data_dir)
     if name in MANUAL:
         address, steps = MANUAL[name]
         steps = steps.format(address=address, folder=root / name)
-        raise ValueError(f"{name} has no official file that can be fetched; {steps}")
+        raise ValueError(f"{name} has no official file to fetch; {steps}")
     if name not in SOURCES:
         raise ValueError(unknown("data set to fetch", name, {**SOURCES, **MANUAL}))
     if mirror is not None and not mirror.startswith(("http://", "https://")):
@@ -75,13 +75,13 @@ def fetch(
     except OSError as error:
         where = error.filename or root.absolute()
         raise FetchError(
-            f"cannot write to {where}: {error.strerror or error}; --data-dir names another place"
+            f"cannot write to {where}: {error.strerror or error}; set --data-dir to another place"
         ) from error
     return paths
 
 
 def verify(data_dir: str | None = None) -> list[Status]:
-    """Check every file that is there against its official sha256."""
+    """Check every existing file against its official sha256."""
     root = data_root(data_dir)
     found = []
     for name, sources in SOURCES.items():
@@ -95,7 +95,7 @@ def verify(data_dir: str | None = None) -> list[Status]:
 
 
 def listing(data_dir: str | None = None) -> list[Status]:
-    """What is there of each data set, unread: the first of the forms that its loader looks for."""
+    """The state of each data set, without reading it: the first of the forms that its loader looks for."""
     root = data_root(data_dir)
     found = []
     for name, sources in SOURCES.items():
@@ -133,11 +133,11 @@ def _fetch(name: str, source: Source, root: Path, mirror: str | None, report: Ca
 
 
 def _extract(archive: Path, folder: Path) -> None:
-    """Extract the one folder of an archive; a member outside of it is refused, and then nothing is left."""
+    """Extract the one folder of an archive; a member outside it is refused, and then nothing is kept."""
 
     def inside(member: tarfile.TarInfo, path: str) -> tarfile.TarInfo | None:
         if posixpath.normpath(member.name).partition("/")[0] != folder.name:
-            raise FetchError(f"{archive} is refused: it holds {member.name}, which is not in {folder.name}/")
+            raise FetchError(f"{archive} is refused: it contains {member.name}, which is not in {folder.name}/")
         return tarfile.data_filter(member, path)
 
     temporary = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", dir=folder.parent))

@@ -1,8 +1,8 @@
-"""A user's own images in class folders: `PATH/train/<class>/*` and `PATH/test/<class>/*` (or `val`).
+"""The user's own images in class folders: `PATH/train/<class>/*` and `PATH/test/<class>/*` (or `val`).
 
 Classes are numbered by the sorted names of the folders in `train`; a class may be absent from the test images. Any
-format that Pillow reads will do, and `images.py` says how a file becomes pixels. Names that begin with a dot are not
-looked at.
+format that Pillow reads will do; `images.py` documents how a file becomes pixels. Names that begin with a dot are
+ignored.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ _LAYOUT = "images belong in PATH/train/<class>/ and PATH/test/<class>/ (or val)"
 
 
 def folder(path: str, size: int | None = None, progress: Progress | None = None) -> Dataset:
-    """Images of size x size; without a size, all must have the same, which need not be square."""
+    """Images of size x size; without a size, all must have the same size, which need not be square."""
     root, train, test = _listed(path)
     names = list(train)
     tested = [test.get(name, []) for name in names]
@@ -27,7 +27,7 @@ def folder(path: str, size: int | None = None, progress: Progress | None = None)
 def fingerprint(path: str) -> str:
     """The sha256 of the sorted list of image files with the sha256 of each one's bytes; every file is read.
 
-    It depends on names and contents alone, not on times, so a copy on another machine has the same.
+    It depends only on names and contents, not on times, so a copy on another machine has the same hash.
     """
     root, train, test = _listed(path)
     whole = hashlib.sha256()
@@ -55,7 +55,7 @@ def _listed(path: str) -> tuple[Path, dict[str, list[Path]], dict[str, list[Path
 
 
 def _classes(root: Path, *names: str) -> dict[str, list[Path]]:
-    """Class folders of the first of several parts that is there, by name."""
+    """Class folders of the first of several parts that exists, by name."""
     part = next((root / name for name in names if (root / name).is_dir()), None)
     if part is None:
         raise FileNotFoundError(f"folder: {root.absolute()} has no folder {' or '.join(names)}; {_LAYOUT}")

@@ -1,8 +1,8 @@
 """Decoded images on disk, memory-mapped: decoding happens once for a list of files, and again when it changes.
 
-The cache is `.fedskew-cache` in the folder of the data, or a folder of its own below FEDSKEW_CACHE. It holds a .npy
-file of all images and a .json index that names it, says from which files (relative path, size, time of change) it was
-made, and keeps what was computed from the images. Files appear under their names only when they are whole.
+The cache is `.fedskew-cache` in the folder of the data, or a separate folder in FEDSKEW_CACHE. It holds a .npy file of
+all images and a .json index that names it, lists the files it was made from (relative path, size, time of change), and
+keeps what was computed from the images. Files get their names only when they are complete.
 """
 
 import hashlib
@@ -33,7 +33,7 @@ class ImageCache:
 
     @classmethod
     def of(cls, root: Path, files: Sequence[Path], *options: Any) -> "ImageCache":
-        """`options` are whatever else decides the images."""
+        """`options` are everything else that decides the images."""
         names = [path.relative_to(root).as_posix() for path in files]
         stats = [path.stat() for path in files]
         facts = [[name, stat.st_size, stat.st_mtime_ns] for name, stat in zip(names, stats, strict=True)]
@@ -42,7 +42,7 @@ class ImageCache:
         return cls(index, _sha256([options, facts]))
 
     def read(self) -> tuple[Pixels, Notes] | None:
-        """The images [n, C, H, W] of just these files, if they are there and whole; writing to them changes no file."""
+        """The images [n, C, H, W] of exactly these files, if cached and complete; writing to them changes no file."""
         try:
             content = json.loads(self.index.read_bytes())
             if content["fingerprint"] != self.fingerprint:
@@ -55,7 +55,8 @@ class ImageCache:
     def write(
         self, blocks: Iterator[Pixels], shape: tuple[int, ...], describe: Callable[[Pixels], Notes]
     ) -> tuple[Pixels, Notes]:
-        """Write the images, then the index that names them with what `describe` says of them; remove older images."""
+        """Write the images, then the index that names them with what `describe` computes from them; remove older
+        images."""
         self.index.parent.mkdir(parents=True, exist_ok=True)
         path = self.index.with_name(f"{self.index.stem}-{self.fingerprint[:16]}.npy")
         with replacing(path) as handle:

@@ -3,7 +3,7 @@
     imagenet12/train/<wnid>/*.JPEG   or, as in Tiny-ImageNet,   imagenet12/train/<wnid>/images/*.JPEG
     imagenet12/val/<wnid>/*.JPEG     or                         imagenet12/val/images/*.JPEG with val_annotations.txt
 
-`test/<wnid>` is taken where there is no `val`. Other classes in the tree are left alone. `images.py` says how a file
+`test/<wnid>` is used if there is no `val`. Other classes in the tree are ignored. `images.py` documents how a file
 becomes pixels.
 """
 
@@ -39,8 +39,8 @@ def imagenet12(
 ) -> Dataset:
     """Labels follow the order of the list of classes: ours, or the lines of the text file `classes`.
 
-    Mean and standard deviation are those of the training images. The first load decodes every file, telling
-    `progress` how many of how many are done; later ones map the cache into memory.
+    Mean and standard deviation are those of the training images. The first load decodes every file and calls `progress`
+    with how many of how many are done; later ones map the cache into memory.
     """
     names = _names(classes)
     root = _root(data_dir)
@@ -63,10 +63,11 @@ def _images(root: Path, wnids: list[str]) -> tuple[list[list[Path]], list[list[P
 
 
 def read_classes(path: str) -> dict[str, str]:
-    """Class folders and names from a text file, one wnid a line, optionally followed by a name; # begins a comment."""
+    """Class folders and names from a text file, one wnid per line, optionally followed by a name; # begins a
+    comment."""
     file = user_path(path)
     if not file.exists():
-        raise FileNotFoundError(f"imagenet12: there is no list of classes {path}; it is a text file, one wnid a line")
+        raise FileNotFoundError(f"imagenet12: there is no list of classes {path}; it is a text file, one wnid per line")
     found: dict[str, str] = {}
     for line in read_text(file).splitlines():
         wnid, _, name = line.partition("#")[0].strip().replace("\t", " ").partition(" ")
@@ -75,7 +76,7 @@ def read_classes(path: str) -> dict[str, str]:
         if wnid:
             found[wnid] = name.strip() or CLASSES.get(wnid, wnid)
     if len(found) < 2:
-        raise ValueError(f"imagenet12: {path} lists {len(found)} classes; allowed: 2 or more, one wnid a line")
+        raise ValueError(f"imagenet12: {path} lists {len(found)} classes; allowed: 2 or more, one wnid per line")
     return found
 
 
@@ -87,7 +88,7 @@ def _root(data_dir: str | None) -> Path:
     raise FileNotFoundError(
         f"imagenet12 is not in {base.absolute()}: looked for the folder train in {', '.join(_PLACES)}; put ImageNet's "
         "train/<wnid> and val/<wnid> there, or Tiny-ImageNet (http://cs231n.stanford.edu/tiny-imagenet-200.zip); "
-        "--data-dir or FEDSKEW_DATA say where else to look"
+        "set --data-dir or FEDSKEW_DATA to look elsewhere"
     )
 
 
@@ -103,8 +104,8 @@ def _tested(root: Path, wnids: list[str]) -> list[list[Path]]:
 def _members(part: Path, wnid: str) -> list[Path]:
     if not (part / wnid).is_dir():
         raise FileNotFoundError(
-            f"imagenet12: there is no folder {part / wnid}; sort the images into class folders, or list the classes "
-            "there are in a text file: imagenet12:classes=my_classes.txt"
+            f"imagenet12: there is no folder {part / wnid}; sort the images into class folders, or list the existing "
+            "classes in a text file: imagenet12:classes=my_classes.txt"
         )
     return images_in(part / wnid)
 

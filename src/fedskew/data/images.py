@@ -1,9 +1,9 @@
 """Image files in class folders: listed, decoded once in parallel, then read from a memory-mapped cache.
 
-Every image becomes RGB: greyscale is repeated, CMYK and palettes are converted, transparency lies on white, 16-bit
-greyscale keeps its upper eight bits, of an animation the first frame counts. EXIF orientation is not applied. The
-centre square, as wide as the shorter side, is resized to size x size (bilinear, antialiased), which is the usual
-"resize the shorter side, crop the centre"; an image that is size x size already keeps its pixels.
+Every image becomes RGB: greyscale is repeated, CMYK and palettes are converted, transparency is blended onto white,
+16-bit greyscale keeps its upper eight bits, and an animation counts by its first frame. EXIF orientation is not
+applied. The centre square, as wide as the shorter side, is resized to size x size (bilinear, antialiased), which is the
+usual "resize the shorter side, crop the centre"; an image that is size x size already keeps its pixels.
 """
 
 import math
@@ -24,7 +24,7 @@ from fedskew.data.image_cache import ImageCache, Notes, Pixels
 
 Progress = Callable[[int, int], None]  # images done, images in all
 
-_DECODING = 1  # raised when the same file gives other pixels, so that old caches are not used
+_DECODING = 1  # raise this when the same file gives different pixels, so that old caches are not used
 _BLOCK = 64
 _LARGEST_SIDE = 10_000
 _REFUSED = {"EPS"}  # Pillow hands these to Ghostscript, which runs programs
@@ -49,7 +49,7 @@ def image_dataset(
     size: int | None,
     progress: Progress | None = None,
 ) -> Dataset:
-    """A data set from the files of each class; without a size all images must have the same."""
+    """A data set from the files of each class; without a size all images must have the same size."""
     if size is not None and not 1 <= size <= _LARGEST_SIDE:
         raise ValueError(f"{name}: size is {size}; allowed: 1 to {_LARGEST_SIDE:,}")
     files = [path for part in (train, test) for members in part for path in members]
@@ -85,7 +85,7 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
 def _load(
     root: Path, files: Sequence[Path], cut: int, size: int | None, progress: Progress | None
 ) -> tuple[Pixels, Notes]:
-    """All images [n, 3, H, W], from the cache where it is of these files, and the statistics of the first `cut`."""
+    """All images [n, 3, H, W], from the cache if it matches these files, and the statistics of the first `cut`."""
     kept = ImageCache.of(root, files, _DECODING, size)
     found = kept.read()
     if found is not None:
@@ -100,8 +100,8 @@ def _load(
         return kept.write(blocks, (len(files), 3, height, width), describe)
     except OSError as error:
         warnings.warn(
-            f"decoded images are not kept, {kept.index.parent} cannot be written ({error.strerror or error}): they "
-            "are decoded again every time; FEDSKEW_CACHE names another folder for them",
+            f"decoded images are not cached, {kept.index.parent} cannot be written ({error.strerror or error}): they "
+            "will be decoded again every time; set FEDSKEW_CACHE to another folder",
             stacklevel=4,
         )
     images = np.concatenate(list(_decoded(files, (height, width), size, progress)))
@@ -111,7 +111,7 @@ def _load(
 def _decoded(
     files: Sequence[Path], shape: tuple[int, int], size: int | None, progress: Progress | None
 ) -> Iterator[Pixels]:
-    """Images in order, a block at a time; a reader's thread that fails stops the others."""
+    """Images in order, a block at a time; if one reader thread fails, the others stop."""
 
     def block(start: int) -> Pixels:
         return np.stack([_checked(path, files[0], shape, size) for path in files[start : start + _BLOCK]])

@@ -1,8 +1,8 @@
-"""MNIST (LeCun et al., 1998) and Fashion-MNIST (Xiao et al., 2017), from the official IDX files, packed or not.
+"""MNIST (LeCun et al., 1998) and Fashion-MNIST (Xiao et al., 2017), from the official IDX files, compressed or not.
 
 A file begins with two zero bytes, the type of its values (8: bytes) and the number of axes; then come the length of
-each axis and the values, all big-endian. Both data sets have files of the same names, so each is looked for in a folder
-of its own, `mnist/` and `fashion_mnist/`. Mean and deviation are those of the official training images.
+each axis and the values, all big-endian. Both data sets have files of the same names, so each is looked for in its own
+folder, `mnist/` or `fashion_mnist/`. Mean and deviation are those of the official training images.
 """
 
 import gzip
@@ -43,13 +43,13 @@ def mnist_files(name: str, data_dir: str | None = None) -> list[Path]:
 
 
 def _either(name: str, place: Path, file: str) -> Path:
-    """A file, packed or not."""
+    """A file, compressed or not."""
     for path in (place / f"{file}.gz", place / file):
         if path.exists():
             return path
     raise FileNotFoundError(
         f"{name} is not in {place.absolute()}: looked for {file}.gz or {file} there; "
-        f"`fedskew data fetch {name}` gets it, --data-dir or FEDSKEW_DATA say where else to look"
+        f"run `fedskew data fetch {name}`, or set --data-dir or FEDSKEW_DATA to look elsewhere"
     )
 
 
@@ -72,15 +72,15 @@ def _loaded(name: str, mean: float, std: float, class_names: tuple[str, ...], da
 
 
 def _notice(name: str, paths: list[Path]) -> None:
-    """Say that a file is not the official one, which its length alone shows; it is used all the same."""
+    """Warn if a file is not the official one, judged by its length; it is used anyway."""
     official = {source.file: source.bytes for source in SOURCES[name]}
     other = [path.name for path in paths if regular(path).stat().st_size != official.get(path.name, _unpacked(path))]
     if other:
-        warnings.warn(f"{name}: {', '.join(other)} are not the official files; they are used as they are", stacklevel=4)
+        warnings.warn(f"{name}: {', '.join(other)} are not the official files; they are used anyway", stacklevel=4)
 
 
 def _unpacked(path: Path) -> int:
-    """The length of an official file that is not packed."""
+    """The length of an official file that is not compressed."""
     examples = 60_000 if path.name.startswith("train") else 10_000
     return 16 + examples * _SIDE * _SIDE if "images" in path.name else 8 + examples
 
@@ -106,7 +106,7 @@ def _values(name: str, path: Path, axes: int) -> NDArray[np.uint8]:
     start = 4 + 4 * axes
     if content[:4] != bytes((0, 0, _BYTES, axes)) or len(content) < start:
         kind = "images" if axes == 3 else "labels"
-        raise ValueError(_damaged(name, path, f"it does not begin as a file of {kind} does"))
+        raise ValueError(_damaged(name, path, f"it does not start like a file of {kind}"))
     shape = struct.unpack(f">{axes}I", content[4:start])
     if len(content) - start != math.prod(shape):
         held = f"it says {' x '.join(map(str, shape))} and holds {len(content) - start:,} bytes"

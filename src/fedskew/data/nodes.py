@@ -1,4 +1,4 @@
-"""Data that only the nodes of a real federation hold: what all must know of them before a model can be built."""
+"""Data that only the nodes of a real federation hold: what all must know before a model can be built."""
 
 from dataclasses import dataclass
 
@@ -22,11 +22,11 @@ def nodes(shape: str, classes: int, mean: str | None = None, std: str | None = N
     except ValueError:
         sizes = ()
     if not sizes or min(sizes) < 1:
-        raise ValueError(f"nodes: shape is {shape!r}; allowed: whole numbers from 1 on, for example 3x32x32 or 64")
+        raise ValueError(f"nodes: shape is {shape!r}; allowed: integers of at least 1, for example 3x32x32 or 64")
     if classes < 2:
         raise ValueError(f"nodes: classes is {classes}; allowed: 2 or more")
     if (mean is None) != (std is None):
-        raise ValueError("nodes: mean and std belong together; give both or none")
+        raise ValueError("nodes: mean and std belong together; give both or neither")
     return Nodes(
         "nodes", sizes, classes, _numbers("mean", mean, sizes), _numbers("std", std, sizes), _names(names, classes)
     )
@@ -41,7 +41,7 @@ def _numbers(name: str, text: str | None, sizes: tuple[int, ...]) -> tuple[float
         values = ()
     channels = sizes[0] if len(sizes) > 1 else 1
     if len(values) != channels:
-        raise ValueError(f"nodes: {name} is {text!r}; allowed: {channels} number(s) with / between them")
+        raise ValueError(f"nodes: {name} is {text!r}; allowed: {channels} number(s) separated by /")
     if name == "std" and min(values) <= 0:
         raise ValueError(f"nodes: std is {text!r}; allowed: numbers above 0")
     return values
@@ -50,5 +50,5 @@ def _numbers(name: str, text: str | None, sizes: tuple[int, ...]) -> tuple[float
 def _names(text: str | None, classes: int) -> tuple[str, ...] | None:
     names = None if text is None else tuple(text.split("/"))
     if names is not None and len(set(names)) != classes:
-        raise ValueError(f"nodes: names is {text!r}; allowed: {classes} different names with / between them")
+        raise ValueError(f"nodes: names is {text!r}; allowed: {classes} different names separated by /")
     return names

@@ -1,12 +1,12 @@
-"""A user's own arrays in one .npz file: `x_train y_train x_test y_test`, and the clients where there are any.
+"""The user's own arrays in one .npz file: `x_train y_train x_test y_test`, and optionally the clients.
 
 Examples are uint8 images, normalised with the mean and standard deviation of each channel of the training images, or
-floating-point features, used as they are. An array of four axes holds images: of its second and last axis the shorter
-one is the channels ([n, H, W, C] or [n, C, H, W]; equal ones are refused), and they come first from then on. A uint8
-array of three axes is greyscale images [n, H, W]; any other shape is features.
+floating-point features, used unchanged. An array of four axes holds images: the shorter of its second and last axis is
+the channels ([n, H, W, C] or [n, C, H, W]; equal ones are refused), which are moved to the front. A uint8 array of
+three axes is greyscale images [n, H, W]; any other shape is features.
 
 Labels are the integers 0..C-1, each with a training example. `client` (or `client_train`) names the owner of each
-training example, `client_test` that of each test example: integers or texts, numbered 0, 1, ... here in sorted order.
+training example, `client_test` that of each test example: integers or strings, numbered 0, 1, ... in sorted order.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ def npz(path: str) -> Dataset:
 
 
 def of_arrays(name: str, path: str, arrays: dict[str, Array], *, channels_first: bool = False) -> Dataset:
-    """A data set of arrays as they are in such a file; messages call them `path`."""
+    """A data set from the arrays of such a file; messages call it `path`."""
     x_train, x_test = (_examples(path, part, arrays[part], channels_first) for part in ("x_train", "x_test"))
     if x_train.shape[1:] != x_test.shape[1:] or x_train.dtype != x_test.dtype:
         shown = " and ".join(f"{x.dtype} {list(x.shape[1:])}" for x in (x_train, x_test))
@@ -81,7 +81,7 @@ def fingerprint(path: str) -> str:
 def _existing(path: str) -> Path:
     file = user_path(path)
     if not file.exists():
-        raise FileNotFoundError(f"there is no file {file.absolute()}; npz:PATH takes what numpy.savez wrote")
+        raise FileNotFoundError(f"there is no file {file.absolute()}; npz:PATH takes a file written by numpy.savez")
     return regular(file)
 
 
@@ -101,17 +101,17 @@ def checked(path: str, arrays: dict[str, Array]) -> dict[str, Array]:
 
 
 def _loaded(path: str) -> dict[str, Array]:
-    """What a file holds. Object arrays would be unpickled, and are refused."""
+    """The arrays in a file. Object arrays would be unpickled, so they are refused."""
     file, name = _existing(path), "its list of arrays"
     if not zipfile.is_zipfile(file):
-        raise ValueError(f"{path} is not an .npz file, or not a whole one; write it with numpy.savez")
+        raise ValueError(f"{path} is not an .npz file, or an incomplete one; write it with numpy.savez")
     loaded = {}
     try:
         with np.load(file, allow_pickle=False) as archive:
             for name in [known for known in (*_NEEDED, *_CLIENTS) if known in archive.files]:
                 loaded[name] = _array(archive, name)
     except MemoryError as error:
-        raise ValueError(f"{path}: {name} says that it is larger than the memory here") from error
+        raise ValueError(f"{path}: {name} claims to be larger than memory") from error
     except Exception as error:  # a damaged header can fail in any way that Python's parser does
         why = "it holds objects, which are refused" if "allow_pickle" in str(error) else "it is damaged or cut short"
         raise ValueError(f"{path}: {name} cannot be read: {why}; write it with numpy.savez") from error
@@ -119,7 +119,7 @@ def _loaded(path: str) -> dict[str, Array]:
 
 
 def _array(archive: Any, name: str) -> Array:
-    """A member of an archive; numpy gives the bytes of one that is no array."""
+    """A member of an archive; numpy returns the bytes of one that is not an array."""
     array = archive[name]
     if not isinstance(array, np.ndarray):
         raise TypeError(name)
@@ -144,7 +144,7 @@ def _examples(path: str, name: str, x: Array, channels_first: bool = False) -> A
 
 
 def _finite(path: str, name: str, x: Array) -> Array:
-    """The values as float32, or where the first one stands that is no finite number there."""
+    """The values as float32; an error names the position of the first that is not finite."""
     with np.errstate(over="ignore"):
         kept = x.astype(np.float32, copy=False)
     wrong = np.argwhere(~np.isfinite(kept))
@@ -184,7 +184,7 @@ def _owners(path: str, arrays: dict[str, Array]) -> tuple[torch.Tensor | None, t
         return None, None
     for ids in (train, test):
         if ids is not None and ids.dtype.kind not in "iuU":
-            raise ValueError(f"{path}: clients are {ids.dtype}; allowed: integers or texts")
+            raise ValueError(f"{path}: clients are {ids.dtype}; allowed: integers or strings")
     known, numbers = np.unique(train, return_inverse=True)
     if test is None:
         return torch.from_numpy(numbers), None

@@ -1,8 +1,8 @@
-"""A data set from what Python programs hold: pairs of training and test examples, read once, into memory.
+"""A data set from Python objects: training and test examples, read once, into memory.
 
 Each part is a pair of arrays (x, y), or anything with a length whose items are (example, label) or a mapping with one
 example and one label: data sets of torchvision, Hugging Face and `torch.utils.data`. Examples are PIL images, tensors
-or arrays; PIL images become RGB unless their mode is greyscale. What a transform draws at random is drawn once.
+or arrays; PIL images become RGB unless their mode is greyscale. Random transforms are drawn once.
 """
 
 import math
@@ -23,7 +23,8 @@ _GREY = ("1", "L")
 
 
 def as_dataset(train: Any, test: Any, name: str = "data") -> Dataset:
-    """The data set of training and test examples. uint8 images are normalised per channel, floats used as they are."""
+    """The data set of training and test examples. uint8 images are normalised per channel, floats are used
+    unchanged."""
     parts = {"train": train, "test": test}
     arrays = dict[str, Array]()
     layouts = dict[str, bool]()
@@ -45,7 +46,9 @@ def _arrays(where: str, part: Any) -> tuple[Array, Array, bool]:
     if isinstance(part, tuple | list) and len(part) == 2 and all(hasattr(half, "shape") for half in part):
         return _array(part[0]), _array(part[1]), isinstance(part[0], torch.Tensor)
     if not (hasattr(part, "__len__") and hasattr(part, "__getitem__")) or isinstance(part, str):
-        raise ValueError(f"{where} is a {type(part).__name__}; allowed: arrays (x, y), or what has a length and items")
+        raise ValueError(
+            f"{where} is a {type(part).__name__}; allowed: arrays (x, y), or a sequence with a length and items"
+        )
     if not len(part):
         raise ValueError(f"{where} is empty")
     examples, labels, kinds = None, np.empty(len(part), np.int64), set[bool]()
@@ -56,7 +59,7 @@ def _arrays(where: str, part: Any) -> tuple[Array, Array, bool]:
             examples = np.empty((len(part), *value.shape), value.dtype)
         if value.shape != examples.shape[1:] or value.dtype != examples.dtype:
             here, first = (f"{x.dtype} {list(x.shape)}" for x in (value, examples[0]))
-            raise ValueError(f"{where}: example {i} is {here}, the first is {first}; they must be alike: resize them")
+            raise ValueError(f"{where}: example {i} is {here}, the first is {first}; they must match: resize them")
         examples[i], labels[i] = value, _label(where, i, label)
     assert examples is not None
     return examples, labels, kinds == {True}
@@ -83,7 +86,7 @@ def _columns(where: str, item: Mapping[str, Any]) -> tuple[str, str]:
     ]
     if len(labels) != 1 or len(examples) != 1:
         raise ValueError(
-            f"{where} has the columns {', '.join(item)}; allowed: one of examples and one of whole-number labels, "
+            f"{where} has the columns {', '.join(item)}; allowed: one of examples and one of integer labels, "
             "for example dataset.select_columns(['image', 'label'])"
         )
     return examples[0], labels[0]
@@ -92,7 +95,7 @@ def _columns(where: str, item: Mapping[str, Any]) -> tuple[str, str]:
 def _label(where: str, i: int, label: Any) -> int:
     value = label.item() if isinstance(label, torch.Tensor | np.ndarray) and math.prod(label.shape) == 1 else label
     if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ValueError(f"{where}: label {i} is {label!r}; allowed: whole numbers 0..C-1")
+        raise ValueError(f"{where}: label {i} is {label!r}; allowed: integers 0..C-1")
     return int(value)
 
 
@@ -108,7 +111,7 @@ def _array(value: Any) -> Array:
 
 
 def _class_names(train: Any) -> tuple[str, ...] | None:
-    """As torchvision (`classes`) and Hugging Face (`features["label"].names`) say them."""
+    """The class names, as in torchvision (`classes`) and Hugging Face (`features["label"].names`)."""
     names = getattr(train, "classes", None)
     features = getattr(train, "features", None)
     if names is None and isinstance(features, Mapping):

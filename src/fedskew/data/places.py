@@ -9,15 +9,17 @@ def data_root(data_dir: str | None = None) -> Path:
 
 
 def user_path(text: str) -> Path:
-    """A path as people write it, with ~ for a home."""
+    """A path in which ~ stands for a home folder."""
     try:
         return Path(text).expanduser()
     except RuntimeError:
-        raise ValueError(f"{text}: there is no such home; allowed: a path that exists, ~/ for your own") from None
+        raise ValueError(
+            f"{text}: there is no such home folder; allowed: an existing path, ~/ for your own home"
+        ) from None
 
 
 def find(name: str, candidates: list[str], data_dir: str | None = None) -> Path:
-    """The first of several files or folders that exists below the data folder, or below its folder `name`."""
+    """The first of several files or folders that exists in the data folder, or in its subfolder `name`."""
     root = data_root(data_dir)
     for folder in (root, root / name):
         for candidate in candidates:
@@ -27,8 +29,8 @@ def find(name: str, candidates: list[str], data_dir: str | None = None) -> Path:
 
 
 def missing(name: str, candidates: list[str], root: Path) -> str:
-    """Which file is not there, where it was looked for, and how to get it."""
+    """The error for a missing file: where it was looked for, and how to get it."""
     return (
         f"{name} is not in {root.absolute()}: looked for {' or '.join(candidates)} there and in {name}/; "
-        f"`fedskew data fetch {name}` gets it, --data-dir or FEDSKEW_DATA say where else to look"
+        f"run `fedskew data fetch {name}`, or set --data-dir or FEDSKEW_DATA to look elsewhere"
     )

@@ -1,4 +1,4 @@
-"""Reading the pickles of the python version of CIFAR without running anything that is in them."""
+"""Read the pickles of the Python version of CIFAR without running any code in them."""
 
 import pickle
 from typing import IO, Any
@@ -31,13 +31,14 @@ class _Kind:
         self.name = as_text(name)
 
     def __setstate__(self, state: Any) -> None:
-        """Byte order and alignment say nothing about bytes."""
+        """Byte order and alignment do not matter for bytes."""
 
 
 class _Plain(pickle._Unpickler):
     """Containers, strings, numbers and arrays of bytes; a pickle that asks for anything else is refused.
 
-    It is the one written in Python: that in C fills gigabytes when a damaged pickle gives an object a huge number.
+    It uses the unpickler written in Python: the one in C fills gigabytes when a damaged pickle gives an object a huge
+    number.
     """
 
     def find_class(self, module: str, name: str) -> Any:
@@ -55,7 +56,7 @@ _KNOWN = {
 
 
 def unpickle_plain(where: str, stream: IO[bytes]) -> dict[str, Any]:
-    """A pickled dictionary of plain values, with text for keys."""
+    """A pickled dictionary of plain values, with string keys."""
     try:
         return {as_text(key): value for key, value in _Plain(stream, encoding="bytes").load().items()}
     except Exception as error:

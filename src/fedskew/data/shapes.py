@@ -1,8 +1,8 @@
 """Drawn images of ten shapes: a small problem that a convolutional network must learn, with nothing to download.
 
 A dark image of 16x16 shows one shape at a random place, of random size and brightness, under noise, and a short line
-that belongs to no shape. Every shape is its own mirror image. The images are always the same: they come from a stream
-of their own, whatever the seed of a run.
+that belongs to no shape. Every shape is its own mirror image. The images are always the same: they have their own
+random stream, whatever the seed of a run.
 """
 
 from collections.abc import Callable
@@ -46,7 +46,7 @@ _SHAPES: tuple[Callable[[Values, Values], Values], ...] = (
 
 
 def shapes(train: int = 6000, test: int = 2000) -> Dataset:
-    """So many images to train and to test on, in equal numbers of each class."""
+    """`train` training and `test` test images, in equal numbers of each class."""
     for name, value in (("train", train), ("test", test)):
         if not (value >= 10 and value % 10 == 0 and value <= 1_000_000):
             raise ValueError(f"shapes: {name} is {value}; allowed: a multiple of 10, from 10 to 1000000")

@@ -1,4 +1,4 @@
-"""Where the official files come from, and how to know them."""
+"""Where the official files come from, and how to recognise them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ class Source:
     unpacked: int = 0
     others: tuple[str, ...] = ()
     apart: bool = False
-    """Whether it is kept in the data set's own folder alone, since another data set has a file of this name."""
+    """Whether it is kept only in the data set's own folder, since another data set has a file of this name."""
 
     @property
     def file(self) -> str:
@@ -25,13 +25,13 @@ class Source:
 
 
 def _idx(address: str, *files: tuple[str, int, str]) -> tuple[Source, ...]:
-    """Packed IDX files, which the loader also reads unpacked."""
+    """Compressed IDX files, which the loader also reads uncompressed."""
     return tuple(
         Source(f"{address}/{file}.gz", bytes, sha256, others=(file,), apart=True) for file, bytes, sha256 in files
     )
 
 
-# Lengths and sha256 of the downloads: as several public loaders list them alike. Of the files in the folders:
+# Lengths and sha256 of the downloads: as several public loaders agree on. Of the files in the folders:
 # CIFAR-10's were hashed here, CIFAR-100's are those of the one public list that has them (it is right on CIFAR-10).
 SOURCES: dict[str, tuple[Source, ...]] = {
     "cifar10": (
@@ -67,7 +67,7 @@ SOURCES: dict[str, tuple[Source, ...]] = {
         ),
     ),
     "mnist": _idx(
-        "https://ossci-datasets.s3.amazonaws.com/mnist",  # the first address, yann.lecun.com, answers no more
+        "https://ossci-datasets.s3.amazonaws.com/mnist",  # the original address, yann.lecun.com, no longer answers
         (
             "train-images-idx3-ubyte",
             9_912_422,

@@ -1,7 +1,7 @@
 """SVHN, cropped digits of house numbers (Netzer et al., 2011), from the official .mat files.
 
 `X` is [32, 32, 3, n] bytes and `y` holds 1..10, where 10 is the digit 0. Mean and deviation are those of
-train_32x32.mat, with the extra images too.
+train_32x32.mat, also with the extra images.
 """
 
 import warnings
@@ -43,11 +43,11 @@ def svhn_files(extra: bool = False, data_dir: str | None = None) -> list[Path]:
 
 
 def _notice(paths: list[Path]) -> None:
-    """Say that a file is not the official one, which its length alone shows; it is used all the same."""
+    """Warn if a file is not the official one, judged by its length; it is used anyway."""
     official = {source.file: source.bytes for name in ("svhn", "svhn-extra") for source in SOURCES[name]}
     other = [path.name for path in paths if regular(path).stat().st_size != official[path.name]]
     if other:
-        warnings.warn(f"svhn: {', '.join(other)} are not the official files; they are used as they are", stacklevel=3)
+        warnings.warn(f"svhn: {', '.join(other)} are not the official files; they are used anyway", stacklevel=3)
 
 
 def _extra(data_dir: str | None) -> Path:
@@ -72,7 +72,7 @@ def _load(paths: list[Path]) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _size(path: Path) -> int:
-    """How many images a file says it has."""
+    """How many images a file claims to have."""
     from scipy.io import whosmat
 
     try:
@@ -99,7 +99,7 @@ def _fill(path: Path, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
         raise ValueError(_damaged(path, reason(error))) from error
     images, labels = content["X"], content["y"].reshape(-1)
     if images.dtype != np.uint8:
-        raise ValueError(f"{path}: X is of {images.dtype}; allowed: uint8")
+        raise ValueError(f"{path}: X is {images.dtype}; allowed: uint8")
     wrong = labels[~np.isin(labels, np.arange(1, 11))]
     if len(wrong):
         raise ValueError(f"{path} has a label {wrong[0]}; allowed: 1..10, where 10 is the digit 0")

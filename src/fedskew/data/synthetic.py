@@ -1,9 +1,9 @@
-"""Synthetic(lambda, mu), after Li et al. (MLSys 2020): every client labels its inputs with a linear model of its own.
+"""Synthetic(lambda, mu), after Li et al. (MLSys 2020): every client labels its inputs with its own linear model.
 
-Per client k: size int(lognormal(4, 2)) + 50; u_k ~ N(0, lambda), B_k ~ N(0, mu) (standard deviations);
-v_k[j] ~ N(B_k, 1), j = 1..60; x ~ N(v_k, diag(j^-1.2)); W_k[60x10], b_k[10] ~ N(u_k, 1);
-label = argmax(W_k^T x + b_k); nine tenths are for training. A client's data depend on the seed and its own number
-alone, so federations of different sizes share their first clients.
+Per client k: size int(lognormal(4, 2)) + 50; u_k ~ N(0, lambda), B_k ~ N(0, mu) (standard deviations); v_k[j] ~ N(B_k,
+1), j = 1..60; x ~ N(v_k, diag(j^-1.2)); W_k[60x10], b_k[10] ~ N(u_k, 1); label = argmax(W_k^T x + b_k); nine tenths are
+for training. A client's data depend only on the seed and its number, so federations of different sizes share their
+first clients.
 """
 
 import math
@@ -27,7 +27,7 @@ def synthetic(lam: float, mu: float, seed: int, clients: int, max_size: int | No
             raise ValueError(f"synthetic: {name} is {value}; allowed: 0 or more")
     if max_size is not None and max_size < 2:
         raise ValueError(f"synthetic: max_size is {max_size}; allowed: 2 or more")
-    usual = _LEAST + math.exp(6)  # the mean; drawn and joined, examples are there twice, so half of them suffices
+    usual = _LEAST + math.exp(6)  # the mean; examples are held twice, drawn and joined, so half of them suffices
     needed = int(clients * 4 * _FEATURES * (usual if max_size is None else min(_LEAST, max_size)))
     check_room(f"synthetic:{lam:g},{mu:g}", needed, free_memory(torch.device("cpu")), "cpu", "use fewer clients")
     drawn = [_client(lam, mu, rng.stream(seed, "data", k), max_size) for k in range(clients)]

@@ -2,7 +2,7 @@
 
     simulate(run, probes=PROBES, every=10)
 
-Each returns one entry of a record's `probes`, with numbers as JSON takes them. See docs/diagnostics.md.
+Each returns one entry of a record's `probes`, with numbers that JSON can hold. See docs/diagnostics.md.
 """
 
 from fedskew.diagnostics.accuracy_by_class import class_accuracy

@@ -1,4 +1,4 @@
-"""What one local update does to a global model: accuracy per class before, after and after aggregation."""
+"""What one local update does to a global model: accuracy per class before it, after it, and after aggregation."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -10,7 +10,7 @@ from fedskew.simulation.records import Observation
 
 
 def class_accuracy(seen: Observation, client_limit: int | None = None) -> dict[str, Any]:
-    """The probe: `local_effect` of the round, None where there is no finite update."""
+    """The probe: `local_effect` of the round, None if there is no finite update."""
     update = finite_update(seen)
     return {"class_accuracy": None if update is None else local_effect(seen, update, client_limit)}
 
@@ -18,7 +18,7 @@ def class_accuracy(seen: Observation, client_limit: int | None = None) -> dict[s
 def local_effect(seen: Observation, update: Update, client_limit: int | None = None) -> dict[str, Any]:
     """Accuracy per class of the global model, of each client's model after its local update, and after aggregation.
 
-    The whole cohort is aggregated; `client_limit` cuts how many clients are reported. `mean_after` and `groups` are
+    The whole cohort is aggregated; `client_limit` limits how many clients are reported. `mean_after` and `groups` are
     over the reported clients.
     """
     before, after = (evaluated(seen, global_model(server)) for server in (seen.before, seen.after))

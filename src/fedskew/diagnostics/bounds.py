@@ -17,7 +17,8 @@ def class_means(values: Tensor, labels: Tensor, classes: int) -> Tensor:
 
 
 def probabilities(loss: OnExamples, logits: Tensor, counts: Tensor) -> Tensor | None:
-    """The softmax [N, C] that a loss trains: p_y(x) = exp(-loss(f(x), y)); None for a loss that is not a softmax's.
+    """The softmax [N, C] that a loss trains: p_y(x) = exp(-loss(f(x), y)); None for a loss that is not based on a
+    softmax.
 
     For cross entropy that is softmax(f), for the calibrated loss softmax(f - tau n^(-1/4)), and likewise for others.
     """
@@ -27,7 +28,7 @@ def probabilities(loss: OnExamples, logits: Tensor, counts: Tensor) -> Tensor | 
 
 
 def slopes(loss: OnExamples, counts: Tensor) -> Tensor:
-    """s [C] of a loss that is the cross entropy of s * f + o, read off the loss; 0 for a class that it masks.
+    """s [C] of a loss that is the cross entropy of s * f + o, measured on the loss; 0 for a class that it masks.
 
     Where f_y grows by 1, log p_y - log p_r grows by s_y for every other class r. For FedRS s is not 1.
     """
@@ -53,7 +54,7 @@ def factored_bound(features: Tensor, shares: Tensor, factors: Tensor) -> Tensor:
 
     With `shares` of `printed_shares`, theorem 3 prints the factor Delta_(r,y), `pairwise_margins`. That cannot be meant
     literally: at tau = 0 it is 0 and not theorem 1, and it is negative for the most frequent class. With the factor
-    exp(Delta_(r,y)) the formula is exactly `deviation_bound` of the calibrated softmax, so that is what we take it for.
+    exp(Delta_(r,y)) the formula is exactly `deviation_bound` of the calibrated softmax, so we read it that way.
     """
     others = (factors * shares).fill_diagonal_(0.0).sum(-1) * features.square().sum(-1)
     return others / (shares * (features @ features.T))

@@ -1,4 +1,4 @@
-"""How far clients move apart in a round, what that does to the classifier, and what is forgotten."""
+"""How far clients move apart in a round, what that does to the classifier, and what the model forgets."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +16,7 @@ from fedskew.simulation.records import Observation
 
 
 def gram(deltas: Params) -> Tensor:
-    """Inner products [K, K] of whole deltas that carry clients on their first axis, in float64."""
+    """Inner products [K, K] of whole deltas with clients on their first axis, in float64."""
     flat = [leaf.double().flatten(1) if leaf.ndim > 1 else leaf.double().unsqueeze(-1) for leaf in deltas.values()]
     return torch.stack([leaf @ leaf.T for leaf in flat]).sum(0)
 
@@ -31,7 +31,7 @@ def spread(products: Tensor, weights: Tensor) -> dict[str, Any]:
     """Norms, cosines and diversity of deltas d_k with weights a_k that sum to 1.
 
     diversity = sum_k a_k |d_k|^2 / |sum_k a_k d_k|^2: 1 where all clients make the same update, K where K clients of
-    equal weight make orthogonal ones. A client that did not move has no direction and is in no cosine.
+    equal weight make orthogonal ones. A client that did not move has no direction and is left out of the cosines.
     """
     toward, norms = products @ weights, products.diagonal().sqrt()
     squared = weights @ toward

@@ -32,7 +32,7 @@ MOST = 5000
 
 @dataclass(frozen=True)
 class Measured:
-    """What the theorems speak of, for one client: matrices [j, r], and [y, r] for the two kinds of scores.
+    """The quantities of the theorems, for one client: matrices [j, r], and [y, r] for the two kinds of scores.
 
     `printed` is theorem 3 as printed and None for other losses; `moved` is Delta w_y . h^(r) of the client's whole
     local update, `step` that of one full-batch step.
@@ -85,7 +85,7 @@ def measure(
 ) -> Measured | None:
     """The matrices of a client with these counts and updates `moves` [C, F] of its classifier's rows.
 
-    `own` and `test` are outputs with labels; None for a loss that is not that of a softmax.
+    `own` and `test` are outputs with labels; None for a loss that is not based on a softmax.
     """
     (made, labels), (seen, _) = own, test
     shares, elsewhere = (probabilities(loss, each.logits, counts) for each in (made, seen))

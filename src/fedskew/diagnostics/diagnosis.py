@@ -1,4 +1,4 @@
-"""Everything there is to see in a stored run: from its last checkpoint, nothing trained any further."""
+"""The full diagnosis of a stored run, from its last checkpoint, without training it further."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ PLAIN, CALIBRATED = "fedavg", "fedlc"
 def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str | None = None) -> dict[str, Any]:
     """One local round from the checkpoint under the run's method, a plain and a calibrated one, seen by all probes.
 
-    `client_limit` cuts how many clients are reported in `methods` except for their drift, which is over the cohort.
+    `client_limit` limits how many clients are reported in `methods`, except for drift, which covers the whole cohort.
     """
     if client_limit is not None and client_limit < 1:
         raise ValueError(f"clients is {client_limit}; allowed: 1 or more")
@@ -35,7 +35,7 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
     first = views[own]
     calibration = calibration_of(first, first.before)
     if calibration is None:
-        raise StoreError(f"run {folder.path.name} has diverged: its model's answers are not finite")
+        raise StoreError(f"run {folder.path.name} has diverged: its model's outputs are not finite")
     return {
         "run_hash": folder.path.name,
         **about(first),

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 def features(seen: Observation, per_class: int = 200) -> dict[str, Any]:
-    """The probe: `feature_map` of the client and classes of `choose`, None where there is nothing to draw."""
+    """The probe: `feature_map` of the client and classes of `choose`, None if there is nothing to draw."""
     update = finite_update(seen)
     chosen = None if update is None else choose(client_counts(seen), examples_per_class(data_of(seen)))
     if update is None or chosen is None:
@@ -51,15 +51,15 @@ def feature_map(
 ) -> dict[str, Any]:
     """t-SNE of the features of test examples under the k-th client's model after its local update.
 
-    The first `per_class` test examples of each class are taken. `neighbours` is measured on the features themselves:
-    the share of the ten nearest neighbours of an example that are of its own class, averaged per class.
+    It uses the first `per_class` test examples of each class. `neighbours` is measured on the features themselves: the
+    share of the ten nearest neighbours of an example that are of its own class, averaged per class.
     """
     data, counts = data_of(seen), client_counts(seen)[k]
     chosen = _test_examples(data, classes, per_class)
     made = outputs(seen.model, local_model(seen, update, k), data, data.x_test[torch.cat(list(chosen.values()))])
     values = made.features.cpu().numpy()
     if not (np.abs(values) < _LARGEST).all():
-        raise OverflowError("features are too large for their distances to be known")
+        raise OverflowError("features are too large to compute their distances")
     labels = np.repeat(np.arange(len(chosen)), [len(index) for index in chosen.values()])
     plane, share = embedded(values), own_neighbours(values, labels)
     groups = []
@@ -74,7 +74,8 @@ def feature_map(
 
 
 def embedded(features: Floats) -> Floats:
-    """t-SNE into the plane; a map of fewer than 91 points has a smaller perplexity. Equal points all go to 0."""
+    """t-SNE into the plane; a map of fewer than 91 points has a smaller perplexity. If all points are equal, all go to
+    0."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
@@ -83,7 +84,7 @@ def embedded(features: Floats) -> Floats:
     if features.shape[1] == 1:
         features = np.pad(features, ((0, 0), (0, 1)))  # it starts from two principal components
     perplexity = min(_PERPLEXITY, max(1.0, (len(features) - 1) / 3))
-    with threadpool_limits(1):  # its small parallel loops wait for one another, and for torch's threads
+    with threadpool_limits(1):  # its small parallel loops wait for each other and for torch's threads
         made = TSNE(2, perplexity=perplexity, init="pca", random_state=_SEED).fit_transform(features)
     return np.asarray(made, dtype=np.float64)
 

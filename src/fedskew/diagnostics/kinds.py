@@ -17,6 +17,6 @@ def kinds(counts: Sequence[int]) -> dict[str, list[int]]:
 
 
 def mean(values: Sequence[float | None]) -> float | None:
-    """Over what is known; None where nothing is."""
+    """The mean of the known values; None if there is none."""
     known = [value for value in values if value is not None]
     return statistics.fmean(known) if known else None

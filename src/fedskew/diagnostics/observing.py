@@ -19,7 +19,7 @@ _MOST_ROUNDS = 1000
 
 
 def from_folder(folder: Folder, device: str | None = None, data_dir: str | None = None) -> Simulation:
-    """The simulation as its last checkpoint left it, on its own or another device.
+    """The simulation at its last checkpoint, on its own or another device.
 
     Unlike `attach`, nothing is written to the folder.
     """
@@ -33,8 +33,8 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
     check_origin(folder, simulation.run, simulation.federation.dataset)
     if simulation.states.any and any(session.get("engine") == FEDERATED for session in folder.sessions()):
         raise StoreError(
-            f"run {folder.path.name} is a federation's: client states are on the nodes, and "
-            f"{simulation.run.short_algorithm} trains no round without them; allowed: methods without, such as fedlc"
+            f"run {folder.path.name} belongs to a federation: client states are on the nodes, and "
+            f"{simulation.run.short_algorithm} needs them; allowed: methods without client states, such as fedlc"
         )
     checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server, diverged=folder.diverged())
     if not tree.finite(checkpoint.server.params):
@@ -53,12 +53,11 @@ def observe(
 ) -> Observation:
     """The next round's cohort, or given clients, trained and aggregated under the run's or another algorithm.
 
-    Where nobody answers in the next round, the next one in which somebody does: the model waits unchanged till then.
-
-    The simulation stays where it is: what happens here happens to a copy.
+    If no client answers in the next round, the first later round in which one does is used: the model does not change
+    until then. The simulation itself does not change: this works on a copy.
     """
     if simulation.ranks.size > 1:
-        raise ValueError("a round is observed with all its clients; of several ranks none has them all")
+        raise ValueError("observing a round needs all its clients; with several ranks none has them all")
     twin = _copy(simulation, algorithm, local_epochs)
     round, before = twin.round + 1, received(twin.algorithm, twin.server)
     if clients is None:
@@ -73,16 +72,18 @@ def observe(
 
 
 def _answered(simulation: Simulation, first: int) -> tuple[int, Cohort]:
-    """The first round from `first` on in which somebody answers, and who does."""
+    """The first round, starting at `first`, in which a client answers, and which clients do."""
     for round in range(first, first + _MOST_ROUNDS):
         cohort = simulation.cohort(round)
         if len(cohort.clients):
             return round, cohort
-    raise ValueError(f"nobody answers in rounds {first} to {first + _MOST_ROUNDS - 1}; allowed: a lower dropout_rate")
+    raise ValueError(
+        f"no client answers in rounds {first} to {first + _MOST_ROUNDS - 1}; allowed: a lower dropout_rate"
+    )
 
 
 def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | None) -> Simulation:
-    """The simulation at the same round with an engine of its own, apart from the store.
+    """The simulation at the same round with its own engine and without a store.
 
     Under another algorithm the server keeps the global model and nothing else: states of corrections and of the
     server's optimiser belong to the method that made them.
@@ -95,6 +96,6 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
     if twin.run.algorithm != simulation.run.algorithm:
         twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
         twin.states = ClientStates(twin.algorithm.correction.client_state(twin.server.params))
-    # An engine may keep a compiled step, which belongs to one algorithm.
+    # An engine may keep a compiled step of one algorithm.
     twin.engine = ENGINES[twin.engine_name](twin.settings)
     return twin

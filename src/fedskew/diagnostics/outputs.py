@@ -30,12 +30,12 @@ def outputs(model: Model, state: tuple[Params, Params], data: Dataset, x: Tensor
 
 
 def dtype_of(params: Params) -> torch.dtype:
-    """The type that a model's parameters are kept in, and its inputs come in."""
+    """The type of a model's parameters and inputs."""
     return next(iter(params.values())).dtype
 
 
 def classifier(model: Model, state: tuple[Params, Params], data: Dataset) -> tuple[str, str]:
-    """What the rows w_y and the biases b_y of the linear layer that runs last are called among the parameters."""
+    """The parameter names of the rows w_y and the biases b_y of the linear layer that runs last."""
     with torch.no_grad(), model.linear_inputs() as noted:
         said, _ = model.apply(*state, data.prepare(data.x_test[:1], dtype_of(state[0])), train=False)
     if not noted:

@@ -19,7 +19,7 @@ from fedskew.simulation.records import Observation
 
 
 def example_margins(logits: Tensor, labels: Tensor) -> Tensor:
-    """d_y = f_y(x) - max_{i != y} f_i(x) of each example [N]; infinite where there is only one class."""
+    """d_y = f_y(x) - max_{i != y} f_i(x) of each example [N]; infinite if there is only one class."""
     own = logits.gather(-1, labels.unsqueeze(-1)).squeeze(-1)
     others = logits.scatter(-1, labels.unsqueeze(-1), -math.inf).amax(-1)
     return own - others
@@ -29,7 +29,7 @@ def class_margins(logits: Tensor, labels: Tensor, classes: int) -> dict[str, Ten
     """Smallest and mean margin [C] of each class, NaN for a class without examples.
 
     The theorem's d_y is the smallest: "the minimum distance of the data in class y to the decision boundary". It is
-    negative as soon as one example is on the wrong side, where the bound says nothing; the mean is given beside it.
+    negative as soon as one example is on the wrong side, where the bound says nothing; so the mean is given too.
     """
     found = {"minimum": logits.new_full((classes,), math.nan), "mean": logits.new_full((classes,), math.nan)}
     margins = example_margins(logits, labels)
@@ -51,7 +51,7 @@ def pairwise_bound(terms: Tensor) -> Tensor:
 
 
 def offsets(counts: Tensor, tau: float, missing: str = "floor") -> Tensor:
-    """tau n_y^(-1/4), what FedLC takes off each logit; a missing class counts as its loss counts it."""
+    """tau n_y^(-1/4), what FedLC subtracts from each logit; a missing class counts as in its loss."""
     return tau * filled(counts, missing, torch.float64).pow(-0.25)
 
 

@@ -1,4 +1,4 @@
-"""How far clients pull apart in a round: a probe that is cheap enough for every round."""
+"""How far clients drift apart in a round: a probe that is cheap enough for every round."""
 
 from math import isfinite
 from typing import TYPE_CHECKING
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
 def drift_measures(seen: "Observation") -> dict[str, float | None]:
     """drift_norm = |sum_k a_k d_k| of the client deltas d_k with the server's weights a_k; drift_cosine = the mean
-    cosine between the deltas of two clients, 1 where all pull in one direction. None where nobody answered or a delta
-    is not finite; the cosine also where fewer than two clients moved."""
+    cosine between the deltas of two clients, 1 if all move in one direction. None if no client answered or a delta is
+    not finite; the cosine also if fewer than two clients moved."""
     if seen.update is None:
         return {"drift_norm": None, "drift_cosine": None}
     weights = seen.cohort.weights(seen.run.weighting)
@@ -29,7 +29,7 @@ def drift_measures(seen: "Observation") -> dict[str, float | None]:
 
 def mean_cosine(deltas: Params) -> float | None:
     """Over pairs j != k of the K clients that moved, from their unit vectors u_k: (|sum_k u_k|^2 - K) / (K (K - 1)).
-    None for K < 2, which has no pair, and where a norm is not finite."""
+    None for K < 2, which has no pair, and if a norm is not finite."""
     norms = tree.norm(deltas, 1).double()
     moved = int((norms > 0).sum())
     if moved < 2 or not norms.isfinite().all():

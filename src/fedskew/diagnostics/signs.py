@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 FAR = 10.0
-"""n_j / n_r is taken to be far above D_jr from ten times D_jr on."""
+"""n_j / n_r counts as far above D_jr if it is at least ten times D_jr."""
 
 
 def above(row: dict[str, Any], factor: float = 1.0, bound: str = "bound") -> bool:
@@ -15,12 +15,12 @@ def above(row: dict[str, Any], factor: float = 1.0, bound: str = "bound") -> boo
 
 
 def stated(row: dict[str, Any], bound: str = "bound") -> bool:
-    """Whether the theorem speaks of the pair at all: D_jr is known and positive."""
+    """Whether the theorem applies to the pair: D_jr is known and positive."""
     return row[bound] is not None and row[bound] > 0
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Shares of pairs above the bound, and of signs as the theorem states them, apart from those below it."""
+    """Shares of pairs above the bound and of signs as the theorem states them, separately from pairs below it."""
     known = [row for row in rows if stated(row)]
     high, far = ([row for row in known if above(row, factor)] for factor in (1.0, FAR))
     low = [row for row in known if not above(row)]

@@ -1,4 +1,4 @@
-"""Numbers as JSON takes them."""
+"""Numbers that JSON can hold."""
 
 import math
 from typing import Any

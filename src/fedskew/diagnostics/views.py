@@ -1,4 +1,4 @@
-"""What several probes read off an observation."""
+"""What several probes read from an observation."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def data_of(seen: Observation) -> Dataset:
 
 
 def finite_update(seen: Observation) -> Update | None:
-    """The round's updates, None where nobody answered or the model is no longer finite: a probe never stops a run."""
+    """The round's updates, None if no client answered or the model is no longer finite: a probe never stops a run."""
     return seen.update if seen.update is not None and tree.finite(seen.after.params) else None
 
 
@@ -52,7 +52,7 @@ def client_examples(seen: Observation, k: int) -> tuple[Tensor, Tensor]:
 
 
 def about(seen: Observation) -> dict[str, Any]:
-    """Which global model was looked at, and what its clients did."""
+    """Which global model was observed, and what its clients did."""
     run, names = seen.run, data_of(seen).class_names
     return {
         "title": run.title,

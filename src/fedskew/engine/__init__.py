@@ -36,29 +36,29 @@ _SMALL = 100_000
 
 
 _PADS = {"stacked": True, "graphed": False}
-"""Engines that pad short batches, and whether they take several clients at once."""
+"""Engines that pad short batches, and whether they run several clients at once."""
 
 
 def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset) -> tuple[str, str]:
-    """The engine to use and why. One that was asked for and cannot run the recipe is refused."""
+    """The engine to use and why. A requested engine that cannot run the recipe is refused."""
     wanted, reason = fastest_engine(recipe.model, data.x_train.device) if name == "auto" else (name, "asked for")
     padded = wanted in _PADS and recipe.model.stackable
     trouble = why_not_padded(recipe, server, data, together=_PADS[wanted]) if padded else None
     if trouble is None:
         return wanted, reason
     if name != "auto":
-        raise ValueError(f"engine is {name!r}, and {trouble}; engine=serial runs it")
+        raise ValueError(f"engine is {name!r}, but {trouble}; engine=serial runs it")
     return "serial", trouble
 
 
 def fastest_engine(model: Model, device: torch.device) -> tuple[str, str]:
     """The engine for a model.
 
-    The bound of 100,000 parameters is about where docs/performance.md has the crossover on a CPU, for perceptrons and
-    small clients; on a GPU and for other clients it was not measured.
+    The bound of 100,000 parameters is about where docs/performance.md puts the crossover on a CPU, for perceptrons and
+    small clients; it was not measured on a GPU or for other clients.
     """
     if not model.stackable:
-        return "serial", "the module has buffers or dropout of its own"
+        return "serial", "the module has its own buffers or dropout"
     parameters = sum(leaf.numel() for leaf in model.module.parameters())
     convolutional = any(isinstance(part, torch.nn.Conv2d) for part in model.module.modules())
     if parameters <= _SMALL and not convolutional:

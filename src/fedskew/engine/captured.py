@@ -2,8 +2,8 @@
 
 A round of a small model is many small kernels, and enqueuing them takes longer than running them. Here a round is: copy
 in, replay one graph as often as the client with the most steps needs, copy out. Which examples a step uses is read from
-a table on the device by a step number that the step itself counts up. A client that has taken all its steps goes on
-computing and its results are thrown away, so its state stays as it is to the bit. On a CPU the same step runs directly,
+a table on the device by a step number that the step itself counts up. A client that has taken all its steps keeps
+computing, but its results are discarded, so its state does not change by a bit. On a CPU the same step runs directly,
 which tests the logic.
 """
 
@@ -30,7 +30,7 @@ _IDLE_VALUES = 1 << 26
 def worth_capturing(recipe: Recipe, steps: Ints) -> bool:
     """Whether finished clients cost the device less than a step that is not captured costs the host.
 
-    Such a step takes the host about a millisecond, in which the device gets some 2^26 parameters through a step. Both
+    Such a step takes the host about a millisecond, in which the device takes some 2^26 parameters through a step. Both
     are estimates; up to that many may belong to finished clients at an average step.
     """
     idle = len(steps) - steps.sum() / steps.max()
@@ -88,7 +88,7 @@ class Lanes:
         return local, Context(anchor, buffers, cloned(client), correction, self.sheet.tensors["counts"], travel)
 
     def fits(self, recipe: Recipe, servers: Sequence[Server], x: Tensor, table: Table) -> bool:
-        """Whether a round with this table can be played here."""
+        """Whether a round with this table fits here."""
         same = recipe.model is self.source.model and recipe.algorithm is self.source.algorithm
         data = x.data_ptr() == self.x.data_ptr() and table.index.shape[1] == len(self.column)
         most = self.sheet.tensors["steps"], self.sheet.tensors["length"]
@@ -134,7 +134,7 @@ class Lanes:
                 copy(leaves(one), leaves({name: leaf.expand_as(one[name]) for name, leaf in other.items()}))
 
     def _copy_out(self, recipe: Recipe, server: Server, cohort: Cohort, place: slice) -> Update:
-        """What a cohort's clients ended with, in memory that the next round leaves alone."""
+        """The final state of a cohort's clients, in memory that the next round does not touch."""
         there = self.sheet.tensors
         travel = self.context.travel[place].clone()
         state = server.params, server.buffers, cohort.states, server.correction
@@ -143,7 +143,7 @@ class Lanes:
         return replace(update, buffers=tree.map(torch.clone, update.buffers))
 
     def _step(self) -> None:
-        """The next step of every client; those without one leave their state as it is."""
+        """The next step of every client; clients that have finished keep their state."""
         there, settings = self.sheet.tensors, self.settings
         active = self.taken < there["steps"]
         row = there["first"] + torch.minimum(self.taken, there["steps"] - 1).clamp_(min=0)

@@ -1,9 +1,9 @@
 """The cohort split over processes of `torch.distributed`, as torchrun starts them: gloo on CPUs, nccl on GPUs.
 
 Every rank holds the federation and the same global model and trains its part of each cohort with the ordinary engine;
-one all-reduce of the round's sums gives every rank the next model. A client's batches depend on nothing but the run,
-the round and the client, so results are those of one process up to the order in which sums are added.
-Rank 0 alone evaluates and has the store; it tells the others what it finds, so all of them yield the same records.
+one all-reduce of the round's sums gives every rank the next model. A client's batches depend only on the run, the round
+and the client, so results equal those of one process up to the order in which sums are added. Only rank 0 evaluates and
+has the store; it sends the others what it finds, so all of them yield the same records.
 """
 
 import atexit
@@ -32,20 +32,21 @@ Made = TypeVar("Made")
 
 
 class RankLost(RuntimeError):
-    """A process that shares the work cannot go on, or does not answer any more."""
+    """A process that shares the work cannot continue or no longer answers."""
 
 
 @dataclass(frozen=True)
 class Ranks:
-    """This process among those that share the work; by itself where no others were started."""
+    """This process among those that share the work; alone if no others were started."""
 
     rank: int = 0
     size: int = 1
 
     def my_part(self, steps: Ints) -> Ints:
-        """Positions of this rank's part of clients with so many steps, all parts of nearly the same number of steps.
+        """Positions of this rank's share of clients with these numbers of steps; all shares have nearly the same number
+        of steps.
 
-        Longest first, each to the rank that has least; all ranks come to the same answer by themselves.
+        The longest come first, each goes to the rank that has least; every rank computes the same answer.
         """
         owner, load = np.zeros(len(steps), np.int64), np.zeros(self.size, np.int64)
         for position in np.argsort(-steps, kind="stable"):
@@ -66,7 +67,7 @@ class Ranks:
         return Sums(delta, buffers, message, last["travel"], last["loss"])
 
     def all_can(self, work: Callable[[], Made]) -> Made:
-        """What this rank makes, if every rank can make its own; an error on one is an error on all of them."""
+        """The result of this rank, if every rank succeeds; an error on one is an error on all."""
         if self.size == 1:
             return work()
         failed: Exception | None = None
@@ -77,15 +78,15 @@ class Ranks:
         failures = torch.tensor([int(failed is not None)])
         _together(dist.all_reduce, failures)
         if failed is not None:
-            if int(failures) < self.size:  # of all ranks the first speaks, of some every one
+            if int(failures) < self.size:  # if all ranks failed, rank 0 reports it; if some did, each of them does
                 raise RuntimeError(str(failed) or type(failed).__name__) from failed
             raise failed
         if int(failures):
-            raise RankLost("another rank cannot go on; its own message says why")
+            raise RankLost("another rank cannot continue; its own message says why")
         return made
 
     def check_same(self, number: int, what: str) -> None:
-        """Refuse to go on where ranks have different numbers."""
+        """Raise an error if ranks have different numbers."""
         if self.size == 1:
             return
         both = torch.tensor([number, -number])
@@ -94,12 +95,12 @@ class Ranks:
             raise ValueError(f"ranks have different {what}; all of them need the same")
 
     def broadcast(self, value: Any) -> Any:
-        """Something that rank 0 knows, as far as JSON can say it."""
+        """A JSON value from rank 0."""
         return json.loads(self._spread(json.dumps(value).encode())) if self.size > 1 else value
 
     @contextmanager
     def shared_copy(self, path: Path | None) -> Iterator[Path | None]:
-        """A file that rank 0 has, or a copy of it; None if there is none."""
+        """A file of rank 0, or a copy of it; None if there is none."""
         there = path is not None and path.exists()
         if not self.broadcast(there):
             yield None
@@ -114,7 +115,7 @@ class Ranks:
             yield copy
 
     def _spread(self, content: bytes) -> bytes:
-        """Bytes that rank 0 has."""
+        """Bytes from rank 0."""
         length = torch.tensor([len(content)])
         _together(dist.broadcast, length, 0)
         shared = torch.zeros(int(length), dtype=torch.uint8)
@@ -146,19 +147,19 @@ class Ranks:
 
 
 def place(device: torch.device) -> torch.device:
-    """This rank's own GPU, where "cuda" was asked for and several ranks were started."""
+    """This rank's own GPU, if the device is "cuda" and several ranks were started."""
     if expected() == 1 or device.type != "cuda":
         return device
     if device.index is not None and machine_share() > 1:
         raise ValueError(f"device is {str(device)!r} on {machine_share()} ranks of this machine; allowed: cuda, cpu")
     here, there = on_machine() if device.index is None else device.index, torch.cuda.device_count()
     if here >= there:
-        raise ValueError(f"rank {here} of this machine has no GPU of its own, {there} are here; start that many ranks")
+        raise ValueError(f"rank {here} of this machine has no GPU: there are {there}; start that many ranks")
     return torch.device("cuda", here)
 
 
 def join_ranks(device: torch.device) -> Ranks:
-    """This process and the others, once all of them are there."""
+    """This process and the others, once all of them have joined."""
     if expected() == 1:
         return Ranks()
     if device.type == "cuda":
@@ -176,11 +177,11 @@ def _leave() -> None:
 
 
 def _together(call: Callable[..., object], *arguments: object, **named: object) -> None:
-    """Something that ranks do with one another."""
+    """Explain a failed collective operation of the ranks."""
     try:
         call(*arguments, **named)
     except RuntimeError as error:
         raise RankLost(
-            "another rank is gone or does not answer; where it ended by an error its own message says why, "
-            "where it was killed the same command goes on"
+            "another rank is gone or does not answer; if it failed, its own message says why; "
+            "if it was killed, the same command resumes"
         ) from error

@@ -1,4 +1,4 @@
-"""Records in fixed memory, and what is done to them again and again as a CUDA graph."""
+"""Records in fixed memory, and repeated operations on them as a CUDA graph."""
 
 import gc
 from collections.abc import Callable, Sequence
@@ -19,9 +19,8 @@ def captured(
     pool: Any = None,
     reset: Callable[[], object] | None = None,
 ) -> Callable[[], None]:
-    """A function that does what `take` does: the replay of its graph, or `take` itself where there is no stream.
-
-    With a `reset`, which comes before each, some calls warm up what they use before the capture.
+    """A function that does what `take` does: the replay of its graph, or `take` itself without a stream. With a
+    `reset`, which runs before each call, some warm-up calls come before the capture.
     """
     if stream is None:
         return take
@@ -44,7 +43,7 @@ def captured(
 
 
 def leaves(record: Any) -> list[Tensor]:
-    """All tensors of a record or tree; those of a tree by name, whatever order they were put in."""
+    """All tensors of a record or tree; those of a tree in order of their names."""
     if isinstance(record, Tensor):
         return [record]
     named = isinstance(record, dict)
@@ -62,7 +61,7 @@ def _own(leaf: Tensor) -> Tensor:
 
 
 def fixed(record: Any) -> Any:
-    """The same record in memory of its own."""
+    """A copy of the record in its own memory."""
     return type(record)(*(cloned(getattr(record, f.name)) for f in fields(record)))
 
 

@@ -36,7 +36,9 @@ Examples = tuple[Dataset, Tensor, Tensor]
 """A data set to normalise with, and all training examples and labels."""
 
 _RECIPES = 4096  # compiled in one process before the compiler gives up: a table has hundreds of runs
-_PARAMETERS = 32  # of a module worth compiling: ResNet-18 has 62, takes minutes, and runs no faster for it
+_PARAMETERS = (
+    32  # most layers of a module worth compiling: ResNet-18 has 62, takes minutes, and runs no faster compiled
+)
 _RUN = 8  # steps in the longer graph: launching a graph costs the host as much as a step costs the device
 
 
@@ -64,7 +66,7 @@ class Graphed:
     def _played(
         self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], examples: Examples, table: Table
     ) -> list[Update]:
-        """The round on this stage, or on a smaller one where memory runs out: clients begin anew, nothing is lost."""
+        """The round on this stage, or on a smaller one if memory runs out: clients start over, nothing is lost."""
         try:
             if self._stage is None or not self._stage.fits(table, examples[1]):
                 self._stage = None
@@ -75,7 +77,7 @@ class Graphed:
             if self.slots == 1:
                 raise
             self.slots, self._stage = self.slots // 2, None
-            warnings.warn(f"memory ran out; going on with {self.slots} clients in flight", stacklevel=2)
+            warnings.warn(f"memory ran out; continuing with {self.slots} clients in flight", stacklevel=2)
         torch.cuda.synchronize()  # other slots may still be at work
         gc.collect()
         torch.cuda.empty_cache()
@@ -120,12 +122,12 @@ class Stage:
         self.draws = torch.zeros_like(self.index) if engine.settings.augment else None
         self.rate, self.recipe = engine.step(recipe, x.device)
         self.slots = [Slot(self, server, cohorts[0])]
-        everyone = sum(len(cohort.whole) for cohort in cohorts)  # parts of other rounds may be larger
+        everyone = sum(len(cohort.whole) for cohort in cohorts)  # other rounds may need more
         for _ in range(1, min(engine.slots, everyone, self._room())):
             self.slots.append(Slot(self, server, cohorts[0]))
 
     def _room(self) -> int:
-        """How many slots the memory has room for, judged by the first one; a fifth stays free."""
+        """How many slots fit into memory, judged by the first one; a fifth stays free."""
         if not self.x.is_cuda:
             return 2**30
         free, total = torch.cuda.mem_get_info(self.x.device)
@@ -137,7 +139,7 @@ class Stage:
         return same and len(table.index) <= self.capacity
 
     def begin_round(self, recipe: Recipe, table: Table) -> None:
-        """The round's table and learning rate, onto the device."""
+        """Copy the round's table and learning rate to the device."""
         rows = len(table.index)
         self.index[:rows].copy_(torch.from_numpy(table.index), non_blocking=True)
         self.mask[:rows].copy_(torch.from_numpy(table.mask), non_blocking=True)
@@ -174,7 +176,7 @@ class Slot:
     """One client at a time: its state in fixed memory, a stream, and the graphs of one step."""
 
     def __init__(self, stage: Stage, server: Server, cohort: Cohort) -> None:
-        self.stage: Stage = weakref.proxy(stage)  # no cycle: graphs go when their stage does, not at some later time
+        self.stage: Stage = weakref.proxy(stage)  # no reference cycle: graphs are freed with their stage
         cuda = stage.x.is_cuda
         self.stream = torch.cuda.Stream() if cuda else None
         classes = cohort.federation.dataset.num_classes
@@ -244,16 +246,17 @@ class Slot:
 
 
 def worth_compiling(model: Model) -> bool:
-    """Few layers: many small kernels between them cost as much as the layers do, and compiling takes seconds.
+    """Whether compiling pays: with few layers, the many small kernels between them cost as much as the layers, and
+    compiling takes seconds.
 
-    Group norm is left out: its means end up in one kernel with others, which took the compiler over four minutes.
+    Group norm is excluded: its means end up in one kernel with others, which took the compiler over four minutes.
     """
     grouped = any(isinstance(part, torch.nn.GroupNorm) for part in model.module.modules())
     return not grouped and sum(1 for _ in model.module.parameters()) <= _PARAMETERS
 
 
 def compiler_options() -> dict[str, Any]:
-    """One kernel for all parameters instead of one each, and as few as can be chosen by their timing."""
+    """One kernel for all parameters instead of one each, and as few kernels as possible chosen by timing."""
     from torch._inductor import config  # slow to import
 
     wanted = {"combo_kernels": True, "combo_kernels_autotune": 0, "deterministic": True}
@@ -261,7 +264,7 @@ def compiler_options() -> dict[str, Any]:
 
 
 class Compiled:
-    """A recipe whose two halves of a step went through torch.compile; the second one works in place."""
+    """A recipe with both halves of a step compiled by torch.compile; the second one works in place."""
 
     def __init__(self, recipe: Recipe) -> None:
         def move_in_place(grads: Params, local: Local, context: Context) -> None:

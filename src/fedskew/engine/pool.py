@@ -12,7 +12,7 @@ from fedskew.core.dataset import Dataset
 
 @dataclass
 class Pool:
-    """Remembers the data sets that it joined last; a single one is not copied."""
+    """Caches the last data sets that it joined; a single one is not copied."""
 
     _joined: tuple[list[Dataset], Tensor, Tensor] | None = field(default=None, repr=False)
 

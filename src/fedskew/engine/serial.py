@@ -1,4 +1,4 @@
-"""The reference: one client after another, every batch exactly as long as it is."""
+"""The reference: one client after another, without padding."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

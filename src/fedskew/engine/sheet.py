@@ -1,4 +1,4 @@
-"""Integers that a captured step reads: one copy to the device a round."""
+"""Integers that a captured step reads: one copy to the device per round."""
 
 from math import prod
 
@@ -24,7 +24,7 @@ class Sheet:
         self.tensors: dict[str, Tensor] = {name: part.view(shape) for (name, shape), part in parts}
 
     def write(self, **arrays: Ints) -> None:
-        """Put these at the beginning of their places; what is behind them becomes zero."""
+        """Write these at the start of their places; the rest becomes zero."""
         if self._copied is not None:
             self._copied.synchronize()  # the last copy may still be reading
         for name, values in arrays.items():

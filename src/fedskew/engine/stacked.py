@@ -1,6 +1,6 @@
 """A cohort, and several seeds of it, as one tensor program: parameters [K, ...], batches [K, B, ...].
 
-On a GPU its steps are replayed from a CUDA graph (captured.py) where that pays.
+On a GPU its steps are replayed from a CUDA graph (captured.py) if that pays.
 """
 
 from collections.abc import Iterator, Sequence
@@ -37,7 +37,7 @@ class Stacked:
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         if not recipe.model.stackable:
-            raise ValueError("stacked cannot run a module with batch norm or dropout of its own; use engine=serial")
+            raise ValueError("stacked cannot run a module with its own batch norm or dropout; use engine=serial")
         data = cohorts[0].federation.dataset
         clients = sum(len(cohort.clients) for cohort in cohorts)
         with (
@@ -52,7 +52,7 @@ class Stacked:
         if self._captures(recipe, cohorts, x):
             table = client_table(cohorts, offsets, round, self.settings)
             if self._lanes is None or not self._lanes.fits(recipe, servers, x, table):
-                self._lanes = None  # its memory first
+                self._lanes = None  # free its memory first
                 self._lanes = Lanes(self.settings, recipe, servers, cohorts, (data, x, y), table)
             return self._lanes.play(recipe, servers, cohorts, table)
         plan = schedule(cohorts, offsets, round, self.settings)

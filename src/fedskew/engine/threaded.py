@@ -33,7 +33,7 @@ class Threaded:
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients; the largest clients begin first."""
         if not recipe.model.quiet:
-            raise ValueError("threaded cannot run a module that may draw random numbers of its own; use engine=serial")
+            raise ValueError("threaded cannot run a module that may draw its own random numbers; use engine=serial")
         if self._pool is None:
             keep_memory()
             self._pool = ThreadPoolExecutor(cores(), "fedskew")
@@ -41,7 +41,7 @@ class Threaded:
         jobs = [(i, k) for i, cohort in enumerate(cohorts) for k in range(len(cohort.clients))]
         size = [cohort.federation.sizes(cohort.clients) for cohort in cohorts]
         jobs.sort(key=lambda job: -int(size[job[0]][job[1]]))
-        with kernels_of(self.settings.precision):  # around all threads, which would restore them in any order
+        with kernels_of(self.settings.precision):  # set once around all threads, which would restore them in any order
             work = partial(self._client, recipe, round)
             started = {(i, k): self._pool.submit(work, servers[i], cohorts[i], k) for i, k in jobs}
             tick = meter(len(jobs))
@@ -58,7 +58,7 @@ class Threaded:
                 wait(started.values())
 
     def _client(self, recipe: Recipe, round: int, server: Server, cohort: Cohort, k: int) -> Update:
-        """One client on this thread, with a module of the thread's own: a functional call borrows the module."""
+        """One client on this thread, with the thread's own module: a functional call borrows the module."""
         if getattr(self._own, "source", None) is not recipe.model:
             torch.set_num_threads(1)  # of this thread
             self._own.source, self._own.model = recipe.model, recipe.model.copy()
@@ -70,9 +70,9 @@ _KEEP = {-4: 0, -1: 1 << 30, -2: 1 << 26}  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP
 
 
 def keep_memory() -> None:
-    """Have glibc keep what is freed, for the whole process; elsewhere nothing happens.
+    """Make glibc keep freed memory, for the whole process; elsewhere do nothing.
 
-    It would hand large activations back to the system, which clears them again page by page, at every step.
+    By default it returns large activations to the system, which clears them again page by page, at every step.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt
@@ -83,7 +83,7 @@ def keep_memory() -> None:
 
 
 def cores() -> int:
-    """How many cores this process may use, beside other ranks on the machine."""
+    """How many cores this process may use, given other ranks on the machine."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, here // machine_share())
 

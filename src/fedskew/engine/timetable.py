@@ -37,7 +37,7 @@ class Table:
     first: Ints
     steps: Ints
     index: Ints  # [sum(steps), B]
-    length: Ints  # [sum(steps)] how many examples of a row are no padding
+    length: Ints  # [sum(steps)] how many examples of a row are not padding
     draws: Ints | None
 
     @cached_property
@@ -77,7 +77,7 @@ def client_table(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, 
 
 
 def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:
-    """How long such cohorts' tables can get in any round: when every one of them draws its largest clients."""
+    """The longest that such cohorts' tables can get: when each of them draws its largest clients."""
     total = 0
     for cohort in cohorts:
         sizes = np.sort(np.diff(cohort.federation.offsets))[-len(cohort.whole) :]
@@ -99,7 +99,7 @@ def _rows(
     step: Ints,
     width: int | None = None,
 ) -> tuple[Ints, Ints, Ints | None]:
-    """For each pair of a client and one of its steps: the examples used, how many are no padding, and their draws."""
+    """For each pair of a client and one of its steps: the examples used, how many are not padding, and their draws."""
     epochs, batch_size = settings.epochs, settings.batch_size
     sizes = np.concatenate([c.federation.sizes(c.clients) for c in cohorts])
     samples = np.concatenate(

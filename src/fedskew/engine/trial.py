@@ -1,4 +1,4 @@
-"""Whether parts of the user's own give padded batches what the same batches get without padding, tried before round 1.
+"""A trial before round 1: whether the user's own parts give padded batches the same results as without padding.
 
 A loss or a module that looks at the whole batch sees copies of its last example where an engine pads it.
 """
@@ -17,11 +17,10 @@ _CLOSE = 1e-3
 
 
 def why_not_padded(recipe: Recipe, server: Server, data: Dataset, *, together: bool) -> str | None:
-    """Why clients cannot run in padded batches, `together` as one tensor program or one by one; None if they can.
-
-    Two clients are tried, each alone without padding and then as the engine would have them. There are as many examples
-    as classes, since axes that a loss mixes up then raise nothing. Parameters are random: where a model begins at zero,
-    a term over the batch may vanish.
+    """Why clients cannot run in padded batches, `together` as one tensor program or one by one; None if they can. Two
+    clients are tried, each alone without padding and then as the engine would run them. There are as many examples as
+    classes, so that a loss that mixes up axes raises no error here. Parameters are random: in a model that starts at
+    zero, a term over the batch may vanish.
     """
     own = own_parts(recipe)
     if not own:
@@ -53,7 +52,7 @@ def why_not_padded(recipe: Recipe, server: Server, data: Dataset, *, together: b
     if all(_close(one[0] | {"": one[1]}, other[0] | {"": other[1]}) for one, other in zip(alone, padded, strict=True)):
         return None
     way = "to clients together, in batches with padding, than to each alone" if together else "in batches with padding"
-    return f"{what} gives other numbers {way}; it must keep clients apart and leave out what a view's mask leaves out"
+    return f"{what} gives different numbers {way}; it must keep clients separate and ignore what a view's mask excludes"
 
 
 def _examples(data: Dataset, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

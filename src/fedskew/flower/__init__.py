@@ -1,4 +1,4 @@
-"""The same round over a network: any run as a Flower app, with clients that keep their data and label counts."""
+"""The same round over a network: any run as a Flower app. Clients keep their data and label counts."""
 
 try:
     import flwr  # noqa: F401

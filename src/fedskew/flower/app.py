@@ -1,4 +1,4 @@
-"""A Flower app to start from, as `fedskew flower init` writes it: the run in its configuration, a few lines of code."""
+"""The Flower app that `fedskew flower init` writes: the run in its configuration, and a few lines of code."""
 
 import json
 import re
@@ -71,7 +71,7 @@ server = server_app()  # evaluate=... measures the model your way, wrap=... adds
 def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
     """A new folder with a runnable app."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is there already; nothing is written over, name another folder")
+        raise ValueError(f"{folder} exists already and is not overwritten; name another folder")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "federation"
     own = _own_files(run)
     fields = run.model_dump(exclude=set(OF_THE_MACHINE), exclude_none=True) | _specs(run) | rules.model_dump()
@@ -85,7 +85,7 @@ def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
 
 
 def _specs(run: Run) -> dict[str, str]:
-    """The run's specs as the app has them: files of the user's own lie beside federation.py, other paths are whole."""
+    """The run's specs in the app: the user's own files are next to federation.py, other paths are absolute."""
     parts = {field: [_in_app(part, _SPECS[field]) for part in _parts(run, field)] for field in _SPECS}
     return {field: "+".join(texts) for field, texts in parts.items()}
 

@@ -1,4 +1,4 @@
-"""Certificates and keys for a federation of one's own: an authority, a server's certificate, a key per node."""
+"""Certificates and keys for your own federation: an authority, a server's certificate, a key per node."""
 
 import re
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,60}[A-Za-z0-9_.])?")
 def make_certificates(folder: Path, hosts: Sequence[str] = (), nodes: int = 3, days: int = 365) -> list[Path]:
     """ca.crt, server.crt and server.key for loopback and the hosts given, and node0, node0.pub, ... for the nodes.
 
-    The authority's own key is not kept: whoever had it could pose as the server.
+    The authority's private key is not kept: anyone who had it could pose as the server.
     """
     if not 1 <= nodes <= _MOST_NODES:
         raise ValueError(f"nodes is {nodes}; allowed: 1 to {_MOST_NODES:,}")
@@ -29,7 +29,7 @@ def make_certificates(folder: Path, hosts: Sequence[str] = (), nodes: int = 3, d
     if folder.exists() and not folder.is_dir():
         raise ValueError(f"{folder} is a file; name a folder")
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty; keys are never written over, name another folder")
+        raise ValueError(f"{folder} is not empty, and keys are never overwritten; name another folder")
     names = x509.SubjectAlternativeName([_host(host) for host in (*LOOPBACK, *hosts)])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))

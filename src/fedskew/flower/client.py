@@ -1,4 +1,4 @@
-"""A node's side: one client's round, exactly as an engine would run it."""
+"""The node's side: one client's round, exactly as an engine would run it."""
 
 from collections.abc import Sequence
 from logging import INFO
@@ -24,7 +24,7 @@ from fedskew.simulation.plan import Plan, usable_device
 
 
 def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
-    """A Flower ClientApp for one client of a run; without a run, of the one that the app's configuration describes.
+    """A Flower ClientApp for one client of a run; without a run, of the run in the app's configuration.
 
     `mods` are Flower's, around training only: its differential privacy goes here.
     """
@@ -53,7 +53,7 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
 
 
 def _run(run: Run | None, message: Message, context: Context) -> Run:
-    """This node's run, which must be the server's."""
+    """This node's run, which must match the server's."""
     here = run_here(run or read_run(context.run_config), context.node_config)
     wanted = message.content.config_records[CONFIG].get("run")
     if wanted != here.hash:
@@ -92,7 +92,7 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
 
 
 def _state_file(run: Run, client: int, context: Context) -> Path | None:
-    """Where a node that is told a `state-dir` keeps the correction's state of a run."""
+    """Where a node with a `state-dir` keeps the correction's state of a run."""
     given = context.node_config.get("state-dir")
     return Path(str(given)).expanduser() / f"{run.hash}-client{client}.safetensors" if given else None
 

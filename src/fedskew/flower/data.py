@@ -1,4 +1,4 @@
-"""What a node trains on: its part of the run's data set, or a file or folder of its own."""
+"""What a node trains on: its part of the run's data set, or its own file or folder."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -33,7 +33,7 @@ class Node:
 
 
 def run_here(run: Run, config: Mapping[str, Any]) -> Run:
-    """The run with what its node-config says of this machine; none of that changes the run's identity."""
+    """The run with the node-config's settings for this machine; they do not change the run's identity."""
     return run.model_copy(update={key.replace("-", "_"): str(config[key]) for key in _HERE if key in config})
 
 
@@ -62,7 +62,7 @@ def load_node(run: Run, config: Mapping[str, Any]) -> Node:
 
 @lru_cache(maxsize=1)
 def _federation(run: Run) -> Federation:
-    """One process may answer for several clients, one after the other, in a simulation."""
+    """In a simulation, one process may answer for several clients, one after the other."""
     return build_federation(run)
 
 
@@ -73,7 +73,7 @@ def _from_file(path: Path, known: Dataset | Nodes) -> Dataset:
     examples, labels = torch.from_numpy(x), torch.from_numpy(y)
     bytes_wanted = known.mean is not None if isinstance(known, Nodes) else known.x_train.dtype == torch.uint8
     if (examples.dtype == torch.uint8) != bytes_wanted:
-        kind = "bytes (uint8), which the run normalises" if bytes_wanted else "real numbers, as the run has them"
+        kind = "bytes (uint8), which the run normalises" if bytes_wanted else "real numbers, as in the run"
         raise ValueError(f"{path}: examples are {examples.dtype}; allowed: {kind}")
     return Dataset(
         name=str(path),
@@ -89,7 +89,7 @@ def _from_file(path: Path, known: Dataset | Nodes) -> Dataset:
 
 
 def _from_folder(path: Path, known: Dataset | Nodes) -> Dataset:
-    """Images in PATH/<class>/; a class is called by its name, or by its number where classes have no names."""
+    """Images in PATH/<class>/; <class> is the class name, or its number if classes have no names."""
     names = known.class_names or tuple(str(number) for number in range(known.num_classes))
     present = sorted(child.name for child in path.iterdir() if child.is_dir() and not child.name.startswith("."))
     strange = [name for name in present if name not in names]

@@ -1,11 +1,11 @@
-"""What a server takes for possible: how many examples a node may claim, and how far its answer may go.
+"""Limits on replies: how many examples a node may claim, and how far its answer may go.
 
     norm_k <= 30 * usual * max(1, steps_k / median of the other clients' steps)
 
-`usual` is the median norm of the other answers of the round, or the largest median of a round before if that is larger:
-late in a run most clients may have nothing left to learn, and the few that have still move as far as all did once.
-Where fewer than three clients answer and nothing has been learnt yet, the other answer's norm or that of the global
-model stands in. The factor is three times what honest clients need under extreme skew (figures: docs/flower.md).
+`usual` is the median norm of the other answers of the round, or the largest median of an earlier round if that is
+larger: late in a run most clients may have nothing left to learn, and the few that do still move as far as all did
+before. If fewer than three clients answer and there is no earlier median, the other answer's norm or that of the global
+model is used. The factor is three times what honest clients need under extreme skew (figures: docs/flower.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,14 +21,14 @@ from fedskew.flower.messages import BUFFERS, MESSAGE, PARAMS, Answer
 MULTIPLE = 30.0
 """How many times farther than usual an answer may go."""
 CROWD = 1000
-"""How many times more examples than the median of the others a node may claim where nobody knows the data."""
+"""How many times the median of the others' examples a node may claim if the server does not know the data."""
 
 Norms = Mapping[str, float]
 
 
 @dataclass(frozen=True)
 class Move:
-    """How far a client went in so many steps: the norm of each record's change."""
+    """How far a client went in its steps: the norm of each record's change."""
 
     steps: int
     norms: Norms
@@ -47,11 +47,13 @@ def check_reach(move: Move, others: Sequence[Move], earlier: Norms, server: Serv
         stand_in = max([_norm(sizes[name]), *(other.norms[name] for other in others)])
         limit = MULTIPLE * (expected_norm(name, move, others, earlier) or stand_in)
         if limit and not norm <= limit:
-            raise ValueError(f"its {name} moved by {norm:.4g}; max-norm is auto and, by the others, allows {limit:.4g}")
+            raise ValueError(
+                f"its {name} moved by {norm:.4g}; max-norm is auto, and the other answers allow {limit:.4g}"
+            )
 
 
 def expected_norm(name: str, move: Move, others: Sequence[Move], earlier: Norms) -> float:
-    """How far a record usually moves in so many steps; 0 where nothing tells."""
+    """How far a record usually moves in this many steps; 0 if unknown."""
     norms = [other.norms[name] for other in others]
     usual = max(earlier.get(name, 0.0), _upper_median(norms) if len(norms) > 1 else 0.0)
     return usual * (max(1.0, move.steps / _upper_median([other.steps for other in others])) if others else 1.0)
@@ -66,8 +68,8 @@ def learnt(earlier: Norms, moves: Sequence[Move]) -> Norms:
 
 
 def most_examples(held: int | None, others: Sequence[int]) -> int | None:
-    """How many examples one client can have: all of the data set, or where the server has none (`held` is None), many
-    times what the others claim. None: there is nothing to go by."""
+    """How many examples one client can have: all of the data set, or, if the server has none (`held` is None), many
+    times what the others claim. None: there is no basis for a limit."""
     if held is not None:
         return held
     return CROWD * int(_upper_median(others)) if others else None

@@ -1,12 +1,12 @@
-"""What travels between server and nodes. Label counts are in no message.
+"""The messages between server and nodes. No message contains label counts.
 
     query   server -> node    config: run
             node -> server    config: run, client, num-examples
     train   server -> node    params, buffers*, correction*; config: run, client, round, absorbed
             node -> server    params, buffers*, message*; metrics: client, round, num-examples, steps, loss
 
-Records with a star are there where a method or a model has them. Arrays are exact, in the run's type; a node answers
-with its whole model under the names it was sent, as Flower's differential privacy expects it.
+Records with a star are sent only if the method or the model has them. Arrays are exact, in the run's type; a node
+answers with its whole model under the names it received, as Flower's differential privacy expects.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _ADDED = {"norm_bit"}  # by Flower's adaptive clipping
 
 @dataclass(frozen=True)
 class Call:
-    """A server's request that a client train. `absorbed` is the last round whose answer of this client has counted."""
+    """A server's request to train. `absorbed` is the last round in which this client's answer counted."""
 
     run: str
     client: int
@@ -87,7 +87,8 @@ def encode_answer(answer: Answer) -> RecordDict:
 
 
 def decode_answer(content: RecordDict, call: Call, message: Params, device: torch.device | str) -> Answer:
-    """A node's answer to a call, whose correction message must look like `message`; a ValueError says what is wrong."""
+    """A node's answer to a call, whose correction message must look like `message`; a ValueError explains what is
+    wrong."""
     try:
         records = {name: _tree(content, name, device) for name in (PARAMS, BUFFERS, MESSAGE)}
         metrics = dict(content.metric_records.get(METRICS, {}))
@@ -101,10 +102,10 @@ def decode_answer(content: RecordDict, call: Call, message: Params, device: torc
     for name, least in (("client", 0), ("round", 1), (EXAMPLES, 1), ("steps", 1)):
         value = metrics[name]
         if not isinstance(value, int) or value < least:
-            raise ValueError(f"{name} is {value!r}; allowed: whole numbers from {least} on")
+            raise ValueError(f"{name} is {value!r}; allowed: integers of at least {least}")
     for name, expected in (("client", call.client), ("round", call.round)):
         if metrics[name] != expected:
-            raise ValueError(f"{name} is {metrics[name]}, asked was {expected}")
+            raise ValueError(f"{name} is {metrics[name]}; expected: {expected}")
     if not isinstance(metrics["loss"], float) or not isfinite(metrics["loss"]):
         raise ValueError(f"loss is {metrics['loss']!r}; allowed: finite numbers")
     return Answer(*(metrics[name] for name in NUMBERS), **records)  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""What a correction remembers of a client between rounds, kept on the client's own node.
+"""A correction's state of a client between rounds, kept on the client's own node.
 
 A node cannot know whether its answer reached the server. It therefore keeps two states, the one it trained with and the
-one it made, each with the round of its making, and the server's next call says which of the two counts.
+one it made, each with the round that made it, and the server's next call says which of the two counts.
 """
 
 from dataclasses import dataclass
@@ -29,12 +29,12 @@ class Memory:
     states: dict[int, Params]
 
     def at(self, round: int, initial: Params) -> Params:
-        """The state that counts, by the server's word."""
+        """The state that counts according to the server."""
         if round == 0 or not initial:
             return initial
         found = self.states.get(round)
         if found is None or not _alike(found, initial):
-            log(WARNING, "the correction's state of round %s is not on this node any more: it begins at zero", round)
+            log(WARNING, "the correction's state of round %s is no longer on this node: it starts at zero", round)
             return initial
         return found
 
@@ -64,7 +64,7 @@ def remember(state: RecordDict, file: Path | None, memory: Memory) -> None:
         whole = {name: leaf.detach().cpu().contiguous() for name, leaf in leaves.items()}
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write_whole(file, save(whole, {"rounds": ",".join(map(str, rounds))}))
-        file.chmod(0o600)  # it tells of the node's labels
+        file.chmod(0o600)  # it reveals the node's labels
 
 
 def _split(leaves: Params, rounds: list[int]) -> Memory:
@@ -77,7 +77,7 @@ def _read(file: Path, device: torch.device) -> Memory:
             rounds = [int(round) for round in opened.metadata()["rounds"].split(",")]
             leaves = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{file} is damaged ({error}); remove it, and this client begins at zero") from error
+        raise ValueError(f"{file} is damaged ({error}); remove it, and this client starts at zero") from error
     return _split(leaves, rounds)
 
 

@@ -1,6 +1,6 @@
-"""Who is who: which node is which client, with how many examples.
+"""Which node is which client, with how many examples.
 
-A node is asked when it comes, and again where its word is in doubt.
+A node is asked when it joins, and again when its claim is in doubt.
 """
 
 import time
@@ -22,12 +22,14 @@ def pushed(grid: Grid, messages: Sequence[Message]) -> list[tuple[str | None, Me
     """Messages with the keys of their replies; None for one whose node is gone."""
     keys = list(grid.push_messages(messages))
     if len(keys) != len(messages):
-        raise RuntimeError(f"Flower took {len(keys)} of {len(messages)} messages; a model may be too large for it")
+        raise RuntimeError(
+            f"Flower accepted {len(keys)} of {len(messages)} messages; the model may be too large for it"
+        )
     return list(zip(keys, messages, strict=True))
 
 
 def pulled(grid: Grid, key: str) -> Message | None:
-    """The reply to a message, by itself, so that one that cannot be read costs no other; it is a ValueError then."""
+    """The reply to one message, read separately so that an unreadable reply, a ValueError, affects no other."""
     try:
         return next(iter(grid.pull_messages([key])), None)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
@@ -35,21 +37,21 @@ def pulled(grid: Grid, key: str) -> Message | None:
 
 
 def short(text: object) -> str:
-    """What somebody else has written, for a line of a log."""
+    """Text from another machine, for a line of a log."""
     words = " ".join(str(text).split())
     return words if len(words) <= 300 else f"{words[:300]} ..."
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a node says of itself when it joins."""
+    """What a node reports when it joins."""
 
     client: int
     examples: int
 
 
 class Roll:
-    """Claims of nodes to be a client. Of two nodes that claim the same one, the first that is there has it."""
+    """Claims of nodes to be a client. If two nodes claim the same client, the first one present gets it."""
 
     def __init__(self, run_hash: str, clients: int) -> None:
         self._hash, self._clients = run_hash, clients
@@ -59,8 +61,8 @@ class Roll:
         self._doubted = set[int]()
 
     def call(self, grid: Grid, *, again: bool = True) -> dict[int, int]:
-        """The node of each client that is there now; nodes not seen before, and if `again` those that were refused, are
-        asked, and counted once they answer."""
+        """The node of each client that is present. New nodes, and with `again` refused ones, are asked, and count once
+        they answer."""
         there = set(grid.get_node_ids())
         self._hear(grid)
         for node in self._claims.keys() - there:
@@ -76,29 +78,29 @@ class Roll:
         return nodes
 
     def examples(self, node: int) -> int | None:
-        """How many examples a node has, by its own word."""
+        """How many examples a node claims to have."""
         return self._claims[node].examples if node in self._claims else None
 
     @property
     def sizes(self) -> dict[int, int]:
-        """How many examples each client has whose node is there."""
+        """How many examples each client has whose node is present."""
         return {claim.client: claim.examples for claim in self._claims.values()}
 
     def examples_of_others(self, node: int) -> list[int]:
         return [claim.examples for other, claim in self._claims.items() if other != node]
 
     def wait(self, grid: Grid, seconds: float) -> dict[int, int]:
-        """Until every client is there, or for so long."""
+        """Wait until every client is present, or until the timeout."""
         end, told = time.monotonic() + seconds, None
         while len(nodes := self.call(grid, again=False)) < self._clients and (left := end - time.monotonic()) > 0:
             if len(nodes) != told:
                 told = len(nodes)
-                log(INFO, "%s of %s clients are there, waiting up to %.0f s", told, self._clients, left)
+                log(INFO, "%s of %s clients have joined, waiting up to %.0f s", told, self._clients, left)
             time.sleep(POLL_SECONDS)
-        return self.call(grid, again=False)  # hears those that were asked last
+        return self.call(grid, again=False)  # collect the answers of those that were asked last
 
     def doubt(self, node: int) -> None:
-        """Ask a node anew before the next round: what it said may not hold any more."""
+        """Ask a node again before the next round: its claim may no longer hold."""
         self._doubted.add(node)
 
     @property
@@ -135,9 +137,9 @@ class Roll:
             return
         log(INFO, "node %s has joined: client %s with %s examples", node, claim.client, claim.examples)
         if before is None or before.client != claim.client:
-            self._claims.pop(node, None)  # behind those who claim the same
+            self._claims.pop(node, None)  # after those that claim the same
             if any(claim.client == other.client for other in self._claims.values()):
-                said = "node %s is refused as long as another node is client %s, which it claims"
+                said = "node %s is refused while another node is client %s, which it claims"
                 log(WARNING, said, node, claim.client)
         self._claims[node] = claim
 
@@ -147,9 +149,9 @@ class Roll:
         about: dict[str, Any] = dict(reply.content.config_records.get(CONFIG, {}))
         client, examples = about.get("client"), about.get(EXAMPLES)
         if about.get("run") != self._hash:
-            raise ValueError(f"it has run {about.get('run')}, allowed: {self._hash}")
+            raise ValueError(f"it has run {about.get('run')}; allowed: {self._hash}")
         if not isinstance(client, int) or not 0 <= client < self._clients:
             raise ValueError(f"its client is {client!r}; allowed: a number from 0 to {self._clients - 1}")
         if not isinstance(examples, int) or examples < 1:
-            raise ValueError(f"its {EXAMPLES} is {examples!r}; allowed: whole numbers from 1 on")
+            raise ValueError(f"its {EXAMPLES} is {examples!r}; allowed: integers of at least 1")
         return Claim(client, examples)

@@ -1,4 +1,4 @@
-"""The app's configuration, `[tool.flwr.app.config]`: the fields of a run, and how its federation is kept together."""
+"""The app's configuration, `[tool.flwr.app.config]`: the fields of a run, and the rules of its federation."""
 
 import sys
 from collections.abc import Mapping
@@ -12,16 +12,16 @@ from fedskew.runs.run import Run, explain
 
 
 class Rules(BaseModel):
-    """How a server deals with its nodes. The words of the configuration are the same with dashes."""
+    """How a server treats its nodes. The configuration keys have the same names, with dashes."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     store: str = ""
     """Folder that keeps the run, to be continued by the next `flwr run`; empty: nothing is kept."""
     min_clients: Annotated[int, Field(ge=0)] = 0
-    """Proper answers that a round needs; 0: half of those sampled, rounded up."""
+    """Valid answers that a round needs; 0: half of the sampled clients, rounded up."""
     on_bad_reply: Literal["refuse", "fail"] = "refuse"
-    """Whether a round goes on without an answer that is wrong, or the run fails."""
+    """Whether a round continues without an invalid answer, or the run fails."""
     round_timeout: Annotated[float, Field(gt=0)] = 3600.0
     """Seconds after which a client counts as not answering."""
     start_timeout: Annotated[float, Field(gt=0)] = 600.0
@@ -30,8 +30,8 @@ class Rules(BaseModel):
     """An answer whose model is farther than this from the global one is refused; auto: a limit learnt from the other
     answers; off or 0: no limit."""
     max_examples: Annotated[int, Field(ge=0)] | Literal["auto", "off"] = "auto"
-    """An answer that claims more examples, or others than its node did when it joined, is refused; auto: as many as the
-    data set has; off or 0: neither is looked at."""
+    """An answer that claims more examples, or a different number than when its node joined, is refused; auto: as many
+    as the data set has; off or 0: no check."""
 
     @field_validator("store")
     @classmethod
@@ -44,7 +44,7 @@ class Rules(BaseModel):
     @classmethod
     def _word(cls, given: Any) -> Any:
         if (isinstance(given, str) and given not in ("auto", "off")) or isinstance(given, bool):
-            raise ValueError("allowed: auto, off or a number from 0 on")
+            raise ValueError("allowed: auto, off or a number of at least 0")
         return given
 
     def needed(self, sampled: int) -> int:
@@ -75,6 +75,6 @@ def read_rules(config: Mapping[str, Any]) -> Rules:
 
 
 def caller_folder() -> Path | None:
-    """The folder of the module whose call of our caller this is: the app's, wherever Flower has installed it."""
+    """The folder of the module that called our caller: the app's, wherever Flower has installed it."""
     file = sys._getframe(2).f_globals.get("__file__")
     return Path(file).resolve().parent if file else None

@@ -1,4 +1,4 @@
-"""The server's app: round after round, each kept as soon as it is finished."""
+"""The server's app: round after round, each stored as soon as it is finished."""
 
 import time
 from collections.abc import Callable
@@ -42,10 +42,10 @@ Wrap = Callable[[LabelSkew], Strategy]
 
 
 def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: Wrap | None = None) -> ServerApp:
-    """A Flower ServerApp that trains a run; without a run, the one that the app's configuration describes.
+    """A Flower ServerApp that trains a run; without a run, the one in the app's configuration.
 
-    `evaluate` measures the global model; by default on the run's test set, or not at all where only the nodes have
-    data. `wrap` puts the strategy into one of Flower's wrappers for central differential privacy.
+    `evaluate` measures the global model; by default on the run's test set, or not at all if only the nodes have data.
+    `wrap` puts the strategy into one of Flower's wrappers for central differential privacy.
     """
     app, folder = ServerApp(), caller_folder()
 
@@ -114,7 +114,7 @@ def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluat
 def _opened(
     run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew, known: Dataset | Nodes
 ) -> tuple[Folder | None, int]:
-    """The run's folder in the store and how many rounds are done there; the strategy goes on from those."""
+    """The run's folder in the store and how many rounds are done there; the strategy continues from those."""
     root = rules.folder()
     if root is None:
         return None, 0
@@ -134,7 +134,7 @@ def _opened(
         return folder, run.rounds
     note_run(run, folder)
     folder.keep_records(done)
-    log(INFO, "run %s goes on after round %s, kept in %s", run.hash, done, folder.path)
+    log(INFO, "run %s continues after round %s, stored in %s", run.hash, done, folder.path)
     folder.append_session({"from_round": done, **_versions(run), **origin(run, known)})
     return folder, done
 
@@ -145,8 +145,8 @@ def _versions(run: Run) -> dict[str, Any]:
 
 
 def _as_tensors(strategy: LabelSkew) -> tuple[Tensor, Params]:
-    """The clients' last rounds that counted and how far clients went, as a checkpoint keeps things of clients; their
-    states are on the nodes."""
+    """The clients' last rounds that counted and how far clients went, in the form in which a checkpoint keeps client
+    states; the states themselves are on the nodes."""
     absorbed = strategy.absorbed
     clients, rounds = (torch.tensor(list(part), dtype=torch.int64) for part in (absorbed, absorbed.values()))
     reach = {name: torch.tensor(norm, dtype=torch.float64) for name, norm in strategy.reach.items()}
@@ -168,7 +168,7 @@ def _wrapped(wrap: Wrap, strategy: LabelSkew) -> Strategy:
 
 
 def _private_rules(plan: Plan, rules: Rules) -> Rules:
-    """Noise is measured for a plain mean over all who were sampled; where it would be too little, it is refused."""
+    """Refuse runs with too little noise: it is scaled for a plain mean over all sampled clients."""
     plan.check_private("central differential privacy")
     run, algorithm = plan.run, plan.algorithm
     if run.weighting != "uniform":
@@ -176,7 +176,7 @@ def _private_rules(plan: Plan, rules: Rules) -> Rules:
     remembers = bool(algorithm.correction.server_state(plan.start().params))
     if algorithm.aggregate != weighted_mean() or algorithm.server != sgd(1.0) or remembers:
         raise ValueError(
-            f"central differential privacy adds its noise to a plain mean, which {run.short_algorithm} does not take; "
+            f"central differential privacy adds its noise to a plain mean, which {run.short_algorithm} does not use; "
             "allowed: methods that change the loss or the gradient only"
         )
     if run.dropout_rate:

@@ -1,4 +1,4 @@
-"""A server's side: the global model, taken further by those clients that answer properly."""
+"""The server's side: the global model, updated by the clients with valid answers."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -33,11 +33,11 @@ from fedskew.simulation.plan import Plan, sampled_clients, usable_device
 
 
 class LabelSkew(Strategy):
-    """Any method of this package as a Flower strategy. One of Flower's wrappers for differential privacy may hold it.
+    """Any method of this package as a Flower strategy. One of Flower's wrappers for differential privacy may wrap it.
 
     `server` is the global model with what the method remembers, `sent` is what clients receive of it, `sizes` how many
-    examples each client was heard to have, `absorbed` the last round of each client that counted,
-    `reach` how far clients went so far.
+    examples each client reported, `absorbed` the last round of each client that counted, `reach` how far clients went
+    so far.
     """
 
     def __init__(self, plan: Plan, rules: Rules | None = None) -> None:
@@ -55,7 +55,7 @@ class LabelSkew(Strategy):
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """A call to each client that is sampled and there."""
+        """A call to each client that is sampled and present."""
         self.server = replace(self.server, params=from_record(arrays, self._device))
         self.sent = received(self.plan.algorithm, self.server)
         nodes = self.roll.call(grid) if self._met else self.roll.wait(grid, self.rules.start_timeout)
@@ -71,7 +71,7 @@ class LabelSkew(Strategy):
             for client in sampled
             if client in nodes
         }
-        self._check_enough(server_round, len(self._calls), "are there")
+        self._check_enough(server_round, len(self._calls), "have joined")
         shared = server_records(self.sent)
         self._sent = [
             Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()
@@ -81,7 +81,7 @@ class LabelSkew(Strategy):
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
-        """The next global model; too few proper answers are a RuntimeError."""
+        """The next global model; too few valid answers are a RuntimeError."""
         answers = [answer for _, answer in self._answered(server_round, replies)]
         self._check_enough(server_round, len(answers), "answered properly")
         self.update = None
@@ -114,7 +114,7 @@ class LabelSkew(Strategy):
         log(INFO, "\t└──> %s on %s, run %s", run.short_algorithm, run.title, run.hash)
 
     def _answered(self, round: int, replies: Iterable[Message]) -> list[tuple[Message, Answer]]:
-        """Answers in order, without those that are wrong."""
+        """Answers in order, without invalid ones."""
         found = []
         nodes = {sent.metadata.message_id: sent.metadata.dst_node_id for sent in self._sent}
         for reply in replies:
@@ -126,7 +126,7 @@ class LabelSkew(Strategy):
         return self._within_reach(round, found) if self.rules.max_norm == "auto" else found
 
     def _within_reach(self, round: int, found: list[tuple[Message, Answer]]) -> list[tuple[Message, Answer]]:
-        """Without answers that go much farther than the others, which say how far is far."""
+        """Drop answers that go much farther than the others."""
         nodes = {call.client: node for node, call in self._calls.items()}
         moves = [Move.of(answer, self.sent) for _, answer in found]
         kept = []
@@ -157,12 +157,12 @@ class LabelSkew(Strategy):
         self._check_examples(answer, node)
         expected = self.plan.steps(answer.examples)
         if answer.steps != expected:
-            raise ValueError(f"steps is {answer.steps}; {answer.examples} examples are {expected} steps")
+            raise ValueError(f"steps is {answer.steps}; {answer.examples} examples take {expected} steps")
         self._check_distance(answer)
         return answer
 
     def _check_examples(self, answer: Answer, node: int) -> None:
-        """As many as the node had when it joined, and no more than it can have."""
+        """Check that the examples are as many as when the node joined, and no more than it can have."""
         rule, joined = self.rules.max_examples, self.roll.examples(node)
         if rule in ("off", 0):
             return
@@ -173,7 +173,7 @@ class LabelSkew(Strategy):
             raise ValueError(f"num-examples is {answer.examples}; max-examples is {rule} and allows {most}")
 
     def _check_distance(self, answer: Answer) -> None:
-        """Not farther from the global model than the rules, or clipping on the node, allow."""
+        """Check that the model is no farther from the global one than the rules, or clipping on the node, allow."""
         given = self.rules.max_norm if isinstance(self.rules.max_norm, float) else 0.0
         limits = {"max-norm": given, "clipping on the node": 1.001 * self._clipped}
         if not any(limits.values()):
@@ -186,19 +186,19 @@ class LabelSkew(Strategy):
     def _check_enough(self, round: int, found: int, what: str) -> None:
         silent = len(self._calls) - found
         if silent:
-            log(WARNING, "round %s: %s of %s clients did not answer properly", round, silent, len(self._calls))
+            log(WARNING, "round %s: %s of %s clients did not give a valid answer", round, silent, len(self._calls))
         if found < self._needed:
             raise RuntimeError(
                 f"round {round}: {found} clients {what}, min-clients asks for {self._needed}"
-                f"{self.roll.problems}; the next `flwr run` goes on after round {round - 1}"
+                f"{self.roll.problems}; the next `flwr run` continues after round {round - 1}"
             )
 
     def _absorb(self, round: int, answers: Sequence[Answer]) -> None:
-        """As a simulation does, in the order of the clients."""
+        """Aggregate as a simulation does, in the order of the clients."""
         run = self.plan.run
         self.update = join([self._as_update(answer, round) for answer in answers], new_axis=True)
         self.sizes |= {answer.client: answer.examples for answer in answers}
-        usual = int(np.mean(list(self.sizes.values())))  # of a client that was never there
+        usual = int(np.mean(list(self.sizes.values())))  # of a client that never joined
         sizes = np.array([self.sizes.get(client, usual) for client in range(run.clients)])
         everyone = weights_of(sizes, run.weighting).to(self._device)
         weights = everyone[[answer.client for answer in answers]]
@@ -206,9 +206,7 @@ class LabelSkew(Strategy):
         for part in fields(after):
             leaves = getattr(after, part.name)
             if not tree.finite({name: leaf for name, leaf in leaves.items() if leaf.is_floating_point()}):
-                raise RuntimeError(
-                    f"round {round}: the server's {part.name} are no finite numbers; the round is dropped"
-                )
+                raise RuntimeError(f"round {round}: the server's {part.name} are not finite; the round is dropped")
         self.server = after
         self.absorbed |= {answer.client: round for answer in answers}
 
@@ -220,7 +218,7 @@ class LabelSkew(Strategy):
 
 
 def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Message]:
-    """Send messages and collect replies, until all are there or for so long."""
+    """Send messages and collect replies, until all have arrived or the time is up."""
     waiting, end = {key: sent for key, sent in pushed(grid, messages) if key}, time.monotonic() + seconds
     replies = list[Message]()
     while waiting and time.monotonic() < end:

@@ -1,4 +1,5 @@
-"""Local objectives. A loss is a pure function of a `View`, `(logits, labels, counts)` where examples stand alone."""
+"""Local objectives. A loss is a pure function of a `View`, or of `(logits, labels, counts)` if it treats examples
+separately."""
 
 from fedskew.losses.adjustment import adjusted
 from fedskew.losses.calibration import calibrated

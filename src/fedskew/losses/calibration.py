@@ -37,7 +37,7 @@ class Calibrated:
         return self.at(self.tau, logits, labels, counts)
 
     def at(self, tau: float | Tensor, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-        """The loss with another tau, which may be one for each client, [..., 1]."""
+        """The loss with another tau, possibly one for each client, [..., 1]."""
         check_length(logits, counts)
         logits = at_least_float32(logits)
         z = logits + self.offset(tau, counts, logits.dtype).unsqueeze(-2)
@@ -52,7 +52,7 @@ calibrated = Calibrated
 
 
 def _over_others(z: Tensor, labels: Tensor) -> Tensor:
-    """logsumexp_{i != y} z_i - z_y; zero, with zero gradient, where there is no other class."""
+    """logsumexp_{i != y} z_i - z_y; zero, with zero gradient, if there is no other class."""
     if labels.shape != z.shape[:-1]:
         raise ValueError(f"labels have shape {list(labels.shape)}, logits {list(z.shape)}")
     others = z.scatter(-1, labels.unsqueeze(-1), -math.inf)

@@ -10,18 +10,19 @@ EPSILON = 1e-8
 
 
 def check_length(logits: Tensor, counts: Tensor) -> None:
-    """One count for each class, and no shares. Whole numbers, as training has them, cost no look at the device."""
+    """Check for one count per class, and no fractions. Integer counts, as in training, need no device
+    synchronisation."""
     if counts.shape[-1:] != logits.shape[-1:]:
         raise ValueError(f"counts have {counts.shape[-1]} classes, logits have {logits.shape[-1]}")
     check_not_shares(counts)
 
 
 def check_not_shares(counts: Tensor) -> None:
-    """Refuse shares of examples, which every rule for missing classes would take for next to nothing."""
+    """Refuse fractions, which every rule for missing classes would take for almost nothing."""
     if counts.is_floating_point() and bool((between := (counts > 0) & (counts < 1)).any()):
         raise ValueError(
-            f"counts have {counts[between][0].item():g}; allowed: numbers of examples, 0 or from 1 on. Between 0 and 1 "
-            "is a share: multiply shares by how many examples there are"
+            f"counts have {counts[between][0].item():g}; allowed: numbers of examples, 0 or at least 1. Between 0 and "
+            "1 is a fraction: multiply fractions by the number of examples"
         )
 
 
@@ -36,7 +37,7 @@ def hidden(offset: Tensor, counts: Tensor, missing: str) -> Tensor:
 
 
 def check_labels(labels: Tensor, counts: Tensor, *, present: bool = True) -> None:
-    """Refuse labels outside 0..C-1 and, where `present` is asked, of a class with count 0 (one look at the host)."""
+    """Refuse labels outside 0..C-1 and, with `present`, of a class with count 0 (synchronises with the host once)."""
     classes = counts.shape[-1]
     wrong = labels[(labels < 0) | (labels >= classes)]
     if wrong.numel():

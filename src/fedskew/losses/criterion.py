@@ -1,4 +1,4 @@
-"""The calibrated loss as a criterion with all that `torch.nn.CrossEntropyLoss` has; with tau = 0 it is that one."""
+"""The calibrated loss as a criterion with all options of `torch.nn.CrossEntropyLoss`; with tau = 0 it is that loss."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,15 +13,15 @@ from fedskew.losses.softmax import at_least_float32
 
 
 class CalibratedCrossEntropyLoss(nn.Module):
-    """`criterion(input, target)` as `torch.nn.CrossEntropyLoss` has it, on logits less a margin for each class.
+    """`criterion(input, target)` as in `torch.nn.CrossEntropyLoss`, on logits minus a margin for each class.
 
-    `input` is `[C]`, `[N, C]` or `[N, C, d1, ...]`. `target` is class numbers of any whole type, in the shape of the
+    `input` is `[C]`, `[N, C]` or `[N, C, d1, ...]`. `target` is class numbers of any integer type, in the shape of the
     input without its class axis, or class probabilities in the input's shape. `weight`, `ignore_index`,
     `label_smoothing` and `reduction` mean what they mean there. The loss is computed in float32 or more.
 
-    With `missing="mask"` a class with count 0 takes no part: smoothing spreads over the other classes only. Each call
-    checks that labels are in range and that nothing is asked of a masked class; on a GPU that waits for the device, and
-    it does not trace. `check=False` leaves it out: a label of a masked class is then ignored, as `ignore_index` is.
+    With `missing="mask"` a class with count 0 is left out: smoothing spreads over the other classes only. Each call
+    checks that labels are in range and that no label is of a masked class; on a GPU that waits for the device, and it
+    cannot be traced. `check=False` skips the check: a label of a masked class is then ignored, as `ignore_index` is.
 
     The sum over all classes but the label's (`denominator="others"`) is for class numbers without smoothing.
     """
@@ -82,7 +82,9 @@ class CalibratedCrossEntropyLoss(nn.Module):
         kept = labels != self.ignore_index
         if self.check:
             check_labels(labels[kept], self.counts, present=self.loss.missing == "mask")
-        some = self.counts.argmax()  # a class that takes part stands in for what is ignored: nothing is infinite
+        some = (
+            self.counts.argmax()
+        )  # ignored labels are replaced by a class that is not masked, so that nothing is infinite
         labels = labels.where(kept, some)
         if self.loss.missing == "mask":
             kept = kept & (self.counts[labels] > 0)
@@ -109,13 +111,15 @@ class CalibratedCrossEntropyLoss(nn.Module):
         log_shares, taking_part = self._log_shares(logits)
         if self.check and bool((asked := (shares != 0).movedim(1, -1) & ~taking_part).any()):
             absent = int(asked.nonzero()[0, -1])
-            raise ValueError(f"target gives a share to class {absent}, whose count is 0: counts and target disagree")
+            raise ValueError(
+                f"target gives a probability to class {absent}, whose count is 0: counts and target disagree"
+            )
         evenly = self._shaped(taking_part.to(logits.dtype), logits) / taking_part.sum()
         shares = (1 - self.label_smoothing) * shares.to(logits.dtype) + self.label_smoothing * evenly
         return -(self._weighted(log_shares) * shares).sum(1)
 
     def _log_shares(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """The log softmax of the calibrated logits, 0 for classes that take no part; and which [C] do."""
+        """The log softmax of the calibrated logits, 0 for masked classes; and which [C] are not masked."""
         offset = self.loss.offset(self.loss.tau, self.counts, logits.dtype)
         taking_part = offset > -torch.inf
         log_shares = (logits + self._shaped(offset, logits)).log_softmax(1)
@@ -138,7 +142,7 @@ class CalibratedCrossEntropyLoss(nn.Module):
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "CalibratedCrossEntropyLoss":
-        """Moves with the module; what a type of lower precision would round stays in its own."""
+        """Move with the module, but keep the type where lower precision would round."""
         before = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
         nn.Module._apply(self, fn, recurse)
         for name, buffer in before.items():
@@ -155,12 +159,12 @@ class CalibratedCrossEntropyLoss(nn.Module):
 
 
 def _own(values: Tensor | Sequence[float]) -> Tensor:
-    """A copy, which nobody else changes."""
+    """A copy that nobody else changes."""
     return torch.as_tensor(values).detach().clone()
 
 
 def _exact(counts: Tensor) -> Tensor:
-    """Counts, checked; whole ones in a type that nothing rounds."""
+    """Checked counts; integers in a type that is never rounded."""
     if counts.ndim != 1 or not bool((counts >= 0).all() & counts.isfinite().all() & (counts > 0).any()):
         raise ValueError(f"counts are {counts.tolist()}; allowed: one number of examples per class, not all zero")
     check_not_shares(counts)

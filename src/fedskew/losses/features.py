@@ -19,7 +19,7 @@ _EPS = 1e-8
 
 @dataclass(frozen=True)
 class Decorrelation:
-    """One value per batch, the same for each of its examples. Padding is left out; of one example it is 0."""
+    """One value per batch, the same for each of its examples. Padding is left out; for a single example it is 0."""
 
     beta: float = 0.1
 
@@ -29,7 +29,9 @@ class Decorrelation:
     def __call__(self, view: View) -> Tensor:
         features = view.outputs.features
         if features is None:
-            raise ValueError("feddecorr needs a model's features: the input of a linear layer, and this one has none")
+            raise ValueError(
+                "feddecorr needs the model's features, the input of a linear layer, but this model has none"
+            )
         each = at_least_float32(features.flatten(view.labels.ndim))
         with torch.autocast(features.device.type, enabled=False):
             value = self.beta * _off_diagonal(*_standardised(each, view.mask))

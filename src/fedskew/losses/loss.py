@@ -9,7 +9,7 @@ from torch import Tensor
 from fedskew.core.view import View
 
 Loss = Callable[[View], Tensor]
-"""One value for each example, [..., B], without a mean. Where it has `needs_travel = True` the view's travel is set."""
+"""One value for each example, [..., B], without a mean. With `needs_travel = True` the view's travel is set."""
 
 OnExamples = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -33,7 +33,7 @@ def plain(loss: Loss) -> OnExamples | None:
 
 
 def as_loss(function: Callable[..., Tensor]) -> Loss:
-    """A function of a view as it is; one of logits, labels and counts as a function of a view."""
+    """A function of a view unchanged; one of logits, labels and counts wrapped as a function of a view."""
     if isinstance(function, OnLogits):
         return function
     required = [

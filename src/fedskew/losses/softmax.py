@@ -10,7 +10,7 @@ def cross_entropy(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
 
 
 def softmax_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Per-example cross entropy with any leading axes; a logit of -inf takes no part and gets no gradient.
+    """Per-example cross entropy with any leading axes; a logit of -inf is ignored and gets no gradient.
 
     Classes go first: a softmax over few classes is several times faster across examples than along each one.
     """

@@ -22,7 +22,7 @@ from fedskew.losses.softmax import at_least_float32
 
 @dataclass(frozen=True)
 class Distillation:
-    """Where the teacher's classes are none, the value and the gradient are 0."""
+    """If the teacher has no classes, the value and the gradient are 0."""
 
     beta: float = 1.0
     T: float = 1.0
@@ -53,7 +53,7 @@ class Distillation:
 
 
 def _log_shares(logits: Tensor, among: Tensor) -> Tensor:
-    """log softmax over some classes, -inf elsewhere; over all where there are none, so that nothing becomes NaN."""
+    """log softmax over some classes, -inf elsewhere; over all if there are none, so that nothing becomes NaN."""
     left_out = ~among & among.any(-1, keepdim=True)
     return logits.masked_fill(left_out, -math.inf).log_softmax(-1)
 

@@ -2,8 +2,8 @@
 
     tau_k = tau * min(1, travel_k / travel)        travel_k: the path of its optimiser under a constant unit gradient
 
-Before the first local step the clients' plain gradients average to the gradient of the global loss, so that label skew
-does harm only as far as clients then move apart; a calibrated loss bends them from the first step on.
+Before the first local step the clients' plain gradients average to the gradient of the global loss, so label skew does
+harm only to the extent that clients then move apart; a calibrated loss changes them from the first step.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from fedskew.losses.softmax import at_least_float32
 
 @dataclass(frozen=True)
 class CalibratedByTravel:
-    """`travel` is the distance from which on tau is whole: near 0 this is FedLC, for a large one FedAvg."""
+    """`travel` is the distance at which tau reaches its full value: near 0 this is FedLC, for a large one FedAvg."""
 
     calibrated: Calibrated
     travel: float

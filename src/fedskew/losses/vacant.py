@@ -28,7 +28,7 @@ def prior_adjusted(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Suppression:
-    """Logits of classes that an example is not of are held down. One value per batch: padding is left out."""
+    """Holds down the logits of classes other than the example's. One value per batch; padding is left out."""
 
     suppress: float = 0.005
 

@@ -26,9 +26,8 @@ GIVEN = ("input_shape", "num_classes")
 
 
 def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed: int) -> Model:
-    """The model a spec names, initialised from the seed's own stream.
-
-    A factory of the user's own may take `input_shape` and `num_classes`, which are the data set's.
+    """The model that a spec names, initialised from the seed's own stream. The user's own factory may take
+    `input_shape` and `num_classes`, which are the data set's.
     """
     resolved = spec.resolve(text, "model", MODELS, GIVEN)
     if not resolved.own:
@@ -41,7 +40,7 @@ def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed:
 
 
 def _check_size(resolved: spec.Resolved, input_shape: tuple[int, ...], num_classes: int) -> None:
-    """Refuse a model of ours whose parameters cannot be held, before any of them is made."""
+    """Refuse one of our models if its parameters do not fit into memory, before any of them is made."""
     try:
         with torch.device("meta"):
             module = resolved.build(input_shape=input_shape, num_classes=num_classes)

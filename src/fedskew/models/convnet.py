@@ -47,7 +47,7 @@ class ConvNet(Network):
     def _block(
         self, conv: Conv2d, norm: nn.Module | None, x: Tensor, mask: Tensor | None, counted: Seen | None
     ) -> Tensor:
-        """Convolution, norm, ReLU and pooling; as one kernel after the convolution where an engine asked for it."""
+        """Convolution, norm, ReLU and pooling; as one kernel after the convolution if an engine asks for it."""
         if isinstance(norm, BatchNorm):
             if counted is not None and conv.bias is not None:
                 return norm.relu_pool(conv.convolve(x, None), conv.bias, counted)
@@ -69,16 +69,16 @@ def cnn(
     check_choice("cnn: norm", norm, _NORMS)
     check_choice("cnn: weights", weights, _WEIGHTS)
     if weights == "standard" and norm == "none":
-        raise ValueError("cnn: weights=standard with norm=none; allowed: norm=group or norm=batch behind such filters")
+        raise ValueError("cnn: weights=standard with norm=none; allowed with these weights: norm=group, norm=batch")
     if width < 1 or padding not in (0, 1):
         raise ValueError(f"cnn: width={width}, padding={padding}; allowed: width 1 or more, padding 0 or 1")
     if len(input_shape) != 3:
         raise ValueError(f"cnn takes images [channels, height, width], not inputs of shape {list(input_shape)}")
     if min(_side_after(size, padding) for size in input_shape[1:]) < 1:
         least = next(size for size in range(1, 64) if _side_after(size, padding) >= 1)
-        hint = "; cnn:padding=1 or mlp would do" if padding == 0 else ""
+        hint = "; use cnn:padding=1 or mlp" if padding == 0 else ""
         shape = "x".join(str(size) for size in input_shape[1:])
-        raise ValueError(f"cnn: images of {shape} are too small, it needs {least}x{least}{hint}")
+        raise ValueError(f"cnn: images of {shape} are too small; it needs at least {least}x{least}{hint}")
     return ConvNet(input_shape, num_classes, norm, width, padding, weights, head)
 
 

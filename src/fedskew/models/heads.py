@@ -1,12 +1,12 @@
-"""The last layer of a network, which makes logits of features h.
+"""The last layer of a network, which turns features h into logits.
 
     linear    W h + b
     unit      W s h/|h| + b         s learnable, from 10
     etf       s M' u/|u|            u = V h + c, s learnable, from 10; M fixed
 
 M = sqrt(C / (C - 1)) P (I - 11'/C), with P [F, C] orthonormal and drawn once: the columns have length 1, and any two of
-them the same angle, the widest there is (a simplex equiangular tight frame). With the loss `fedla` this is FedETF (Li
-et al., ICCV 2023), whose authors also have the linear layer V in front: features behind a ReLU are never negative.
+them have the same angle, the widest possible (a simplex equiangular tight frame). With the loss `fedla` this is FedETF
+(Li et al., ICCV 2023), whose authors also have the linear layer V in front: features behind a ReLU are never negative.
 """
 
 import math

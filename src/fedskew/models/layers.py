@@ -83,8 +83,8 @@ class Conv2d(nn.Conv2d):
 class StandardConv2d(Conv2d):
     """Filters are standardised in the forward pass: rho (W_o - mean) / (std + 1e-5) for each output o, rho = 0.001.
 
-    Weight standardisation (Qiao et al., 2019) with the constant of FedWSQ (ICCV 2025). A norm must follow, which takes
-    rho out again. There is no bias, beside which such small filters would drown.
+    Weight standardisation (Qiao et al., 2019) with the constant of FedWSQ (ICCV 2025). A norm must follow, which
+    cancels rho. There is no bias, since it would dominate such small filters.
     """
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int = 1, padding: int = 0) -> None:
@@ -149,7 +149,7 @@ class BatchNorm(nn.Module):
         return _lead(out, lead)
 
     def relu_pool(self, x: Tensor, shift: Tensor, seen: "Seen") -> Tensor:
-        """Norm of x + shift, ReLU and 2x2 max-pooling as one kernel of our own (training, no leading axes, CUDA)."""
+        """Norm of x + shift, ReLU and 2x2 max-pooling as one kernel (training, no leading axes, CUDA)."""
         from fedskew.models.kernels.norm_relu_pool import norm_relu_pool
 
         stats = self.running_mean, self.running_var
@@ -188,7 +188,7 @@ def seen(x: Tensor, mask: Tensor | None) -> Seen:
 
 
 def relu_pool2(x: Tensor, shift: Tensor) -> Tensor:
-    """ReLU of x + shift and 2x2 max-pooling as one kernel of our own."""
+    """ReLU of x + shift and 2x2 max-pooling as one kernel."""
     from fedskew.models.kernels.norm_relu_pool import relu_pool
 
     return relu_pool(x, shift)

@@ -21,11 +21,11 @@ _RANDOM = (nn.modules.dropout._DropoutNd,)
 
 @dataclass(frozen=True)
 class Model:
-    """`apply` runs the module on any parameters; the module's own are only where `init` reads the first ones.
+    """`apply` runs the module on any parameters; only `init` reads the module's own.
 
-    Parameters that need no gradient are frozen: they stay in the module, and nothing else ever sees them.
-    A `Network` takes leading axes and a mask. Any other module is taken one client at a time, or by `torch.vmap` if it
-    has neither buffers nor dropout.
+    Parameters that need no gradient are frozen: they stay in the module, and nothing else uses them. A `Network` takes
+    leading axes and a mask. Any other module runs one client at a time, or with `torch.vmap` if it has neither buffers
+    nor dropout.
     """
 
     module: nn.Module
@@ -36,7 +36,7 @@ class Model:
 
     @cached_property
     def random(self) -> bool:
-        """Whether a training step draws random numbers of its own (dropout)."""
+        """Whether a training step draws its own random numbers (dropout)."""
         return any(isinstance(part, _RANDOM) for part in self.module.modules())
 
     @cached_property
@@ -51,17 +51,17 @@ class Model:
 
     @cached_property
     def names(self) -> set[str]:
-        """What trained parameters and buffers together are called."""
+        """The names of trained parameters and buffers."""
         return {*self._trained, *(name for name, _ in self.module.named_buffers())}
 
     @cached_property
     def frozen(self) -> list[str]:
-        """What parameters that are not trained are called."""
+        """The names of parameters that are not trained."""
         return [name for name, leaf in self.module.named_parameters() if not leaf.requires_grad]
 
     @cached_property
     def tied(self) -> bool:
-        """Whether a parameter or buffer goes by several names."""
+        """Whether a parameter or buffer has several names."""
         every = self.module.named_parameters(remove_duplicate=False), self.module.named_buffers(remove_duplicate=False)
         return sum(1 for named in every for _ in named) > len(self.names) + len(self.frozen)
 
@@ -72,13 +72,14 @@ class Model:
 
     @cached_property
     def evaluating(self) -> "Model":
-        """A model of its own that stays in evaluation mode, to be asked between the steps of a training one."""
+        """A separate model that stays in evaluation mode, for use between the steps of a training one."""
         own = self.copy()
         own.module.eval()
         return own
 
     def init(self, dtype: torch.dtype, device: torch.device | str) -> tuple[Params, Params]:
-        """Fresh copies of the module's trained parameters and of its buffers; what is frozen moves along."""
+        """Fresh copies of the module's trained parameters and of its buffers; frozen parameters move to the same
+        device."""
         if not self._trained:
             raise ValueError(f"{type(self.module).__name__} has no parameter to train")
 
@@ -98,7 +99,7 @@ class Model:
     def apply(
         self, params: Params, buffers: Params, x: Tensor, mask: Tensor | None = None, *, train: bool
     ) -> tuple[Outputs, Params]:
-        """What the module gives for examples [..., B, *shape], and the buffers as the pass leaves them."""
+        """The module's output for examples [..., B, *shape], and the buffers after the pass."""
         if self.module.training != train:
             self.module.train(train)
         name, axes = next(iter(self._trained.items()))
@@ -114,7 +115,7 @@ class Model:
         return Outputs(*made), buffers
 
     def _plain(self, params: Params, buffers: Params, x: Tensor) -> tuple[tuple[Tensor, ...], Params]:
-        """Logits and, where a linear layer has run, the input of the last one."""
+        """Logits and, if a linear layer has run, the input of the last one."""
         norms = [part for part in self.module.modules() if isinstance(part, _BATCH_NORMS)]
         for part in norms:
             part.train(self.module.training and len(x) > 1)  # one example has no batch statistics
@@ -125,7 +126,7 @@ class Model:
 
     @contextmanager
     def linear_inputs(self) -> Iterator[list[tuple[str, Tensor]]]:
-        """Inside, the name and input of every linear layer that runs is noted."""
+        """Inside, record the name and input of every linear layer that runs."""
         noted: list[tuple[str, Tensor]] = []
 
         def noting(name: str, part: nn.Module) -> torch.utils.hooks.RemovableHandle:
@@ -141,7 +142,7 @@ class Model:
     def _call(
         self, params: Params, buffers: Params, fixed: Params, inputs: tuple[Tensor | None, ...], named: dict[str, Any]
     ) -> tuple[Any, Params]:
-        """The module on this state. What PyTorch would check at every call is looked up once for all."""
+        """The module on this state. What PyTorch would check at every call is looked up only once."""
         state = {**params, **buffers}
         if state.keys() != self.names:
             raise ValueError(f"the model has {sorted(self.names)}, not {sorted(state)}")
@@ -150,13 +151,13 @@ class Model:
         return given, {name: state[name] for name in buffers}
 
     def settle(self) -> None:
-        """Look up all that is looked up once: a compiler cannot trace a first look."""
+        """Do all one-time lookups now: a compiler cannot trace them."""
         for name, kind in vars(Model).items():
             if isinstance(kind, cached_property) and name != "evaluating":
                 getattr(self, name)
 
     def fused(self) -> "Model":
-        """A model of its own that uses our kernels where it knows how; a module says so by an attribute `fused`."""
+        """A separate model that uses our kernels where the module supports them, by an attribute `fused`."""
         own = self.copy()
         for part in own.module.modules():
             if hasattr(part, "fused"):
@@ -164,5 +165,5 @@ class Model:
         return own
 
     def copy(self) -> "Model":
-        """A model of its own for another thread: a functional call borrows the module while it runs."""
+        """A separate model for another thread: a functional call borrows the module while it runs."""
         return Model(copy.deepcopy(self.module))

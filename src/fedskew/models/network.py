@@ -1,14 +1,13 @@
-"""The promise that lets a whole cohort run as one tensor program."""
+"""The contract that lets a whole cohort run as one tensor program."""
 
 from torch import Tensor, nn
 
 
 class Network(nn.Module):
-    """A module with free leading axes in which masked examples change nothing of the others.
-
-    A subclass has `embed` and a last layer `linear`. Whoever subclasses it promises both things: parameters
-    [..., *shape] meet examples [..., B, *shape], and what `embed` gives for an example does not depend on examples
-    that the mask leaves out. Any other module is taken one client at a time, or by `torch.vmap`.
+    """A module with free leading axes in which masked examples do not affect the others. A subclass has `embed` and a
+    last layer `linear`. Whoever subclasses it promises both things: parameters [..., *shape] meet examples [..., B,
+    *shape], and what `embed` gives for an example does not depend on examples that the mask leaves out. Any other
+    module runs one client at a time, or with `torch.vmap`.
     """
 
     linear: nn.Module

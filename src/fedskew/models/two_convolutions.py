@@ -1,8 +1,8 @@
 """The convolutional network of McMahan et al. (2017), whose paper introduced federated averaging.
 
 Two 5x5 convolutions of 32 and 64 channels, each with ReLU and 2x2 max-pooling, a fully connected layer of 512 units
-with ReLU, then one linear layer. Without padding, as most of the literature has it, images of 3x32x32 and ten classes
-make 878,538 parameters; `padding=2` keeps the sides, and gives the 1,663,370 that paper reports for MNIST.
+with ReLU, then one linear layer. Without padding, as in most of the literature, images of 3x32x32 and ten classes make
+878,538 parameters; `padding=2` keeps the sides, and gives the 1,663,370 that paper reports for MNIST.
 
 LEAF's network for FEMNIST (Caldas et al., 2018) has that padding and 2,048 hidden units: 6,603,710 parameters for 62
 classes of 28x28 images.
@@ -60,7 +60,7 @@ def _check_images(name: str, input_shape: tuple[int, ...], padding: int) -> None
     if min(_side_after(size, padding) for size in input_shape[1:]) < 1:
         least = next(size for size in range(1, 64) if _side_after(size, padding) >= 1)
         shape = "x".join(str(size) for size in input_shape[1:])
-        raise ValueError(f"{name}: images of {shape} are too small, it needs {least}x{least}; mlp would do")
+        raise ValueError(f"{name}: images of {shape} are too small; it needs at least {least}x{least}; use mlp")
 
 
 def _side_after(size: int, padding: int) -> int:

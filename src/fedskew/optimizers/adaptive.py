@@ -48,7 +48,7 @@ class Adaptive(Optimizer):
         return updates, tree.prefix(m, "m") | tree.prefix(v, "v")
 
     def travel(self, steps: Tensor, pull: float = 0.0) -> Tensor:
-        raise ValueError(f"{self.rule} has no travel of its own: SCAFFOLD and FedNova need sgd on the client")
+        raise ValueError(f"{self.rule} has no defined travel: SCAFFOLD and FedNova need sgd on the client")
 
 
 def adagrad(lr: float = 0.01, eps: float = 1e-3) -> Adaptive:

@@ -48,9 +48,9 @@ class SGD(Optimizer):
         if not r:
             return (1 - (1 - self.lr * pull) ** s) / pull
         middle = (1 + r - self.lr * pull) / 2
-        apart = cmath.sqrt(middle * middle - r) or 1e-9  # roots that fall together, hardly moved apart
+        apart = cmath.sqrt(middle * middle - r) or 1e-9  # coinciding roots, moved slightly apart
         roots = middle + apart, middle - apart
-        rest, next_rest = 1 / pull, 1 / pull - self.lr  # what is left to the resting point, before and after a step
+        rest, next_rest = 1 / pull, 1 / pull - self.lr  # the distance to the resting point, before and after a step
         first = (next_rest - rest * roots[1]) / (roots[0] - roots[1])
         left = sum(c * torch.pow(_complex(root, s), s) for c, root in ((first, roots[0]), (rest - first, roots[1])))
         assert isinstance(left, Tensor)

@@ -1,4 +1,4 @@
-"""What both sides of a round step with: a client along its gradient, the server along -delta."""
+"""The optimiser of both sides of a round: a client steps along its gradient, the server along -delta."""
 
 from abc import ABC, abstractmethod
 
@@ -8,7 +8,7 @@ from fedskew.core.tree import Params
 
 
 class Optimizer(ABC):
-    """`lr` is the rate it is made with; a step takes the rate to use, so that one in fixed memory can stand for it."""
+    """`lr` is its configured rate; a step takes the rate to use, so that a rate in fixed memory can replace it."""
 
     lr: float
 
@@ -22,9 +22,9 @@ class Optimizer(ABC):
 
     @abstractmethod
     def travel(self, steps: Tensor, pull: float = 0.0) -> Tensor:
-        """How far it moves in so many steps under a constant unit gradient, with a term `pull` * distance added to it;
-        an error where that has no answer."""
+        """How far it moves in this many steps under a constant unit gradient, with a term `pull` * distance added to
+        it; raises an error if that is undefined."""
 
     def look(self, params: Params, state: Params) -> Params:
-        """The model that a server with this optimiser sends out."""
+        """The model that a server with this optimiser sends to clients."""
         return params

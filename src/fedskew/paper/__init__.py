@@ -16,7 +16,7 @@ from fedskew.runs.store import Store
 
 
 class Figure(Protocol):
-    """What a figure needs, what it shows, and how: `draw` makes files, `lines` says it in words."""
+    """A figure: the runs it needs and what it shows. `draw` writes files, `lines` describes it in words."""
 
     @property
     def name(self) -> str: ...
@@ -34,7 +34,7 @@ ITEMS: dict[str, Table | Figure] = {**TABLES, **FIGURES}
 
 
 class Everything:
-    """All tables and figures as one item: what several of them need is run once."""
+    """All tables and figures as one item: runs that several of them need are done once."""
 
     def runs(self, choice: Choice, results: Results) -> list[Run]:
         return [run for item in ITEMS.values() for run in item.runs(choice, results)]
@@ -49,7 +49,7 @@ class Everything:
 
 
 def mapped(cell: str) -> Table:
-    """The table whose cell a map can be drawn around: those with a partition to choose and the paper's CNN."""
+    """The table whose cell a map can be drawn around: those with a partition and the paper's CNN."""
     tables = [TABLES["table1"], TABLES["table2"]]
     for table in tables:
         if cell in table.cells:

@@ -1,4 +1,4 @@
-"""The runs that a figure rests on."""
+"""The runs behind a figure."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -9,7 +9,7 @@ from fedskew.runs.results import Results
 
 
 def behind(rows: Sequence[Mapping[str, Any]], results: Results) -> list[str]:
-    """How the runs of a figure's rows were done, which they are, and where a model was looked at afterwards."""
+    """How the runs of a figure's rows were done, which runs they are, and where a model was measured afterwards."""
     shown = {(name, row.get("rounds")) for row in rows for name in row.get("hashes") or [row.get("hash")]}
     found = [answer([result], result.rounds) for result in results if (result.hash, result.rounds) in shown]
     known = [ours for ours in found if ours is not None]

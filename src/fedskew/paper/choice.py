@@ -1,4 +1,4 @@
-"""What part of a table somebody asks for."""
+"""The requested part of a table."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,15 +9,15 @@ from fedskew.paper.profiles import PROFILES, Profile
 from fedskew.runs.run import check_seeds
 
 STAND_IN = "digits"
-"""The data set that comes with the package and stands for any other."""
+"""The data set that ships with the package and stands in for any other."""
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Empty `cells` or `methods` mean all; `rounds` shortens; `fields` are where and how to run (device, precision);
+    """Empty `cells` or `methods` mean all; `rounds` shortens; `fields` set where and how to run (device, precision);
     `target` is the accuracy that rounds are counted to, FedAvg's end if it is None.
 
-    With `stand_in` every cell uses small data that come with the package, to try a command out.
+    With `stand_in` every cell uses small data that ship with the package, to try a command.
     """
 
     cells: tuple[str, ...] = ()
@@ -43,7 +43,7 @@ def standing_in(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chosen(kind: str, wanted: Iterable[str], there: Iterable[str]) -> list[str]:
-    """The names that are wanted, in the order they have; all if none is named. A data set means all its cells."""
+    """The requested names, in their own order; all if none is named. A data set stands for all its cells."""
     known = list(there)
     wanted = [name for text in wanted for name in _several(text, known)]
     for name in wanted:
@@ -53,7 +53,7 @@ def chosen(kind: str, wanted: Iterable[str], there: Iterable[str]) -> list[str]:
 
 
 def _several(text: str, known: Sequence[str]) -> list[str]:
-    """A name, or several with commas between; some names have a comma of their own."""
+    """A name, or several separated by commas; some names contain a comma."""
     whole = any(_named(cell, text) for cell in known)
     return [text] if whole else [name.strip() for name in text.split(",") if name.strip()]
 

@@ -1,4 +1,4 @@
-"""How much of the gap between skewed and IID data methods close, in the most skewed cells of CIFAR-10."""
+"""How much of the gap between skewed and IID data each method closes, in the most skewed cells of CIFAR-10."""
 
 import statistics
 from collections.abc import Iterator, Mapping
@@ -19,8 +19,8 @@ Row = Mapping[str, Any]
 
 
 def closed(results: Results) -> dict[str, dict[str, Row]]:
-    """What is known of every method but FedAvg by cell, for those whose share is known in each of the cells. The one
-    that closes most is first."""
+    """The results of every method but FedAvg by cell, for those with a known share in each cell. The one that closes
+    most comes first."""
     choice = Choice(profile=SETTING.profile, rounds=SETTING.rounds)
     found: dict[str, dict[str, Row]] = {}
     for cell in CELLS:
@@ -32,16 +32,16 @@ def closed(results: Results) -> dict[str, dict[str, Row]]:
 
 
 def section(results: Results) -> Iterator[str]:
-    """The table, and how far the best method gets; nothing where nothing was run."""
+    """The table, and how far the best method gets; nothing if nothing was run."""
     methods = closed(results)
     if not methods:
         return
     yield "## How much of the gap to IID data is closed"
     yield (
-        f"Share of the gap between FedAvg under skew and FedAvg on IID data that a method closes: trained with "
-        f"{SETTING.name}, {SETTING.rounds} rounds, mean of the last ten rounds. In brackets the points over FedAvg and "
-        "the seeds. The last column is the gain on IID data, which skew has no part in. Methods that were not run in "
-        "all three cells are in the tables below."
+        "The table shows which share of the gap between FedAvg under skew and FedAvg on IID data a method closes, "
+        f"with {SETTING.name}, after {SETTING.rounds} rounds (mean of the last ten). The brackets give the points over"
+        " FedAvg and the number of seeds. The last column is the gain on IID data, where there is no skew. Methods "
+        "that were not run in all three cells are in the tables below."
     )
     rows = [[f"`{m}`", *(_cell(at[cell]) for cell in CELLS), _on_iid(at)] for m, at in methods.items()]
     yield "\n".join(as_markdown(["method", *CELLS, "IID data, points"], rows))
@@ -54,7 +54,7 @@ def _sentences(methods: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
         return
     best, at = next(iter(known.items()))
     shares = ", ".join(f"{100 * at[cell]['gap_closed']['share']:.0f} % at {cell}" for cell in CELLS)
-    yield f"Of the methods with {SEEDS} seeds or more in each cell `{best}` closes most on average: {shares}."
+    yield f"Of the methods with at least {SEEDS} seeds in each cell, `{best}` closes most on average: {shares}."
 
 
 def _mean_share(at: Mapping[str, Row]) -> float:

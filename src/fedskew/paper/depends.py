@@ -17,13 +17,13 @@ from fedskew.runs.results import Results
 from fedskew.runs.verdict import Difference
 
 CELLS = ("cifar10/dirichlet:0.05", "cifar10/dirichlet:0.1", "cifar10/shards:2")
-"""The most skewed ones."""
+"""The most skewed cells."""
 _MOMENTUM = Profile("momentum", "momentum 0.9 alone", {"momentum": 0.9})
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is trained with, and for how long."""
+    """How to train, and for how long."""
 
     name: str
     profile: Profile
@@ -58,7 +58,7 @@ class Measured:
 
 
 def measured(results: Results) -> list[Measured]:
-    """Every cell under every setting that both methods were run in, over the seeds that both have."""
+    """Every cell under every setting in which both methods were run, over the seeds that both have."""
     found = []
     for cell in CELLS:
         for setting in SETTINGS:
@@ -70,7 +70,7 @@ def measured(results: Results) -> list[Measured]:
 
 
 def section(results: Results) -> Iterator[str]:
-    """The opening of the page; nothing where nothing was run."""
+    """The first section of the page; nothing if nothing was run."""
     found = measured(results)
     if not found:
         return
@@ -79,18 +79,18 @@ def section(results: Results) -> Iterator[str]:
     heads = ("cell", "trained with", "rounds", "FedAvg", "FedLC", "FedLC against FedAvg", "rounds to FedAvg's end")
     yield "\n".join(as_markdown(heads, [one.row() for one in found]))
     yield (
-        "Mean accuracy of the last ten rounds, and the first evaluated round in which FedLC has what FedAvg has at its "
-        "end, the median over seeds."
+        "Accuracies are means of the last ten rounds. The last column is the first evaluated round in which FedLC "
+        "reaches FedAvg's final accuracy, as the median over seeds."
     )
 
 
 def _sentences(found: Sequence[Measured]) -> Iterator[str]:
-    """Gains over the cells that two settings have in common, what is compared first."""
+    """Gains over the cells that two settings have in common."""
     plain, short, long, usual, longer = SETTINGS
     for what, one, other in (
         ("Momentum", plain, short),
-        ("Rounds, with momentum alone", short, long),
-        ("Rounds, with crops and mirror images too", usual, longer),
+        ("Rounds, with momentum only", short, long),
+        ("Rounds, with momentum, crops and mirror images", usual, longer),
         ("Crops and mirror images, with momentum", long, longer),
     ):
         pairs = [
@@ -104,11 +104,11 @@ def _sentences(found: Sequence[Measured]) -> Iterator[str]:
             else:
                 told = f"{first} points with {one.name} ({one.rounds} rounds) and {second} with {other.name}"
                 told += f" ({other.rounds} rounds)"
-            yield f"{what}: FedLC gains {told}, over {len(pairs)} of the cells below."
+            yield f"{what}: FedLC gains {told}, in {len(pairs)} of the cells below."
 
 
 def _missing(results: Results) -> Iterator[str]:
-    """The rule for classes that a client does not have, each with the margin that held-out examples choose."""
+    """The rule for classes that a client does not have, each with the best margin on held-out examples."""
     rows = Map(mapped(CELL), CELL).rows(results, Choice())
     told = []
     for setting, rule, best, plain in chosen_margins(rows):

@@ -1,4 +1,4 @@
-"""`docs/reproduction.md`, written from published results alone."""
+"""`docs/reproduction.md`, written only from published results."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,28 +23,28 @@ BEGIN, END = "<!-- results: written by `make reproduction` -->", "<!-- end of re
 _INTRODUCTION = """\
 # The paper, reproduced
 
-Every figure on this page was measured with this package; `make reproduction` writes the page from the runs in
-`results/paper/`, one line of JSON each with the whole run, its hash, the partition's hash, the accuracy of every
-evaluated round, versions and device. In tables the paper's own figure stands in brackets behind ours. Accuracy is of
+Every figure on this page was measured with this package. `make reproduction` writes the page from the runs in
+`results/paper/`. Each run is one line of JSON with all its fields, its hash, the partition's hash, the accuracy of
+every evaluated round, versions and device. In tables, the paper's figure follows ours in brackets. Accuracy is that of
 the global model after the last round on the whole test set, in percent; ± is the standard deviation over seeds
 (ddof 1).
 
-`fedskew paper list` shows what there is, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda --precision
-bf16` does runs, `fedskew paper show table1 --format csv` prints every figure with everything it rests on.
+`fedskew paper list` lists the tables and figures, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda
+--precision bf16` runs some of them, and `fedskew paper show table1 --format csv` prints every figure with its runs.
 """
 
 _OPEN = """\
 ## What the paper leaves open
 
-tau, the rule for classes a client does not have, the number of local epochs for most tables, the knobs of the other
-methods and the exact network are not stated; a profile fills them in:
+The paper does not state tau, the rule for classes that a client does not have, the number of local epochs for most
+tables, the knobs of the other methods, or the exact network. A profile fills them in:
 """
 
 _CONTRADICTIONS = """\
 The paper's own tables disagree where they overlap: FedAvg on CIFAR-10 under D(0.3) is 55.95 in table 1 and 60.18 in
 table 7, and under Q(5) 61.54 in table 7, 46.12 (E=1) and 75.81 (E=5) in table 5. Table 6 names neither data set nor
-skew; table 5 says 10 clients in its caption and 20 in the text. A difference to a printed figure is therefore not by
-itself a failure to reproduce; how methods stand to one another is what can be compared.
+skew; table 5 says 10 clients in its caption and 20 in the text. A difference from a printed figure alone is therefore
+not a failure to reproduce; what can be compared is how methods rank against each other.
 """
 
 
@@ -69,9 +69,9 @@ def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()
 
 
 def _short(results: Results) -> list[str]:
-    """How results are compared, and what that comes to; nothing where nothing was run."""
+    """How results are compared, and a summary; nothing if nothing was run."""
     lines = in_short(results, TABLES.values())
-    how = f"FedLC against FedAvg wherever both were run alike. {RULE}"
+    how = f"This section compares FedLC with FedAvg wherever both were run in the same way. {RULE}"
     return ["## In short", how, "\n".join(f"- {line}" for line in lines), _every(results)] if lines else []
 
 
@@ -89,10 +89,10 @@ def _map(results: Results, figures: Path) -> Iterator[str]:
     absent = [f"{tau:g}" for tau in TAUS if tau not in taus]
     yield f"## What FedLC's gain depends on: the map around {CELL}"
     yield (
-        "Shortened: 100 rounds, 20 where clients take five or ten local epochs. A tenth of the training examples is "
-        "held out and clients train on the rest; the margin is chosen on the held-out examples, the test set is only "
-        f"reported. Device {rows[0]['device']}, {rows[0]['precision']}, one seed each, which by the rule above decides "
-        "nothing; accuracies below are means of the last ten rounds."
+        "These runs are shortened: 100 rounds, or 20 with five or ten local epochs. A tenth of the training examples "
+        "is held out and clients train on the rest; the margin is chosen on the held-out examples, and the test set "
+        f"is only reported. Device {rows[0]['device']}, {rows[0]['precision']}. Each setting has one seed, which by "
+        "the rule above decides nothing. Accuracies below are means of the last ten rounds."
         + (f" Of the usual values of tau, {', '.join(absent)} were not run." if absent else "")
     )
     if (figures / "map.png").exists():
@@ -116,7 +116,7 @@ def _map_table(rows: Sequence[dict[str, Any]]) -> str:
 def _table(table: Table, results: Results) -> Iterator[str]:
     yield f"## Table {table.name.removeprefix('table')}: {table.title}"
     yield (
-        "Not in the paper, so assumed where a profile does not say otherwise: "
+        "The paper does not state the following, so we assume it unless a profile says otherwise: "
         + "; ".join(table.assumed)
         + ". Batch norm, "
         "Dirichlet sizes balanced, clients weighted by their examples." + (f" {table.remark}" if table.remark else "")
@@ -143,7 +143,7 @@ def _shown(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
 
 
 def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:
-    """Numbers of rounds that cells have runs of which the rows do not show."""
+    """Lengths of runs that exist but that the rows do not show."""
     return sorted({rounds for row in rows if row["ours"] for rounds in row["ours"]["other_lengths"]})
 
 
@@ -161,11 +161,11 @@ def _figures(results: Results, figures: Path) -> Iterator[str]:
                 yield "\n".join(behind(rows, results))
         else:
             yield f"### Figure {figure.name.removeprefix('figure')}: {figure.title}"
-            yield f"Not measured yet; `fedskew paper run {figure.name}` does it."
+            yield f"Not measured yet; `fedskew paper run {figure.name}` measures it."
 
 
 def _repeats(results: Results, repeats: Sequence[Result]) -> Iterator[str]:
-    """Runs that were done again, beside what the page shows of them."""
+    """Runs that were repeated, next to what the page shows."""
     known = {(result.hash, result.rounds): result for result in results}
     lines = []
     for other in repeats:
@@ -174,8 +174,8 @@ def _repeats(results: Results, repeats: Sequence[Result]) -> Iterator[str]:
             what = f"{shown.short['algorithm']} on {shown.short['title']}, E {shown.run['local_epochs']}"
             lines.append(f"- {shown.hash}, {what}, {shown.rounds} rounds: {figures[0]} on this page, {figures[1]}.")
     if lines:
-        yield "## Runs done twice"
-        yield "Last round · mean of the last ten rounds, of the same run; docs/performance.md says why they can differ."
+        yield "## Repeated runs"
+        yield "Last round · mean of the last ten rounds of one run; docs/performance.md explains why they can differ."
         yield "\n".join(lines)
 
 
@@ -197,12 +197,12 @@ def _extent(results: Results) -> Iterator[str]:
                 seeds = f", {single} of them with one seed" if single else ""
                 said.append(f"{len(done)} of {len(rows)} under `{profile.name}`{seeds}")
         lines.append(f"- {table.name}: {'; '.join(said) or 'nothing'}")
-    yield "Pairs of cell and method that have a run, where the paper gives five seeds for each:"
+    yield "Pairs of cell and method that have a run (the paper has five seeds for each):"
     yield "\n".join(lines)
 
 
 def _every(results: Results) -> str:
-    """A line for every cell in which FedAvg and FedLC were run, the last round and behind the dot the last ten."""
+    """A line for every cell in which FedAvg and FedLC were run: the last round and, after the dot, the last ten."""
     methods = ("FedAvg", "FedRS", "FedLC", "logit adj.")
     heads = ("cell", "profile", "rounds", *methods, "FedLC against FedAvg", "paper: FedAvg, FedLC")
     lines = []
@@ -216,7 +216,7 @@ def _every(results: Results) -> str:
 
 
 def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) -> list[str]:
-    """A method whose runs are of another length than FedLC's is left out of the line; other seeds are named."""
+    """Leaves out methods whose runs differ in length from FedLC's; names the seeds if they differ."""
     ours = at["fedlc"]["ours"]
     said = str(claim.against("fedavg")) if claim.compared else "not compared"
     shown = [_plain(at.get(method), ours) for method in ("fedavg", "fedrs", "fedlc", "fedla")]
@@ -235,7 +235,7 @@ def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:
 
 
 def between(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:
-    """A page with the part between two marks replaced."""
+    """A page with the part between two markers replaced."""
     head, begin, rest = text.partition(marks[0])
     _, end, tail = rest.partition(marks[1])
     if not (begin and end):

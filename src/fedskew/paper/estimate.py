@@ -17,7 +17,7 @@ class Speeds:
         self._seconds = {kind: sorted(values)[len(values) // 2] for kind, values in found.items()}
 
     def seconds(self, run: Run) -> float | None:
-        """None where nothing of the kind has run here."""
+        """None if no run of this kind has finished on this device."""
         each = self._seconds.get(_kind(run.dataset, run.model))
         share = run.clients_per_round / run.clients
         return None if each is None else each * run.rounds * run.local_epochs * share
@@ -28,7 +28,7 @@ def _kind(dataset: str, model: str) -> tuple[str, str]:
 
 
 def device_name(device: str) -> str:
-    """What sessions call the device."""
+    """The name of the device in sessions."""
     if not device.startswith("cuda"):
         return device
     import torch

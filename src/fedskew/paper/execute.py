@@ -1,4 +1,4 @@
-"""Many runs, one after another, the seeds of one method together; what fails is reported and the rest goes on."""
+"""Many runs, one after another, the seeds of one method together; failures are reported and the rest continues."""
 
 from collections.abc import Collection, Generator, Sequence
 from contextlib import suppress
@@ -25,14 +25,14 @@ class Problem:
 
 
 def together(runs: Sequence[Run]) -> list[list[Run]]:
-    """Runs that differ in their seed only, each run once."""
+    """Groups of runs that differ only in their seed, without duplicates."""
     once = list(dict.fromkeys(runs))
     return [list(group) for _, group in groupby(once, lambda run: run.model_copy(update={"seed": 0}))]
 
 
 def share(groups: Sequence[list[Run]], shard: str) -> list[list[Run]]:
-    """The groups of share k for `k/n`. Which share a group is in hangs on nothing but its own run, so shares are
-    disjoint and together everything, whatever else is known."""
+    """The groups of share k for `k/n`. A group's share depends only on its own run, so the shares are disjoint and
+    cover everything."""
     k, slash, n = shard.partition("/")
     if not (slash and k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
         raise ValueError(f"shard is {shard!r}; allowed: k/n with k from 1 to n, for example 3/8")
@@ -40,7 +40,7 @@ def share(groups: Sequence[list[Run]], shard: str) -> list[list[Run]]:
 
 
 class Item(Protocol):
-    """A table, a figure, the map: what it needs may hang on what is there already."""
+    """A table, a figure or the map: the runs it needs may depend on existing results."""
 
     def runs(self, choice: Choice, results: Results) -> list[Run]: ...
 
@@ -48,9 +48,9 @@ class Item(Protocol):
 def missing(
     item: Item, choice: Choice, shard: str, store: Store, published: Path | None, failed: Collection[Run]
 ) -> list[list[Run]]:
-    """What an item needs, is not finished in the store, and has not failed before. Ask again when it is done.
-
-    Published results settle what others hang on; they are not taken for done, so that they can be done again.
+    """The runs that an item needs, that are not finished in the store, and that have not failed before. Ask again when
+    they are done. Published results settle choices that other runs depend on, but do not count as done, so that they
+    can be repeated.
     """
     wanted = share(together(item.runs(choice, Results(store, published))), shard)
     left = [[run for run in group if run not in failed and not _finished(run, store)] for group in wanted]
@@ -58,7 +58,7 @@ def missing(
 
 
 def _finished(run: Run, store: Store) -> bool:
-    """A run that cannot be read is not: it is reported when it is to be done."""
+    """Whether a run is finished; an unreadable run is not, and is reported when its turn comes."""
     folder = store.folder(run.hash)
     with suppress(StoreError):
         return folder.exists() and run.rounds in folder.lengths() and bool(finished_records(run, folder))

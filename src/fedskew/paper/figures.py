@@ -1,4 +1,4 @@
-"""The paper's figures 1 to 7, drawn from plain numbers. Accuracies are shares of one, as records hold them."""
+"""The paper's figures 1 to 7, drawn from plain numbers. Accuracies are fractions, as in records."""
 
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
@@ -141,7 +141,7 @@ def _grouped(groups: Sequence[str]) -> list[float]:
 
 
 def _drop(axes: Any, place: float, row: Mapping[str, Any], reference: float | None) -> None:
-    """How far below IID a bar ends, and where the paper's own drop would put it."""
+    """How far below IID a bar ends, and where it would end with the paper's drop."""
     mean = row["accuracy"]["mean"]
     if reference is None or mean is None or row["group"] == "iid":
         return
@@ -215,7 +215,7 @@ def _after_by_client(
 def _class_bars(
     axes: Any, values: Sequence[float | None], place: tuple[int, int], name: str, style: Mapping[str, Any]
 ) -> None:
-    """A method's bar beside those of the others in each class."""
+    """A method's bar next to those of the others in each class."""
     position, methods = place
     width = 0.8 / methods
     places = [c + (position + 0.5) * width - 0.4 for c in range(len(values))]
@@ -230,7 +230,7 @@ def _bars(
     label: tuple[str, int],
     style: Mapping[str, Any],
 ) -> None:
-    """Bars in a method's colour; hatched for every other method, so that they stay apart in grey."""
+    """Bars in a method's colour; every second method is hatched, so that they remain distinct in grey."""
     name, position = label
     heights = [as_percent(value) for value in values]
     hatch = "////" if position % 2 else ""

@@ -1,4 +1,4 @@
-"""Tables of the paper, ours beside the printed figure: Markdown, LaTeX, CSV. Rows come from `paper.table`."""
+"""Tables of the paper, our figures next to the printed ones: Markdown, LaTeX, CSV. Rows come from `paper.table`."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ COLUMNS = (
 
 
 def grid(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, str], Row]]:
-    """Methods, cells, and the row of each pair; cells nobody has run are left out when some have been."""
+    """Methods, cells, and the row of each pair; cells without runs are left out if others have some."""
     ran = [row for row in rows if row["ours"]] or list(rows)
     cells = list(dict.fromkeys(row["cell"] for row in ran))
     shown = {row["method"] for row in ran}
@@ -46,7 +46,7 @@ def ours_text(row: Row) -> str:
 
 
 def cell_text(row: Row) -> str:
-    """Ours, and in brackets the printed figure and how far ours is above it."""
+    """Our figure, then in brackets the printed one and how far ours is above it."""
     printed, difference = row["printed"]["mean"], row["difference"]
     if printed is None:
         return ours_text(row)
@@ -54,7 +54,8 @@ def cell_text(row: Row) -> str:
 
 
 def markdown(rows: Sequence[Row], target: float | None = None) -> str:
-    """Methods down, cells across, the printed figure in brackets; what ours rests on; then what methods gain."""
+    """A row per method and a column per cell, with the printed figure in brackets; the settings of our runs; then the
+    gains."""
     lines = _markdown_grid(*whole(rows))
     text = ["", *rests_on(rows)]
     if gained := gains(rows, target):
@@ -80,7 +81,7 @@ def whole(rows: Sequence[Row]) -> tuple[list[str], list[str], list[list[str]]]:
 
 @dataclass(frozen=True)
 class Gains:
-    """What methods gain on FedAvg: a text for each method and cell, and what it means."""
+    """Gains over FedAvg: a text for each method and cell, and a legend."""
 
     methods: list[str]
     cells: list[str]
@@ -89,7 +90,7 @@ class Gains:
 
 
 def gains(rows: Sequence[Row], target: float | None = None) -> Gains | None:
-    """Every method that was run but FedAvg; None where there is none."""
+    """Every method that was run except FedAvg; None if there is none."""
     ran = [row for row in rows if row["ours"] and row["ours"]["gain"]]
     if not ran:
         return None
@@ -120,7 +121,7 @@ def _difference_text(gain: Row) -> str:
 
 
 def other_measures(rows: Sequence[Row]) -> list[str]:
-    """Accuracy averaged over classes and over clients, for cells whose test set does not have every class alike."""
+    """Accuracy averaged over classes and over clients, for cells whose test classes differ in size."""
     lines = []
     for cell in dict.fromkeys(row["cell"] for row in rows):
         here = [row for row in rows if row["cell"] == cell and row["ours"]]
@@ -136,10 +137,10 @@ def _client_mean(ours: Row) -> str:
 
 
 def rests_on(rows: Sequence[Row]) -> list[str]:
-    """Settings, length, seeds, arithmetic, device and time of the runs shown, and what is set aside."""
+    """Settings, length, seeds, arithmetic, device and time of the runs shown, and which runs are left out."""
     found = [row["ours"] for row in rows if row["ours"]]
     other = sum(row["other_versions"] for row in rows)
-    aside = [f"{other} runs of another result version are kept and not shown."] if other else []
+    aside = [f"{other} runs of another result version are not shown."] if other else []
     if not found:
         return ["Nothing of this has been run yet.", *aside]
     settings, seeds, methods = settings_of(found)
@@ -154,18 +155,18 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
 
 
 def _absent(rows: Sequence[Row]) -> list[str]:
-    """Cells that the table leaves out because nothing of them has been run."""
+    """Cells that the table leaves out because they have not been run."""
     ran = {row["cell"] for row in rows if row["ours"]}
     return list(dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran))
 
 
 def settings_of(found: Sequence[Row]) -> list[str]:
-    """What runs were done with, each value once."""
+    """The settings of the runs, each value once."""
     settings = [f"{label} {_values(found, name)}" for name, label in _LABELS.items()]
     seconds = sum(ours["seconds"] for ours in found)
     return [
         "; ".join(settings) + ".",
-        f"Seeds {_values(found, 'seeds')}; {seconds:,.0f} s of rounds in all.",
+        f"Seeds {_values(found, 'seeds')}; {seconds:,.0f} s of rounds in total.",
         f"Methods as run: {', '.join(dict.fromkeys('`' + ours['resolved'] + '`' for ours in found))}.",
     ]
 
@@ -177,13 +178,13 @@ _LABELS = {
 
 
 def _values(found: Sequence[Row], name: str) -> str:
-    """The values that a setting has among these, each once."""
+    """The distinct values of a setting among these."""
     shown = (f"{ours[name]:g}" if isinstance(ours[name], float) else str(ours[name]) for ours in found)
     return ", ".join(dict.fromkeys(shown))
 
 
 def latex(rows: Sequence[Row], target: float | None = None) -> str:
-    """For booktabs: the figures, then what methods gain on FedAvg."""
+    """For booktabs: the figures, then the gains over FedAvg."""
     lines = ["% STAND-IN DATA, not the paper's"] if any(row["stand_in"] for row in rows) else []
     lines += _tabular(*whole(rows))
     if gained := gains(rows, target):

@@ -20,7 +20,7 @@ _TABLES = {"table1": "D", "table2": "Q"}
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
-    """The chart, as far as its cells have been run."""
+    """Draw the chart of the cells that have been run."""
     found = {profile: _claims(results, profile) for profile in ("stated", "usual")}
     cells = []
     for cell in _cells():
@@ -40,7 +40,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 
 def part(results: Results, figures: str) -> str:
-    """What stands in the README, with the chart from a folder of figures; nothing where nothing was run."""
+    """The text in the README, with the chart from a folder of figures; nothing if nothing was run."""
     usual, stated = (_claims(results, profile) for profile in ("usual", "stated"))
     if not usual:
         return ""
@@ -53,7 +53,7 @@ def _cells() -> list[str]:
 
 
 def _claims(results: Results, profile: str) -> dict[str, Claim]:
-    """FedLC against FedAvg in every cell of tables 1 and 2 that both were run alike in."""
+    """FedLC against FedAvg in every cell of tables 1 and 2 in which both were run in the same way."""
     found = {}
     for name in _TABLES:
         choice = Choice(cells=(DATA,), profile=PROFILES[profile])
@@ -84,14 +84,14 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
     said = [gain.verdict for gain in gains]
     counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
     yield (
-        f"Trained as such networks usually are, with momentum and random crops, FedLC gains {_span(gains)} points over "
+        f"With the usual training of such networks, momentum and random crops, FedLC gains {_span(gains)} points over "
         f"FedAvg in {len(gains)} splits of CIFAR-10 ({counted}; one seed decides nothing)."
     )
     reached = [one["rounds_to_reach"]["rounds"] for one in ours if one["rounds_to_reach"]["rounds"] is not None]
     closed = [one["gap_closed"]["share"] for one in ours if one["gap_closed"]]
     level = [one["iid_gain"]["mean"] for one in ours if one["iid_gain"]]
     yield (
-        f"It has what FedAvg has at its end after {span(reached, 'd')} of {_length(usual)}"
+        f"It reaches FedAvg's final accuracy after {span(reached, 'd')} of {_length(usual)}"
         + (f" and closes {span([100 * share for share in closed], '.0f')} % of the gap to IID data" if closed else "")
         + (f"; on IID data it gains {statistics.fmean(level):+.1f}" if level else "")
         + "."
@@ -101,7 +101,7 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
         printed = [claim.printed_gain for claim in stated.values() if claim.printed_gain is not None]
         yield (
             f"Without momentum and crops (profile `stated`) it gains {_span(plain)} points where the paper prints "
-            f"{span(printed, '+.1f')}{_synthetic(results)}; what the gain depends on, with every run, is in "
+            f"{span(printed, '+.1f')}{_synthetic(results)}. What the gain depends on, with every run, is in "
             "[docs/reproduction.md](docs/reproduction.md)."
         )
 
@@ -130,7 +130,7 @@ def _key(found: Mapping[str, Claim]) -> str:
     clients = span([claim.ours["fedlc"]["clients"] for claim in found.values()], "d")
     return (
         f"{clients} clients, {_length(found)}, profile `usual`; mean accuracy of the last ten rounds in percent. "
-        "D(beta): Dirichlet label skew; Q(alpha): alpha shards a client."
+        "D(beta): Dirichlet label skew; Q(alpha): alpha shards per client."
     )
 
 

@@ -7,14 +7,14 @@ from typing import Any
 from fedskew.report.figures import canvas, frame, legend, save
 
 _LOOKS = {"paper": ("#c6c6c6", "black"), "stated": ("#7fb3d5", "black"), "usual": ("#b2182b", "white")}
-"""A bar's colour, and that of its number; they stay apart in grey."""
+"""A bar's colour and that of its number; they remain distinct in grey."""
 _WIDTH, _TALL = 0.27, 2.5
 
 
 def gain_figure(
     path: Path, cells: Sequence[Mapping[str, Any]], labels: Mapping[str, str], title: str, note: str
 ) -> list[Path]:
-    """A group of bars per cell, the mean gain in points; dots are seeds, where there are several.
+    """A group of bars per cell, the mean gain in points; dots are seeds, if there are several.
 
     A cell is {"name", "gains": {series: [points of each seed]}}; `labels` names the series in the order of bars.
     """

@@ -1,4 +1,4 @@
-"""Runs by several processes at once, in the order of need. The parent has the list and hands out one run at a time."""
+"""Runs by several processes at once, in order of need. The parent has the list and hands out one run at a time."""
 
 import json
 import os
@@ -30,14 +30,13 @@ def check_jobs(jobs: int) -> None:
 
 
 def by_need(groups: Sequence[list[Run]]) -> list[list[Run]]:
-    """Every run by itself, and the first seed of everything before the second of anything."""
+    """Every run separately, and all first seeds before any second seed."""
     return [[run] for run in sorted((run for group in groups for run in group), key=lambda run: run.seed)]
 
 
 def in_jobs(groups: Sequence[list[Run]], store: Store, jobs: int) -> Generator[Event, None, None]:
-    """What `execute` gives, from several processes. Close it to end them; what they did is kept.
-
-    A run that another process has, of this command or another one, is a problem that says so.
+    """The results of `execute`, from several processes. Close it to end them; finished work is kept. A run that another
+    process is doing, of this command or another one, is reported as a problem.
     """
     left = iter([run for group in groups for run in group])
     events: Queue[Event | None] = Queue()
@@ -96,7 +95,7 @@ class _Worker:
                 process.wait()
 
     def _started(self) -> "subprocess.Popen[str] | None":
-        """The process, a new one where the last has ended by itself; None when no more is wanted."""
+        """The process, or a new one if the last has ended on its own; None when no more are wanted."""
         with self._lock:
             if self._ended:
                 return None

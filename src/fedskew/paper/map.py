@@ -1,7 +1,8 @@
 """The map: what FedLC's gain over FedAvg depends on, around one cell of the paper, with one seed.
 
-First the margin itself, tau by rule for missing classes, in two settings; then, with the margin that did best over both
-on held-out training examples, one assumption changed at a time. Choices are made on those, the test set is reported.
+First the margin itself, tau for each rule for missing classes, in two settings; then, with the margin that did best
+over both on held-out training examples, one assumption changed at a time. Choices use the held-out examples; the test
+set is only reported.
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,7 +44,7 @@ UNCHANGED = Setting(map_text.UNCHANGED, {})
 
 
 def around(run: Run) -> list[Setting]:
-    """One assumption changed at a time; those of the network only where it is the one that has them."""
+    """One assumption changed at a time; those of the network only if the network has them."""
     settings = [
         UNCHANGED,
         Setting("local epochs 5", {"local_epochs": 5}, shorter=5),
@@ -62,7 +63,7 @@ def around(run: Run) -> list[Setting]:
 
 @dataclass(frozen=True)
 class Map:
-    """Around `cell` of `table`. Without `taus`, those of the usual ones that are there in both settings are shown."""
+    """The map around `cell` of `table`. Without `taus`, it shows the usual ones that exist in both settings."""
 
     table: Table
     cell: str
@@ -70,7 +71,7 @@ class Map:
     parts: tuple[str, ...] = PARTS
 
     def runs(self, choice: Choice, results: Results) -> list[Run]:
-        """The runs of the parts asked for, as far as they can be known now."""
+        """The runs of the requested parts, as far as they can be known now."""
         wanted: list[Run] = []
         if "margin" in self.parts:
             for base in BASES:
@@ -83,12 +84,12 @@ class Map:
         return wanted
 
     def settled(self, choice: Choice, results: Results) -> bool:
-        """Whether nothing that this hangs on is missing."""
+        """Whether everything that this depends on exists."""
         results = results.only(self.run(BASES[0], "fedavg", choice).precision)
         return "around" not in self.parts or self.best(choice, results) is not None
 
     def rows(self, results: Results, choice: Choice) -> list[dict[str, Any]]:
-        """One row per run that is there, all of one arithmetic."""
+        """One row per existing run, all of one arithmetic."""
         return in_one_arithmetic(results, choice, partial(self._rows, choice))
 
     def _rows(self, choice: Choice, results: Results) -> list[dict[str, Any]]:
@@ -102,7 +103,7 @@ class Map:
         return [row for row in found if row is not None]
 
     def known_taus(self, choice: Choice, results: Results) -> tuple[float, ...]:
-        """The values of tau that are there with both rules in both settings."""
+        """The values of tau that exist with both rules in both settings."""
 
         def known(tau: float) -> bool:
             runs = [self.run(base, text, choice) for base in BASES for text in margins((tau,))]
@@ -111,7 +112,7 @@ class Map:
         return self.taus or tuple(tau for tau in TAUS if known(tau))
 
     def best(self, choice: Choice, results: Results) -> str | None:
-        """The margin with the highest accuracy on held-out examples, summed over both settings, once all are there."""
+        """The margin with the highest accuracy on held-out examples, summed over both settings, once all exist."""
         scores: dict[str, float] = dict.fromkeys(margins(self.known_taus(choice, results)), 0.0)
         for text in scores:
             for base in BASES:

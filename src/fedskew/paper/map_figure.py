@@ -9,7 +9,7 @@ from fedskew.report.figures import canvas, frame, legend, save
 from fedskew.report.style import looks
 
 _LIMIT = 20.0
-"""Points beyond which a dot stands at the edge with its number beside it."""
+"""Points beyond which a dot is drawn at the edge with its number."""
 
 
 def map_figure(
@@ -35,7 +35,7 @@ def map_figure(
 
 
 def _heats(figure: Any, base: Sequence[Mapping[str, Any]]) -> None:
-    """A panel below the other, in one range of colours around zero."""
+    """Panels below each other, with one range of colours around zero."""
     known = [abs(d) for panel in base for row in panel["difference"] for d in row if d is not None]
     span = max(known, default=0.0) or 1.0
     panels = figure.subplots(len(base), 1, squeeze=False)[:, 0].tolist()
@@ -46,7 +46,7 @@ def _heats(figure: Any, base: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _heat(axes: Any, panel: Mapping[str, Any], span: float) -> Any:
-    """One base setting. Every cell also says its number, since two colours of one darkness are alike in grey."""
+    """One base setting. Every cell also shows its number, since colours of equal darkness look the same in grey."""
     cells = [[math.nan if d is None else d for d in row] for row in panel["difference"]]
     image = axes.imshow(cells, cmap="RdBu", aspect="auto", vmin=-span, vmax=span)
     for row, values in enumerate(panel["difference"]):
@@ -100,6 +100,6 @@ def _first_rows(varied: Sequence[Mapping[str, Any]]) -> list[int]:
 
 
 def _row_labels(varied: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The name stands before the first of its values."""
+    """The name comes before the first of its values."""
     first = _first_rows(varied)
     return [f"{row['name']}   {row['value']}" if i in first else str(row["value"]) for i, row in enumerate(varied)]

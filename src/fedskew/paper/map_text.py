@@ -1,4 +1,4 @@
-"""The map of assumptions in plain sentences, of one seed. Accuracies are means of the last ten rounds."""
+"""The map of assumptions, of one seed, in plain sentences. Accuracies are means of the last ten rounds."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -30,7 +30,7 @@ def _margin(setting: str, rows: Sequence[Row]) -> list[str]:
     here = [row for row in rows if row["setting"] == setting]
     plain = next((row for row in here if row["method"] == "fedavg"), None)
     if plain is None or plain["last_ten"] is None:
-        return [f"{setting}: FedAvg is not there or diverged."]
+        return [f"{setting}: FedAvg is missing or diverged."]
     lines = [_against(f"{setting}: FedRS", row, plain) for row in here if row["method"] == "fedrs"]
     for _, rule, best, _ in chosen_margins(here):
         what = f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)"
@@ -70,12 +70,12 @@ def gains(row: Row, plain: Row) -> tuple[float, float]:
 
 
 def _around(setting: str, rows: Sequence[Row]) -> str:
-    """FedLC against the FedAvg of the same setting; the denominator is FedLC's own, so there the unchanged FedAvg."""
+    """FedLC against FedAvg in the same setting; only FedLC has a denominator, so there against the unchanged FedAvg."""
     here = {row["method"]: row for row in rows if row["setting"] == setting}
     others = [row for row in rows if row["setting"] == UNCHANGED and row["method"] == "fedavg"]
     plain = here.get("fedavg") or (others[0] if setting == DENOMINATOR and others else None)
     if plain is None or "fedlc" not in here:
-        return f"{setting}: not complete."
+        return f"{setting}: incomplete."
     if plain["last_ten"] is None:
         return f"{setting}: FedAvg diverged in round {plain['diverged']}."
     return _against(f"{setting}: FedLC", here["fedlc"], plain)

@@ -12,8 +12,8 @@ from fedskew.data import USUAL
 
 @dataclass(frozen=True)
 class Profile:
-    """`fields` are set for every method, `mirrored` besides where a mirror image shows the same class. `methods` spells
-    a method out. `tries` are variants of a method among which accuracy on held-out training examples decides."""
+    """`fields` are set for every method, `mirrored` in addition if a mirror image shows the same class. `methods` has
+    specs of methods. `tries` are variants of a method; accuracy on held-out training examples decides among them."""
 
     name: str
     about: str
@@ -29,14 +29,14 @@ class Profile:
 
 
 VALIDATION = 0.1
-"""The share of the training examples that choices are made on."""
+"""The share of the training examples that is held out for choosing."""
 
 _SERVER_STEPS = (0.5, 1, 1.5, 2)
 _TAUS = (1, 2, 5, 10)
 
 
 def _steps(method: str) -> tuple[str, ...]:
-    """For a method without a knob of its own: the length of the server's step."""
+    """For a method without its own knob: the length of the server's step."""
     server = "fedopt:server=sgd,eta"
     return tuple(f"{server}={eta}" if method == "fedavg" else f"{method}+{server}={eta}" for eta in _SERVER_STEPS)
 

@@ -25,7 +25,7 @@ _PANELS = {"Q(4)": "shards:4", "D(0.5)": "dirichlet:0.5"}
 
 
 class Tabled:
-    """A figure whose runs are the cells of a table of its own."""
+    """A figure whose runs are the cells of its own table."""
 
     table: Table
 
@@ -60,8 +60,8 @@ class Figure1(Tabled):
     )
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
-        """Accuracy as a share of one, and the drop that the paper prints, where it does; all of one length, the one
-        that most cells have."""
+        """Accuracy as a fraction, and the drop that the paper prints, if it does; all of one length, the one that most
+        cells have."""
         rows = [row for row in self.table.rows(results, choice) if row["ours"]]
         lengths = [row["ours"]["rounds"] for row in rows]
         if len(set(lengths)) > 1:
@@ -83,10 +83,10 @@ class Figure1(Tabled):
 
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
         if not rows:
-            raise ValueError("figure1 has no runs yet; `fedskew paper run figure1` does them")
+            raise ValueError("figure1 has no runs yet; `fedskew paper run figure1` runs them")
         if not any(row["group"] == "iid" for row in rows):
             raise ValueError(
-                "figure1 has no run without skew yet; `fedskew paper run figure1 --cells cifar10/iid` does it"
+                "figure1 has no run without skew yet; `fedskew paper run figure1 --cells cifar10/iid` runs it"
             )
         note = f"shortened: {rows[0]['rounds']} of 400 rounds" if rows[0]["shortened"] else None
         return figure1(path, rows, title, note)
@@ -120,7 +120,7 @@ class Figure3(Untrained):
 
 
 class Figure4(Untrained):
-    """Who holds what, on five clients."""
+    """The label counts of five clients."""
 
     name, title = "figure4", "Label counts of five clients"
 
@@ -157,7 +157,7 @@ class Figure5(Tabled):
     )
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
-        """The curves of every seed, of the longest runs there are, in one arithmetic."""
+        """The curves of every seed, from the longest existing runs, in one arithmetic."""
         return in_one_arithmetic(results, choice, partial(self._rows, choice))
 
     def _rows(self, choice: Choice, results: Results) -> list[dict[str, Any]]:
@@ -174,7 +174,7 @@ class Figure5(Tabled):
 
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
         if not rows:
-            raise ValueError("figure5 has no runs yet; `fedskew paper run figure5` does them")
+            raise ValueError("figure5 has no runs yet; `fedskew paper run figure5` runs them")
         cells: dict[str, dict[str, Any]] = {}
         for row in rows:
             seeds = [[{"round": r, "accuracy": accuracy} for r, accuracy in curve] for curve in row["curves"]]

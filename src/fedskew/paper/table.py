@@ -1,4 +1,4 @@
-"""A table of the paper: cells by methods, ours beside the printed figure."""
+"""A table of the paper: cells by methods, our figures next to the printed ones."""
 
 import json
 import statistics
@@ -21,13 +21,13 @@ SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")
 """The paper's methods, and logit adjustment, which it does not have."""
 UNIFORM = ("scaffold:mean=uniform",)
-"""SCAFFOLD by its own paper's rule, which does not weigh messages as it weighs updates; the first runs are of it."""
+"""SCAFFOLD by its paper's own rule, which weights messages and updates differently; the first runs used it."""
 BEYOND = (
     *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
     "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn", "fedlc+fedcm",
     "feddecorr", "fedlc+feddecorr:beta=0.01", "fedvls", "fedsam", "fedgc", "fedlc+fedgc",
 )  # fmt: skip
-"""Later methods, shown beside the paper's where they have been run, and run when they are named."""
+"""Later methods, shown next to the paper's if they have been run, and run only when named."""
 
 CNN_ASSUMED = (
     "local epochs: 1",
@@ -49,7 +49,7 @@ def printed(item: str) -> dict[str, dict[str, list[float | None]]]:
 
 @dataclass(frozen=True)
 class Table:
-    """`cells` are what a column stands for, as fields of a run; `assumed` is what the paper does not say about it, and
+    """`cells` are what a column stands for, as fields of a run; `assumed` is what the paper does not state, and
     `remark` what a reader of our figures should know."""
 
     name: str
@@ -62,13 +62,13 @@ class Table:
     beyond: tuple[str, ...] = UNIFORM
 
     def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
-        """The runs that can be known now; where a choice hangs on others' results, ask again when those are there."""
+        """The runs that can be known now; if a choice depends on other results, ask again when those exist."""
         return [run for cell, method in self.pairs(choice) for run in self._wanted(cell, method, choice, results)]
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
-        """A row for each cell and method: the printed figure, ours, and what ours rests on. All rows of a cell are of
-        one arithmetic: the one asked for, else the one with most of them. They are of one length too: the one asked
-        for, else the one with most runs, of several the longest."""
+        """A row for each cell and method: the printed figure, ours, and the runs behind it. All rows of a cell have one
+        arithmetic: the requested one, else the most frequent. They also have one length: the requested one, else the
+        one with most runs, on a tie the longest."""
         found = []
         beyond = () if choice.profile.tries else self.beyond  # they have no tries
         methods = chosen("method", choice.methods, (*self.methods, *beyond))
@@ -129,7 +129,7 @@ class Table:
         return rows
 
     def _asked(self, cell: str, method: str, choice: Choice, results: Results) -> dict[str, Any] | None:
-        """The run of a cell's first seed; None where a method's tries have not settled what that is."""
+        """The run of a cell's first seed; None if a method's tries have not settled it yet."""
         settled = self._settled(cell, method, choice, results)
         if method in choice.profile.tries and settled is None:
             return None
@@ -142,7 +142,7 @@ class Table:
         return {**shown, "ours": ours, "difference": difference}
 
     def _settled(self, cell: str, method: str, choice: Choice, results: Results) -> str | None:
-        """What a method's tries settled, from the longest ones that are all there."""
+        """What a method's tries settled, from the longest complete set."""
         tries = self._tries(cell, method, choice)
         lengths = {result.rounds for run in tries[:1] for result in results.answering(run.model_dump())}
         for rounds in sorted(lengths, reverse=True) if choice.rounds is None else [choice.rounds]:
@@ -151,7 +151,7 @@ class Table:
         return None
 
     def settled(self, choice: Choice, results: Results) -> bool:
-        """Whether nothing that this hangs on is missing."""
+        """Whether everything that this depends on exists."""
         return all(best_try(t, results) for c, m in self.pairs(choice) if (t := self._tries(c, m, choice)))
 
 
@@ -164,7 +164,7 @@ class Finished:
 
     @classmethod
     def of(cls, results: Results, run: dict[str, Any] | None, rounds: int | None) -> "Finished":
-        """What is known of a run, whatever its seed; seeds that diverged are left out."""
+        """The results of a run over all seeds; seeds that diverged are left out."""
         if run is None or rounds is None:
             return cls({}, {})
         level = [] if run["partition"] == "natural" else results.answering({**run, "partition": IID})
@@ -176,7 +176,7 @@ class Finished:
 
     def measures(self, base: "Finished", target: float | None) -> dict[str, Any]:
         """Against FedAvg in the same cell: the gain in points of the last ten rounds, here and on IID data, rounds to
-        the target, and the share of the IID gap closed; None where runs for it are absent."""
+        the target, and the share of the IID gap closed; None if the runs for it are missing."""
         mine, plain, level = (_curves(found) for found in (self.skewed, base.skewed, base.iid))
         reach, share = rounds_to_reach(mine, plain if target is None else target), gap_closed(mine, plain, level)
         gains = [
@@ -204,7 +204,7 @@ def _gain(found: Difference | None) -> dict[str, Any] | None:
 
 
 def commonest_length(found: Iterable[Sequence[Result]], full: int) -> int | None:
-    """The number of rounds that most runs have, of several the largest; none longer than the paper's."""
+    """The number of rounds that most runs have, on a tie the largest; no longer than the paper's."""
     lengths = Counter(result.rounds for group in found for result in group if result.rounds <= full)
     return max(lengths, key=lambda length: (lengths[length], length), default=None)
 
@@ -212,7 +212,7 @@ def commonest_length(found: Iterable[Sequence[Result]], full: int) -> int | None
 def in_one_arithmetic(
     results: Results, choice: Choice, rows: Callable[[Results], list[dict[str, Any]]]
 ) -> list[dict[str, Any]]:
-    """Rows made from results of one arithmetic: the one asked for, else the one that gives most of them."""
+    """Rows from results of one arithmetic: the requested one, else the one that gives most rows."""
     asked = choice.fields.get("precision")
     precisions: list[str | None] = [asked] if asked else [*results.precisions] or [None]
     views = [rows(results.only(precision)) for precision in precisions]
@@ -220,7 +220,7 @@ def in_one_arithmetic(
 
 
 def best_try(tries: Sequence[Run], results: Results) -> str | None:
-    """The variant with the highest accuracy on held-out examples, the first of equals; None while one is missing."""
+    """The variant with the highest accuracy on held-out examples, on a tie the first; None while one is missing."""
     found = [results.exactly(run.model_dump()) for run in tries]
     if not tries or not all(found):
         return None
@@ -229,8 +229,8 @@ def best_try(tries: Sequence[Run], results: Results) -> str | None:
 
 
 def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dict[str, Any] | None:
-    """Our figure in percent over seeds. Runs of different length are never averaged: those of so many rounds count, or
-    else the longest (no longer than the paper's). A seed that diverged is counted apart."""
+    """Our figure in percent over seeds. Runs of different length are never averaged: those of the requested length
+    count, or else the longest (no longer than the paper's). A seed that diverged is counted separately."""
     groups = {
         length: group for length, group in by_length(found).items() if length <= full and rounds in (None, length)
     }

@@ -60,7 +60,7 @@ _TABLES = (
         methods=EIGHT,
         fields={"rounds": 300, "clients": 100},
         assumed=("local epochs: 1", "all clients in every round", "batch size: 128, the paper's general one"),
-        remark="Each seed draws new clients and data, so ± is mostly of the data. Lambda changes no label: see "
+        remark="Each seed draws new clients and data, so ± mostly reflects the data. Lambda changes no label: see "
         "docs/algorithms.md.",
     ),
     Table(

@@ -36,8 +36,8 @@ PRINTED = {"majority": 2608, "minority": 448, "missing": 0}
 
 @dataclass(frozen=True)
 class TrainedFigure:
-    """`look` measures a simulation that stands at the end of its run; `key` names the measurement in the run's folder;
-    `picture` draws it; `words` says it in lines."""
+    """`look` measures a simulation at the end of its run; `key` names the measurement in the run's folder; `picture`
+    draws it; `words` describes it in lines."""
 
     name: str
     title: str
@@ -51,7 +51,7 @@ class TrainedFigure:
         return [TABLES["table1"].run(_cell(choice), "fedavg", choice)]
 
     def measure(self, store: Store, choice: Choice) -> None:
-        """Measure the model of the run's last round, unless that has been done, and keep it with the run."""
+        """Measure the model of the run's last round, unless that is done already, and store the result with the run."""
         for run in self.runs(choice):
             folder = store.folder(run.hash)
             ready = folder.exists() and folder.checkpoint.exists() and bool(finished_records(run, folder))
@@ -60,8 +60,8 @@ class TrainedFigure:
             simulation = from_folder(folder, run.device)
             if simulation.round != run.rounds:
                 raise ValueError(
-                    f"the model of round {run.rounds} is gone: run {run.hash} went on to {simulation.round}; "
-                    "do it in another store (--runs FOLDER), or leave out --rounds"
+                    f"the model of round {run.rounds} is gone: run {run.hash} continued to {simulation.round}; "
+                    "use another store (--runs FOLDER), or leave out --rounds"
                 )
             folder.write_measured(self.key, run.rounds, self.look(simulation))
             folder.write_measured(_where(self.key), run.rounds, fingerprint(simulation)["device"])
@@ -80,7 +80,7 @@ class TrainedFigure:
 
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path, title: str) -> list[Path]:
         if not rows:
-            raise ValueError(f"{self.name} has not been measured yet; `fedskew paper run {self.name}` does it")
+            raise ValueError(f"{self.name} has not been measured yet; `fedskew paper run {self.name}` measures it")
         row = rows[0]
         note = f"shortened: the model is of round {row['rounds']}" if row["shortened"] else None
         return self.picture(path, row["measured"], note=note)
@@ -96,7 +96,7 @@ def _where(key: str) -> str:
 
 
 def _cell(choice: Choice) -> str:
-    """The first cell asked for."""
+    """The first requested cell."""
     return chosen("cell", choice.cells or (CELL,), TABLES["table1"].cells)[0]
 
 
@@ -143,10 +143,10 @@ def _ahead(measured: dict[str, Any]) -> list[str]:
 
 
 def choose_client_and_classes(counts: Sequence[Sequence[int]]) -> tuple[int, dict[str, int]]:
-    """The client, and its majority, minority and missing class, whose counts are nearest to the paper's.
+    """The client, and its majority, minority and missing class, with counts closest to the paper's.
 
     Smallest |ln(n_majority / 2608)| + |ln(n_minority / 448)| over all clients that have all three kinds; the missing
-    class is the first one. Ties go to the first client and classes, so no result is looked at.
+    class is the first one. Ties go to the first client and classes, so no result influences the choice.
     """
     found = []
     for client, row in enumerate(counts):

@@ -163,13 +163,13 @@ def _federation(setting: Setting) -> Federation:
 
 
 def _zeros(model: Model) -> tuple[Params, Params]:
-    """No class is preferred at the start, and a sum over classes that starts at zero stays there."""
+    """Start without a preferred class; a sum over classes that starts at zero stays there."""
     params, buffers = model.init(_TYPE, "cpu")
     return tree.zeros_like(params), buffers
 
 
 def _everyone(federation: Federation, server: Server, recipe: Recipe, seed: int) -> Cohort:
-    """All clients, with nothing remembered: the methods shown here keep no client states."""
+    """All clients, without states: the methods shown here keep no client states."""
     if recipe.algorithm.correction.client_state(server.params):
         raise ValueError(f"{recipe.algorithm.name} keeps client states; allowed: methods that change the loss")
     return Cohort(federation, np.arange(federation.num_clients), {}, seed)

@@ -1,7 +1,6 @@
 """One of the processes of `paper run --jobs`: runs come in as lines of JSON, records and problems go out as lines.
 
-`python -m fedskew.paper.worker STORE`. SIGTERM ends it, and so does the end of whoever listens; what was done
-is kept.
+`python -m fedskew.paper.worker STORE`. SIGTERM ends it, and so does the end of its listener; finished work is kept.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Who holds what: each partition maps labels to one sorted vector of sample indices per client."""
+"""Partitions: each maps labels to one sorted vector of sample indices per client."""
 
 from collections.abc import Callable
 

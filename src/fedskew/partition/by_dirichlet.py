@@ -17,10 +17,10 @@ FAIR = "fair"
 class Dirichlet:
     """Per class c, shares p ~ Dir_m(b); the shuffled class is cut at floor(cumsum(p) * n_c).
 
-    With `balance`, a client that already holds n/m samples gets share 0 of the next class and the other
-    shares are renormalised; where all would be 0, the class is cut by p as drawn. Classes come in ascending order
-    (`on`, as NIID-Bench has it: the first are held by more clients than the last), or in an order of their own in
-    every draw (`fair`). Shares are drawn anew until every client has `min_size` samples.
+    With `balance`, a client that already holds n/m samples gets share 0 of the next class and the other shares are
+    renormalised; if all would be 0, the class is cut by p as drawn. Classes come in ascending order (`on`, as in
+    NIID-Bench: the first are held by more clients than the last), or in a new random order in every draw (`fair`).
+    Shares are drawn again until every client has `min_size` samples.
     """
 
     b: float
@@ -61,7 +61,7 @@ class Dirichlet:
             total = np.cumsum(np.where(held < full, shares[label], 0.0) if self.balance else shares[label])
             if not total[-1] > 0:
                 total = np.cumsum(shares[label])
-            # Divided by its last entry the sum ends in exactly 1: nothing is lost, a share of 0 gets nothing.
+            # Divided by its last entry the sum ends in exactly 1: no sample is lost, and a share of 0 gets none.
             cuts = np.floor(total / total[-1] * size).astype(np.int64)
             pieces[:, label] = np.diff(cuts, prepend=0)
             held += pieces[:, label]
@@ -71,7 +71,7 @@ class Dirichlet:
         """p ~ Dir_m(b) for every class, [classes, clients]."""
         num_classes, num_clients = shape
         shares = generator.dirichlet(np.full(num_clients, self.b), size=num_classes)
-        # Where floats under- or overflow, take the limit of b towards 0 (one client) or infinity (all alike).
+        # If floats under- or overflow, take the limit of b towards 0 (one client) or infinity (all equal).
         lost = np.flatnonzero(~(shares.sum(1) > 0))
         shares[lost] = 0.0 if self.b < 1 else 1.0
         shares[lost, generator.integers(num_clients, size=len(lost))] = 1.0
@@ -82,7 +82,7 @@ class Dirichlet:
             needed, clients = num_clients * self.min_size, samples // self.min_size
             fewer = f", or at most {clients} clients" if clients else ""
             raise ValueError(
-                f"min_size={self.min_size} for {num_clients} clients needs {needed} samples and "
+                f"min_size={self.min_size} for {num_clients} clients needs {needed} samples, but "
                 f"there are {samples}; use min_size={samples // num_clients} or less{fewer}"
             )
 

@@ -1,6 +1,6 @@
 """A partition from a file: one that `export` wrote, or an index file of another tool.
 
-Of other tools these forms are read: a JSON list with one list of example indices per client; a JSON object of such
+These forms of other tools are read: a JSON list with one list of example indices per client; a JSON object of such
 lists, clients in the order of their numbers or names; a text file with one line per example, its client's number.
 """
 
@@ -21,7 +21,7 @@ from fedskew.partition.owners import collect
 
 FORMAT = 1
 _DIGITS = 18
-"""Of a client's number, so that it fits 64 bits."""
+"""The most digits of a client's number, so that it fits 64 bits."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Replay:
     def __call__(self, labels: Tensor, num_clients: int, generator: np.random.Generator) -> list[Tensor]:
         _, indices = read_split(self.path, len(labels))
         if len(indices) != num_clients:
-            raise ValueError(f"{self.path} has {len(indices)} clients, {num_clients} are asked for")
+            raise ValueError(f"{self.path} has {len(indices)} clients; the run has {num_clients}")
         return indices
 
     def fingerprint(self) -> str:
-        """sha256 of the file: the path alone does not say what is in it."""
+        """sha256 of the file: the path alone does not identify its content."""
         return hashlib.sha256(regular(self.path).read_bytes()).hexdigest()
 
 
@@ -65,14 +65,14 @@ def read_split(path: str | Path, num_samples: int) -> tuple[str, list[Tensor]]:
         _check(f"{path}: client {client}", part, num_samples)
     indices = [torch.tensor(part, dtype=torch.int64) for part in clients]
     if len({index for part in clients for index in part}) < sum(map(len, clients)):
-        raise ValueError(f"{path} gives a sample twice; each sample belongs to one client at most")
+        raise ValueError(f"{path} lists a sample twice; each sample belongs to at most one client")
     if stated is not None and (actual := partition_hash(indices)) != stated:
-        raise ValueError(f"{path} was changed: its hash is {actual} and it says {stated}")
+        raise ValueError(f"{path} was changed: its hash is {actual}, but it states {stated}")
     return name, indices
 
 
 def _content(path: Path, num_samples: int) -> tuple[str, list[Any], str | None]:
-    """Name, lists per client, and the hash that the file says it has."""
+    """Name, lists per client, and the hash stated in the file."""
     text = read_text(path)
     if not text.lstrip().startswith(("[", "{")):
         return path.name, _owners(path, text, num_samples), None
@@ -83,7 +83,7 @@ def _content(path: Path, num_samples: int) -> tuple[str, list[Any], str | None]:
         return path.name, [document[name] for name in sorted(document, key=_in_order)], None
     if isinstance(document, list) and document and all(isinstance(part, list) for part in document):
         return path.name, document, None
-    raise ValueError(f"{path} is no partition: neither an exported one, nor a list of indices per client")
+    raise ValueError(f"{path} is not a partition: neither an exported one, nor a list of indices per client")
 
 
 def _in_order(name: str) -> tuple[bool, int, str]:
@@ -106,7 +106,7 @@ def _owners(path: Path, text: str, num_samples: int) -> list[list[int]]:
     lines = text.split()
     wrong = next((line for line in lines if not line.isdecimal() or len(line) > _DIGITS), None)
     if wrong is not None:
-        raise ValueError(f"{path} could not be read as a partition: {wrong[:20]!r} is not a client's number")
+        raise ValueError(f"{path} could not be read as a partition: {wrong[:20]!r} is not a client number")
     if len(lines) != num_samples:
         raise ValueError(f"{path} has {len(lines)} lines for {num_samples} samples; one client per sample is needed")
     owner = np.array([int(line) for line in lines])

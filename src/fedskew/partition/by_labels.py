@@ -29,7 +29,7 @@ class Labels:
         owned = self._choose((num_clients, len(sizes)), generator)
         pieces = np.zeros(owned.shape, dtype=np.int64)
         for label, size in enumerate(sizes):
-            owners = generator.permutation(np.flatnonzero(owned[:, label]))  # who gets the odd sample
+            owners = generator.permutation(np.flatnonzero(owned[:, label]))  # who gets the extra sample
             pieces[owners, label] = even(int(size), len(owners))
         self._check_sizes(pieces, sizes)
         return collect(deal(number, pieces, generator), num_clients)
@@ -49,7 +49,7 @@ class Labels:
 
     def _check(self, num_clients: int, num_classes: int) -> None:
         if self.k > num_classes:
-            raise ValueError(f"labels:{self.k} asks for {self.k} classes per client; there are {num_classes}")
+            raise ValueError(f"labels:{self.k} needs {self.k} classes per client; there are {num_classes}")
         if num_clients * self.k < num_classes:
             clients, k = -(-num_classes // self.k), -(-num_classes // num_clients)
             raise ValueError(

@@ -12,8 +12,8 @@ from fedskew.partition.owners import classes, collect, even, whole
 class Shards:
     """Samples sorted by label, cut evenly into m*a sets; every client gets `a` of them at random.
 
-    The sort is stable and the cuts are i*n//(m*a), so that no sample is dropped. A client holds about `a`
-    labels: fewer where two of its sets have the same one, more where a set straddles two.
+    The sort is stable and the cuts are i*n//(m*a), so that no sample is dropped. A client holds about `a` labels: fewer
+    if two of its sets have the same label, more if a set straddles two.
     """
 
     a: int

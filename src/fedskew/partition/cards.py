@@ -1,4 +1,4 @@
-"""What a partition is: its content hash, label counts and how skewed they are."""
+"""The card of a partition: its content hash, label counts and how skewed they are."""
 
 import hashlib
 from collections.abc import Sequence
@@ -38,10 +38,10 @@ def counts(indices: Sequence[Tensor], labels: Tensor, num_classes: int) -> Ints:
 def skew_indices(counts: Ints) -> dict[str, float]:
     """How skewed label counts n_kc [clients, classes] are; p_kc = n_kc / n_k, p_c = n_c / n.
 
-    mean_total_variation  mean over clients of 1/2 sum_c |p_kc - p_c|; 0 when all clients are alike
+    mean_total_variation  mean over clients of 1/2 sum_c |p_kc - p_c|; 0 if all clients are alike
     effective_classes     mean over clients of exp(-sum_c p_kc ln p_kc); between 1 and the number of classes
     missing_share         share of n_kc that are 0, over the classes that some client holds
-    size_gini             sum_jk |n_j - n_k| / (2 m n) over m clients; 0 when all have the same size
+    size_gini             sum_jk |n_j - n_k| / (2 m n) over m clients; 0 if all have the same size
     """
     sizes = counts.sum(1)
     if not sizes.all():

@@ -17,11 +17,10 @@ _NAME_HEADS = ("", "client", "clients", "name", "id", "index")
 
 
 def read_counts(path: Path) -> tuple[Ints, dict[str, Any]]:
-    """Counts [clients, classes] of a file, and the card they came from; a CSV has none, or a `note` on its reading.
-
-    A CSV has one line per client and one column per class, with `,` `;` or tabs between. A first line of words, or
-    of the class numbers 0, 1, 2, ..., is a header if another line follows; a first column of words, or one that a
-    header leaves empty or calls client, name, id or index, names the clients.
+    """Counts [clients, classes] of a file, and the card they came from; a CSV has none, or a `note` on how it was read.
+    A CSV has one line per client and one column per class, separated by `,` `;` or tabs. A first line of words, or of
+    the class numbers 0, 1, 2, ..., is a header if another line follows; a first column of words, or one whose header is
+    empty or is client, name, id or index, names the clients.
     """
     text = read_text(path)
     if not text.strip():
@@ -45,7 +44,7 @@ def _json(path: Path, text: str) -> dict[str, Any]:
 
 
 def _lines(path: Path, text: str) -> list[tuple[str, list[str]]]:
-    """Where each line that is not blank stands, and its cells."""
+    """The position of each non-blank line, and its cells."""
     first = text.lstrip().splitlines()[0]
     delimiter = next((mark for mark in "\t;" if mark in first), ",")
     try:
@@ -59,7 +58,7 @@ def _lines(path: Path, text: str) -> list[tuple[str, list[str]]]:
 
 
 def _rows(lines: list[tuple[str, list[str]]]) -> list[tuple[str, list[str]]]:
-    """Where each client's line stands, and its counts as text, without header and names."""
+    """The position of each client's line, and its counts as text, without header and names."""
     head = lines[0][1]
     header = len(lines) > 1 and _is_header(head)
     rows = lines[1:] if header else lines
@@ -90,7 +89,7 @@ def _class_numbers(row: Sequence[str]) -> bool:
 
 
 def _is_word(cell: str) -> bool:
-    """A name: neither empty nor anything that somebody meant as a number."""
+    """Whether a text is a name: neither empty nor meant as a number."""
     try:
         float(cell)
     except ValueError:
@@ -104,7 +103,9 @@ def _checked(path: Path, rows: Sequence[tuple[str, Sequence[Any]]]) -> Ints:
     width = len(rows[0][1])
     for where, row in rows:
         if len(row) != width:
-            raise ValueError(f"{path}, {where} has {len(row)} counts and {rows[0][0]} has {width}; all need as many")
+            raise ValueError(
+                f"{path}, {where} has {len(row)} counts, but {rows[0][0]} has {width}; all lines need the same number"
+            )
     table = [[_count(f"{path}, {where}, class {c}", cell) for c, cell in enumerate(row)] for where, row in rows]
     for (where, _), counts in zip(rows, table, strict=True):
         if not any(counts):
@@ -116,11 +117,11 @@ def _checked(path: Path, rows: Sequence[tuple[str, Sequence[Any]]]) -> Ints:
 
 def _count(where: str, cell: Any) -> int:
     if cell == "" or cell is None:
-        raise ValueError(f"{where}: the count is missing; write 0 where a client has none")
+        raise ValueError(f"{where}: the count is missing; write 0 if a client has none")
     text = str(cell)
     digits = text.removeprefix("-")
     if isinstance(cell, bool) or not (digits.isascii() and digits.isdigit()) or len(digits) > 16:
-        raise ValueError(f"{where}: {text!r} is not a count; allowed: whole numbers from 0 to {LARGEST}")
+        raise ValueError(f"{where}: {text!r} is not a count; allowed: integers from 0 to {LARGEST}")
     if text.startswith("-"):
-        raise ValueError(f"{where}: {text} is negative; allowed: whole numbers from 0 on")
+        raise ValueError(f"{where}: {text} is negative; allowed: integers of at least 0")
     return int(text)

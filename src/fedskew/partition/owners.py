@@ -9,9 +9,9 @@ Ints = NDArray[np.int64]
 
 
 def whole(name: str, value: int) -> None:
-    """Refuse what is not a whole number of at least 1."""
+    """Refuse anything but an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        raise ValueError(f"{name} is {value!r}; allowed: integers of at least 1")
 
 
 def classes(labels: Tensor, num_clients: int) -> tuple[Ints, Ints]:

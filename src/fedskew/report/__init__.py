@@ -1,1 +1,1 @@
-"""What people read: summaries, tables and figures, made from the store alone."""
+"""Summaries, tables and figures for readers, made only from the store."""

@@ -14,7 +14,7 @@ _BAR, _DARK, _MOST = "#c6d0dc", "#333333", 5
 def before_and_after(path: Path, effects: Mapping[str, Mapping[str, Any]], note: str | None = None) -> list[Path]:
     """A client's label counts as bars, accuracy per class before and after its local update as lines.
 
-    `effects` has a result of `before_after` for each method; a method is a row, a client a column.
+    `effects` has a result of `before_after` for each method; methods are rows, clients are columns.
     """
     columns = min(_MOST, *(len(effect["clients"]) for effect in effects.values()))
     styles, top = looks(effects), max(max(c["counts"]) for e in effects.values() for c in e["clients"][:_MOST])

@@ -25,7 +25,7 @@ HEADS = {
 
 @dataclass(frozen=True)
 class Finished:
-    """What a run of one seed left: its fields, its records and the card of its partition."""
+    """A finished run of one seed: its fields, its records and the card of its partition."""
 
     run: dict[str, Any]
     records: Sequence[dict[str, Any]]
@@ -51,9 +51,9 @@ def _stored(store: Store, hashes: Hashes, rounds: int) -> Methods:
 
 
 def method_rows(methods: Methods, *, target: float | None = None, iid: Methods | None = None) -> list[dict[str, Any]]:
-    """One row per method: each measure's mean and std over seeds, its verdict against FedAvg, if that is there, and how
-    many rounds it takes to the target (FedAvg's end). With the same methods on IID data, what they reach there and the
-    share of the gap that they close."""
+    """One row per method: each measure's mean and std over seeds, its verdict against FedAvg, if FedAvg is among them,
+    and how many rounds it takes to the target (FedAvg's end). With the same methods on IID data, also their accuracy
+    there and the share of the gap that they close."""
     rows, level = _rows(methods), _rows(iid or {})
     curves, plain = method_curves(methods), method_curves(iid or {})
     base = curves.get(BASELINE, {})
@@ -75,7 +75,8 @@ def _rows(methods: Methods) -> list[dict[str, Any]]:
 
 
 def method_curves(methods: Methods) -> dict[str, Curves]:
-    """The accuracy of every evaluated round, by method and seed; a run that diverged has no end and is left out."""
+    """The accuracy of every evaluated round, by method and seed; a run that diverged has no final accuracy and is left
+    out."""
     return {
         name: {
             one.run["seed"]: [(r["round"], r["accuracy"]) for r in one.records if r["accuracy"] is not None]
@@ -113,7 +114,7 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[str, list[str]]:
-    """Rounds to reach the target where there is one, and what was measured on IID data where that was asked for."""
+    """Rounds to reach the target if there is one, and results on IID data if they were requested."""
     columns: dict[str, list[str]] = {}
     if any(row["rounds_to_reach"] for row in rows):
         columns[f"rounds to {target_words(target)}"] = [_text(row["rounds_to_reach"], Reach) for row in rows]
@@ -170,7 +171,7 @@ _SHARE = {"iid_gap": "gap", "iid_gap_closed": "share"}
 
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """A line per method, shares of one."""
+    """A line per method, with fractions."""
     measures = [f"{m}_{part}" for m in MEASURES for part in ("mean", "std")]
     on_iid = ["iid_accuracy_last10_mean", *(f"iid_{name}" for name in _DIFFERENCE)]
     heads = ["method", "seeds", "diverged", *measures, *_DIFFERENCE, *_REACH, *_SHARE, *on_iid]

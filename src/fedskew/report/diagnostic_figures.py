@@ -1,4 +1,4 @@
-"""What `fedskew diagnose` draws, from its document. Accuracies are shares of one; None is unknown or infinite."""
+"""What `fedskew diagnose` draws, from its document. Accuracies are fractions; None is unknown or infinite."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ Document = Mapping[str, Any]
 
 
 def diagnostic_figures(folder: Path, document: Document) -> list[Path]:
-    """All figures of a document, as PNG and SVG; one that there is nothing for is left out."""
+    """All figures of a document, as PNG and SVG; a figure without data is left out."""
     made: list[Path] = []
     for name, draw in FIGURES.items():
         made += draw(folder / name, document)
@@ -34,7 +34,7 @@ def before_after_panels(path: Path, document: Document) -> list[Path]:
 def bound_figure(path: Path, document: Document) -> list[Path]:
     """n_j / n_r against D_jr for every client and pair of classes, a panel per method; above the line they exceed it.
 
-    Pairs with a missing class r stand in a band of their own on top: their n_j / n_r is infinite.
+    Pairs with a missing class r are in a separate band on top: their n_j / n_r is infinite.
     """
     found = _of_methods(document, "deviation")
     pairs = {name: [row for row in one["pairs"] if (row["bound"] or 0) > 0] for name, one in found.items()}
@@ -151,18 +151,18 @@ def _range(values: Sequence[float | None]) -> tuple[float, float]:
 
 
 def _pairs(axes: Any, rows: Sequence[Mapping[str, Any]], top: float) -> None:
-    """Pairs in the look of their sign: minority classes where they are, missing ones in a band above `top`."""
+    """Pairs styled by their sign: minority classes at their values, missing ones in a band above `top`."""
     for falls, look in _SIGNS.items():
         of = [row for row in rows if (row["own"] < 0) == falls]
-        # Points of the band are spread over its height, so that as many as there are can be seen.
+        # Points of the band are spread over its height, so that all can be seen.
         high = [row["ratio"] or top * 4 ** ((i * 0.618) % 0.8 + 0.1) for i, row in enumerate(of)]
         axes.scatter([row["bound"] for row in of], high, s=12, alpha=0.7, linewidths=0, **look)
 
 
 def _share_above(name: str, found: Mapping[str, Any]) -> str:
-    name = name.replace("$", r"\$")  # no mathematics of the user's own
+    name = name.replace("$", r"\$")  # keep the user's text from being read as mathematics
     if not found["softmax"]:
-        return f"{name}: its loss is not that of a softmax"
+        return f"{name}: its loss is not based on a softmax"
     summary = found["summary"]
     if not summary["stated"]:
         return f"{name}: no pair with $D_{{jr}} > 0$"
@@ -172,7 +172,7 @@ def _share_above(name: str, found: Mapping[str, Any]) -> str:
 
 
 def _norms(axes: Any, clients: Sequence[Mapping[str, Any]], norms: Sequence[Sequence[float]]) -> None:
-    """A point per client and class, each kind in a column of its own."""
+    """A point per client and class, each kind in its own column."""
     for position, (kind, look) in enumerate(KIND_LOOKS.items()):
         points = [
             (c + 0.25 * (position - 1), row[c])

@@ -35,7 +35,7 @@ def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
 
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Any]:
-    """An empty figure in our style, apart from pyplot's global state."""
+    """An empty figure in our style, independent of pyplot's global state."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
@@ -84,7 +84,7 @@ def mark_break(axes: Any) -> None:
 
 
 Series = Mapping[str, Sequence[Sequence[dict[str, Any]]]]
-"""Of each method, the records of each seed."""
+"""For each method, the records of each seed."""
 
 
 def curves(
@@ -130,7 +130,7 @@ def _drawn_curves(series: Series, title: str, measure: str, names: Mapping[str, 
 
 
 def draw_method_curves(axes: Any, series: Series, title: str, measure: str = "accuracy") -> None:
-    """The curves of methods, each in its look, with what the axes are."""
+    """The curves of methods, each in its style, with axis labels."""
     draw_curves(axes, series, {name: look(name, position) for position, name in enumerate(series)}, measure)
     axes.set_xlabel("communication round")
     axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
@@ -213,8 +213,8 @@ def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "s
 
 
 def draw_rectangles(axes: Any, counts: Sequence[Sequence[int]], top: int) -> Any:
-    """Label counts [clients][labels] as shades of their square root up to that of `top`, with the numbers where there
-    is room for them."""
+    """Label counts [clients][labels] as shades of their square root up to that of `top`, with the numbers if there is
+    room."""
     clients, classes = len(counts), len(counts[0])
     shades = [[row[c] ** 0.5 for row in counts] for c in range(classes)]
     image = axes.imshow(shades, cmap="Blues", aspect="auto", vmin=0, vmax=top**0.5)

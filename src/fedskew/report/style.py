@@ -1,4 +1,4 @@
-"""One look for every figure: a colour and a line per method that stay apart in grey as well."""
+"""One style for every figure: a colour and a line per method that remain distinct in grey."""
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -46,7 +46,7 @@ def look(name: str, position: int = 0) -> dict[str, Any]:
 
 
 def looks(names: Iterable[str]) -> dict[str, dict[str, Any]]:
-    """A look for each name: the method's own where one variant of it is drawn, one apart where there are several."""
+    """A style for each name: the method's own if one variant of it is drawn, else a distinct one."""
     listed = list(names)
     plain = [family(name.lower()) for name in listed]
     return {

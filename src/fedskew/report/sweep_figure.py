@@ -16,13 +16,13 @@ _WORDS = {
     "validation_accuracy": "accuracy on held-out examples (%)",
 }
 _DECADE = 10
-"""Positive values that are this far apart are drawn by their logarithm."""
+"""Positive values with at least this ratio are drawn on a logarithmic axis."""
 _APART = 0.008
 """Between the dots of two lines, as a share of the axis, so that no interval hides another."""
 
 
 def draw_sweep(path: Path, swept: Swept, vector: str = "svg") -> list[Path]:
-    """PNG, and beside it SVG or PDF."""
+    """PNG, and also SVG or PDF."""
     across = across_of(swept)
     places = places_of(swept, across)
     with drawing(6.4, 3.9) as (figure, [[axes]]):
@@ -37,7 +37,7 @@ def draw_sweep(path: Path, swept: Swept, vector: str = "svg") -> list[Path]:
         axes.set_xticks([*places.values()], labels=[spec.show(value) for value in places])
         axes.minorticks_off()
         low, high = axes.get_ylim()
-        axes.set_ylim(max(low, 0), min(high, 100))  # an interval of few seeds is longer than there are accuracies
+        axes.set_ylim(max(low, 0), min(high, 100))  # an interval over few seeds can exceed the range of accuracies
         axes.set_xlabel(across)
         axes.set_ylabel(_WORDS[swept.measure], fontsize=8)
         frame(figure, _title(swept))
@@ -53,7 +53,7 @@ def across_of(swept: Swept) -> str:
 
 
 def places_of(swept: Swept, across: str) -> dict[Any, float]:
-    """Where each value stands: a number at itself, words side by side."""
+    """The position of each value: a number at its value, words side by side."""
     values = _known(swept, across)
     return {value: value if _are_numbers(values) else i for i, value in enumerate(values)}
 
@@ -68,7 +68,7 @@ def lines_of(swept: Swept, across: str) -> dict[str, list[dict[str, Any]]]:
 
 
 def _draw(axes: Any, dots: Sequence[tuple[float | None, Difference | None]], style: dict[str, Any]) -> None:
-    """A line through the dots; a method without the parameter, which has no place, is a level."""
+    """A line through the dots; a method without the parameter is a horizontal line."""
     for place, interval in dots:
         if place is None and interval is not None:
             axes.axhline(interval.mean, color=style["color"], label=style["label"], linestyle="--", linewidth=1.2)
@@ -79,7 +79,7 @@ def _draw(axes: Any, dots: Sequence[tuple[float | None, Difference | None]], sty
 
 
 def _beside(places: Mapping[Any, float], steps: float) -> dict[Any, float]:
-    """Every place moved by so many small steps, in the scale of the figure."""
+    """Every position shifted by this many small steps, in the scale of the figure."""
     least, most = min(places.values()), max(places.values())
     if _is_log([*places]):
         ratio = (most / least) ** (_APART * steps)
@@ -88,7 +88,7 @@ def _beside(places: Mapping[Any, float], steps: float) -> dict[Any, float]:
 
 
 def interval_of(row: Mapping[str, Any], measure: str) -> Difference | None:
-    """The mean over seeds in per cent and half its 95 % Student interval: the difference to nothing."""
+    """The mean over seeds in percent and half its 95 % Student interval: the difference to zero."""
     each = dict(zip(row["seeds"], row[measure]["each"], strict=True))
     points = {seed: None if value is None else 100 * value for seed, value in each.items()}
     return paired(points, dict.fromkeys(points, 0.0))

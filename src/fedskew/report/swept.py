@@ -27,7 +27,7 @@ class Done(Protocol):
 
 @dataclass(frozen=True)
 class Swept:
-    """A row per setting: its `values` beside what `over_seeds` has, `against_reference` and the hashes of its runs."""
+    """A row per setting: its `values`, what `over_seeds` has, `against_reference` and the hashes of its runs."""
 
     title: str
     rows: list[dict[str, Any]]
@@ -44,21 +44,21 @@ class Swept:
 
     @property
     def names(self) -> list[str]:
-        """Of the fields and arguments that differ between settings."""
+        """The fields and arguments that differ between settings."""
         return [name for name in self.rows[0]["values"] if len(self.values(name)) > 1]
 
     def values(self, name: str) -> list[Value]:
-        """All that a field or argument was, in order."""
+        """All values of a field or argument, in order."""
         return list(dict.fromkeys(row["values"][name] for row in self.rows))
 
     @property
     def measure(self) -> str:
-        """What settings are judged by: examples held out where there are some."""
+        """What settings are judged by: held-out examples, if there are any."""
         return (held_out(self.rows) or [MEASURE])[0]
 
     @property
     def differences(self) -> list[Difference | None]:
-        """Each setting against the reference, by the rule of verdicts; None for itself."""
+        """Each setting against the reference, by the verdict rule; None for the reference itself."""
         base = self.rows[self.reference]
         return [None if row is base else ahead(row, base, self.measure) for row in self.rows]
 
@@ -84,7 +84,7 @@ class Swept:
         return "\n".join(as_markdown(*self.table())) + "\n"
 
     def csv(self) -> str:
-        """A line per setting, shares of one; the difference is in points."""
+        """A line per setting, with fractions; the difference is in points."""
         parts = ("mean", "half", "verdict")
         heads = [*self.names, "rounds", "seeds", "diverged", *(f"{m}_{p}" for m in MEASURES for p in ("mean", "std"))]
         lines = []

@@ -10,7 +10,7 @@ from fedskew.runs.store import write_whole
 from fedskew.runs.summary import percent, setting_text
 
 Tries = Sequence[Mapping[str, Any]]
-"""Of all methods: `method`, `values`, `rounds`, `held_out` (None where it diverged) and whether it was `chosen`."""
+"""All tries: `method`, `values`, `rounds`, `held_out` (None if it diverged) and whether it was `chosen`."""
 
 HEADS = ("method", "setting", "rounds", "held out %", "")
 
@@ -20,7 +20,7 @@ def try_cells(tries: Tries) -> list[list[str]]:
     return [
         [
             each["method"],
-            setting_text(each["values"]) or "as it is",
+            setting_text(each["values"]) or "unchanged",
             str(each["rounds"]),
             "diverged" if each["held_out"] is None else percent(each["held_out"]),
             "chosen" if each["chosen"] else "",
@@ -30,7 +30,7 @@ def try_cells(tries: Tries) -> list[list[str]]:
 
 
 def tries_csv(tries: Tries) -> str:
-    """A line per try with a column per knob, shares of one."""
+    """A line per try with a column per knob, with fractions."""
     knobs = list(dict.fromkeys(name for each in tries for name in each["values"]))
     lines = []
     for each in tries:

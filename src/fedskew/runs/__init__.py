@@ -1,1 +1,1 @@
-"""What a run is, where it is kept, and what its numbers say."""
+"""What a run is, where it is stored, and what its numbers mean."""

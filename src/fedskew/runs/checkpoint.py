@@ -37,10 +37,10 @@ def save_checkpoint(folder: Folder, round: int, server: Server, clients: torch.T
 def load_checkpoint(
     path: Path, device: torch.device | str = "cpu", like: Server | None = None, *, diverged: bool = False
 ) -> Checkpoint:
-    """The server's leaves are in the order of `like`, since sums over leaves hang on it and the file sorts by name.
+    """The server's leaves are in the order of `like`, since sums over leaves depend on it and the file sorts by name.
 
     Numbers that are not finite are damage, unless the run is known to have `diverged`. Files of earlier versions have
-    no checksum: of those every number is looked at, of others the model's.
+    no checksum: all their numbers are checked; otherwise only the model's.
     """
     round, checksum = checkpoint_facts(path)
     try:
@@ -49,17 +49,15 @@ def load_checkpoint(
     except (SafetensorError, OSError) as error:
         raise _damaged(path, "its tensors cannot be read") from error
     if checksum is None:
-        warnings.warn(
-            f"{path} is of a version without checksums: whether it is what was written is not known", stacklevel=2
-        )
+        warnings.warn(f"{path} is from a version without checksums: it cannot be verified", stacklevel=2)
     elif checksum != _checksum(round, tensors):
-        raise _damaged(path, "it is not what was written: its checksum is another")
+        raise _damaged(path, "it was changed after it was written: its checksum does not match")
     looked_at = tensors if checksum is None else tree.unprefix(tensors, "params")
     if not (diverged or tree.finite(looked_at)):
-        raise _damaged(path, "it holds numbers that are not finite, and the run has not diverged")
+        raise _damaged(path, "it holds numbers that are not finite, but the run has not diverged")
     clients, states = tensors.pop("clients", None), tree.unprefix(tensors, "states")
     if clients is None or any(leaf.ndim and leaf.shape[:1] != clients.shape for leaf in states.values()):
-        raise _damaged(path, "it does not say whose states it holds")
+        raise _damaged(path, "it does not name the clients of its states")
     there = {name: leaf.to(device) for name, leaf in tensors.items()}
     server = Server(**{part: _ordered(tree.unprefix(there, part), getattr(like, part, {})) for part in _PARTS})
     if like is not None and _shapes(server) != _shapes(like):

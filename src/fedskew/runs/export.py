@@ -23,7 +23,7 @@ from fedskew.runs.store import Folder, StoreError, write_whole
 
 def export_model(folder: Folder, path: Path) -> int:
     """Write the model of the last checkpoint and return its round: a state dict with what rebuilds the module, or the
-    whole computation where the file ends in .onnx."""
+    whole computation if the file name ends in .onnx."""
     as_onnx = path.suffix.lower() == ".onnx"
     if as_onnx:
         onnx.check()
@@ -81,20 +81,20 @@ def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:
 
 
 def load_model(path: Path | str, *, own_files: bool = False) -> nn.Module:
-    """The module of an exported file, ready to evaluate. Inputs are (values - mean) / std of the file's metadata.
+    """The module of an exported file, ready to evaluate. Inputs are (values - mean) / std, as in the file's metadata.
 
-    A model from a file of Python is only built with `own_files`, since that runs the file which the metadata names.
+    A model from a Python file is built only with `own_files`, since that runs the file that the metadata names.
     """
     about, tensors = read_export(path)
     if spec.parse(about["model"])[0].endswith(".py") and not own_files:
-        raise ValueError(f"{path} needs {about['model']}, which runs that file; own_files=True allows it")
+        raise ValueError(f"{path} needs {about['model']}, and loading it runs that file; own_files=True allows it")
     return rebuild(about, tensors)
 
 
 def rebuild(
     about: dict[str, Any], tensors: Params, module: nn.Module | None = None, dtype: torch.dtype | None = None
 ) -> nn.Module:
-    """The module in that state, built as the run built it unless it is given."""
+    """The module in that state, built as in the run unless given."""
     if module is None:
         module = build_model(about["model"], tuple(about["input_shape"]), about["num_classes"], seed=0).module
     module = module.to(dtype)

@@ -1,4 +1,4 @@
-"""What each file of the store and each line of results holds: the forms that they are read by."""
+"""The schemas of the store's files and of lines of results."""
 
 from typing import Annotated, Any, NotRequired
 
@@ -11,12 +11,12 @@ Share = Annotated[float, Field(ge=0, le=1 + 1e-6)]
 """Rounding can put a mean of ones above one."""
 Plain = Line | int | float | bool | None
 _plain = with_config(ConfigDict(strict=True, extra="allow", allow_inf_nan=False))
-"""Types as JSON has them; a later version may add fields."""
+"""JSON types; a later version may add fields."""
 
 
 @_plain
 class RunForm(TypedDict):
-    """The fields of a run, as `Run.model_dump` gives them. `Run` itself checks what they mean."""
+    """The fields of a run, as `Run.model_dump` returns them. `Run` itself validates them."""
 
     dataset: Line
     partition: Line
@@ -90,7 +90,7 @@ class RecordForm(TypedDict):
 
 @_plain
 class SessionForm(TypedDict, total=False):
-    """A line of sessions.jsonl. `changed` has a value of the session before and one of this for each name."""
+    """A line of sessions.jsonl. `changed` has the previous session's value and this one's for each name."""
 
     from_round: NonNegativeInt
     fedskew: Line
@@ -129,7 +129,7 @@ class CardForm(TypedDict):
 
 @_plain
 class SummaryForm(TypedDict):
-    """What `report.summary.summarise` makes of a finished run."""
+    """The result of `report.summary.summarise` for a finished run."""
 
     algorithm: Line
     seed: NonNegativeInt

@@ -1,7 +1,7 @@
 """Python objects as fields of a run: `Run(algorithm=fedlc(tau=1), model=my_module, dataset=(train, test))`.
 
-A registered method has a spec already. Anything else gets one by what it is (`core/live.py`), so that a run's fields
-are texts and its hash means the same in every process.
+A registered method already has a spec. Anything else gets one from its content (`core/live.py`), so that a run's fields
+are strings and its hash means the same in every process.
 """
 
 import copy
@@ -20,7 +20,8 @@ _PLAIN = {int, float, str, bool, "int", "float", "str", "bool"}
 
 
 def with_specs(values: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a run, objects replaced by specs. Data that are given have a usual model and partition, too."""
+    """The fields of a run, with objects replaced by specs. Data given as objects also have a default model and
+    partition."""
     changed = {name: spec(values[name]) for name, spec in _SPECS.items() if not isinstance(values.get(name, ""), str)}
     if "dataset" not in changed:
         return {**values, **changed}
@@ -34,13 +35,13 @@ def with_specs(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def algorithm_spec(given: object) -> str:
-    """Of a method, a combination, a loss, or a function that makes one of them."""
+    """The spec of a method, a combination, a loss, or a function that returns one of them."""
     if isinstance(given, Algorithm):
         known = origin(given)
         if isinstance(known, str):
             return known
         return "+".join(map(algorithm_spec, known)) if known else give(given.name, given, lambda: given)
-    function = _callable("algorithm", given, "a spec, an Algorithm, a loss, or a function that makes one of them")
+    function = _callable("algorithm", given, "a spec, an Algorithm, a loss, or a function that returns one of them")
     required = _required(function)
     if wanting := [p.name for p in required if p.annotation in _PLAIN]:
         raise ValueError(f"algorithm: {called(given)} needs {', '.join(wanting)}; call it: {called(given)}(...)")
@@ -48,29 +49,29 @@ def algorithm_spec(given: object) -> str:
 
 
 def model_spec(given: object) -> str:
-    """Of a module, which every seed then begins with, or of what makes one."""
+    """The spec of a module, which every seed then starts from, or of a factory."""
     if isinstance(given, nn.Module):
         kept = copy.deepcopy(given)
         return give(called(given), kept, lambda: copy.deepcopy(kept))
-    function = _callable("model", given, "a spec, a torch.nn.Module, its class, or a function that makes one")
+    function = _callable("model", given, "a spec, a torch.nn.Module, its class, or a function that returns one")
     return give(called(given), given, function)
 
 
 def partition_spec(given: object) -> str:
-    """Of a split (labels, clients, generator) -> indices of each client, or of a function that makes one."""
+    """The spec of a split (labels, clients, generator) -> indices of each client, or of a function that returns one."""
     function = _callable("partition", given, "a spec, or a function of labels, clients and a generator")
     return give(called(given), given, (lambda: given) if len(_required(function)) == 3 else function)
 
 
 def _dataset(given: object) -> Dataset | str:
-    """Data as they are; the spec of a function that makes them."""
+    """The spec of data, or of a function that returns them."""
     if isinstance(given, Dataset):
         return given
     if isinstance(given, Mapping) and {"train", "test"} <= set(given):
         return as_dataset(given["train"], given["test"])
     if isinstance(given, tuple | list) and len(given) == 2:
         return as_dataset(*given)
-    allowed = "a spec, a Dataset, (train, test), a mapping with train and test, or a function that makes a Dataset"
+    allowed = "a spec, a Dataset, (train, test), a mapping with train and test, or a function that returns a Dataset"
     return give(called(given), given, _callable("dataset", given, allowed))
 
 

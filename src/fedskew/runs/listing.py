@@ -1,4 +1,4 @@
-"""What a store holds, in rows: what each run is, how far it is, and in what the runs differ. Never needs torch."""
+"""The runs of a store as rows: each run's fields and progress, and how the runs differ. Never needs torch."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ _SPECS = ("algorithm", "dataset", "partition", "model", "lr_schedule")
 @dataclass(frozen=True)
 class Listed:
     """A run in a row. `fields` are those of the run with specs as people write them, and the arguments of its method;
-    `whole` has its specs with every default. One that cannot be read has a `problem` and no fields."""
+    `whole` has its specs with every default. A run that cannot be read has a `problem` and no fields."""
 
     hash: str
     state: str
@@ -65,7 +65,7 @@ def listed(folder: Folder) -> Listed:
 
 
 def arguments(algorithm: str) -> dict[str, Any]:
-    """All arguments of a method by name; of one that two parts of a combination have, the first part's."""
+    """All arguments of a method by name; if two parts of a combination share a name, the first part's."""
     found: dict[str, Any] = {}
     for part in algorithm.split("+"):
         found = {**spec.parse(part)[2], **found}
@@ -73,7 +73,7 @@ def arguments(algorithm: str) -> dict[str, Any]:
 
 
 def differing(rows: Iterable[Listed]) -> list[str]:
-    """Settings, and arguments of methods, of which the rows that have them have several values."""
+    """Settings and method arguments that have several values among the rows."""
     readable = [row for row in rows if row.problem is None]
     names = dict.fromkeys(name for row in readable for name in row.fields)
     values = {name: {spec.show(row.fields[name]) for row in readable if name in row.fields} for name in names}
@@ -81,7 +81,7 @@ def differing(rows: Iterable[Listed]) -> list[str]:
 
 
 def select(rows: Sequence[Listed], where: Sequence[str] = (), state: str | None = None) -> list[Listed]:
-    """The rows in a state, of which every condition `lr=0.1` holds; `algorithm=fedlc` holds for any tau."""
+    """The rows in a state that satisfy every condition such as `lr=0.1`; `algorithm=fedlc` holds for any tau."""
     if state is not None and state not in STATES:
         raise ValueError(f"state is {state!r}; allowed: {', '.join(STATES)}")
     kept = [row for row in rows if state in (None, row.state)]
@@ -96,8 +96,8 @@ def select(rows: Sequence[Listed], where: Sequence[str] = (), state: str | None 
 
 
 def in_order(rows: Sequence[Listed], by: str | None) -> list[Listed]:
-    """Sorted: accuracies from the highest, dates from the newest, fields from the least; what has none comes last.
-    By nothing: seeds of a method, methods of a setting and settings of a federation together."""
+    """Sorted: accuracies from the highest, dates from the newest, fields from the lowest; rows without a value come
+    last. By default, seeds of a method, methods of a setting and settings of a federation stay together."""
     if by is None:
         names = [*differing(rows), "algorithm", "seed"]
         ranks = {row.hash: [(name in row.fields, _rank(row.fields.get(name))) for name in names] for row in rows}

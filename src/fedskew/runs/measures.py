@@ -1,7 +1,7 @@
-"""What a method saves and what it wins back: rounds to reach an accuracy, and the share of the IID gap that it closes.
+"""How many rounds a method takes to reach an accuracy, and the share of the IID gap that it closes.
 
-A curve is a run's accuracy at the rounds that were evaluated, and nothing is known of the rounds between. Several seeds
-are paired: under one seed methods share data, split, first model, cohorts and batches.
+A curve is a run's accuracy at the evaluated rounds; nothing is known about the rounds between. Seeds are paired: under
+one seed methods share data, split, initial model, cohorts and batches.
 """
 
 import statistics
@@ -19,8 +19,8 @@ Curves = Mapping[int, Curve]
 
 @dataclass(frozen=True)
 class Reach:
-    """`rounds` is the median over `seeds` seeds, of which `reached` reached the accuracy; None where the median one
-    never did. Of an even number of seeds it is the later of the two in the middle."""
+    """`rounds` is the median over `seeds` seeds, of which `reached` reached the accuracy; None if the median seed never
+    did. For an even number of seeds it is the later of the two middle values."""
 
     rounds: int | None
     reached: int
@@ -56,8 +56,8 @@ def first_round(curve: Curve, target: float) -> int | None:
 
 
 def rounds_to_reach(mine: Curves, target: float | Curves) -> Reach | None:
-    """How many rounds a method takes to an accuracy, or to what FedAvg has at its end under the same seed; None where
-    no seed has both."""
+    """How many rounds a method takes to reach an accuracy, or FedAvg's final accuracy under the same seed; None if no
+    seed has both."""
     if isinstance(target, Mapping):
         wanted = {seed: end(curve) for seed, curve in target.items()}
     else:
@@ -72,7 +72,7 @@ def rounds_to_reach(mine: Curves, target: float | Curves) -> Reach | None:
 
 def gap_closed(mine: Curves, base: Curves, iid: Curves) -> Share | None:
     """(method - FedAvg) / (FedAvg on IID data - FedAvg), each the mean at the end over the seeds that all three have: a
-    ratio of means, since a single seed's gap can be small. None where no seed has all, or there is no gap."""
+    ratio of means, since a single seed's gap can be small. None if no seed has all three, or there is no gap."""
     seeds = sorted(set(mine) & set(base) & set(iid))
     if not seeds:
         return None

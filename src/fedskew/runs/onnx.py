@@ -1,4 +1,4 @@
-"""A module as ONNX, for what is not PyTorch. Needs the extra `onnx`."""
+"""A module as ONNX, for other frameworks. Needs the extra `onnx`."""
 
 import json
 import logging
@@ -11,7 +11,7 @@ from torch import nn
 
 
 def check() -> None:
-    """Refuse before any work is done where a package is missing."""
+    """Raise an error before any work if a package is missing."""
     try:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
@@ -25,7 +25,7 @@ def onnx_bytes(module: nn.Module, input_shape: Sequence[int], about: Mapping[str
     example = torch.zeros(2, *input_shape)
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it misses torchvision, which no model here uses
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of PyTorch about itself
+        warnings.simplefilter("ignore")  # PyTorch's warnings about itself
         try:
             program = torch.onnx.export(
                 module.float().eval(),
@@ -38,7 +38,7 @@ def onnx_bytes(module: nn.Module, input_shape: Sequence[int], about: Mapping[str
             )
         except torch.onnx.errors.OnnxExporterError as error:
             kind = type(module).__name__
-            raise ValueError(f"PyTorch cannot write {kind} as ONNX; a .safetensors file holds any model") from error
+            raise ValueError(f"PyTorch cannot write {kind} as ONNX; a .safetensors file can hold any model") from error
     assert program is not None
     content = program.model_proto
     content.metadata_props.add(key="fedskew", value=json.dumps(about))

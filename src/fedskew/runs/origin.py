@@ -1,11 +1,11 @@
 """What a run was computed with: the user's own files, and its data.
 
-The bytes of the user's own files are in a run's hash, so a run that is read back from its folder has the folder's hash
-as long as they are the same.
+The bytes of the user's own files are in a run's hash, so a run read back from its folder has the folder's hash as long
+as they are unchanged.
 
-A run's hash names a data set, not what its files hold. A store therefore keeps the digest with the run, and neither
-goes on with other data nor answers for them. To answer, files that are as they were are not read again: a digest of
-their names, lengths and times is kept beside that of the data.
+A run's hash names a data set, not the content of its files. A store therefore keeps a digest of the data with the run,
+and neither continues a run with other data nor returns its results for them. Unchanged files are not read again for
+this: a digest of their names, lengths and times is kept with that of the data.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ from fedskew.runs.versions import result_version
 
 
 def origin(run: Run, data: Dataset | Nodes) -> dict[str, str]:
-    """What a session says of its data; nothing where only nodes have them."""
+    """What a session records about its data; nothing if only nodes have them."""
     if isinstance(data, Nodes):
         return {}
     place, stamp = source(run.dataset, run.data_dir) or (run.dataset, "")
@@ -25,30 +25,30 @@ def origin(run: Run, data: Dataset | Nodes) -> dict[str, str]:
 
 
 def check_files(folder: Folder, run: Run) -> None:
-    """Refuse files of the user's own that have other bytes than when the run in the folder was computed."""
+    """Refuse the user's own files if they have changed since the run in the folder was computed."""
     about, files = folder.about(), [place for _, place, _ in run.files()]
     if files and about["result_version"] == result_version(run.algorithm) and about["hash"] != run.hash:
         raise StoreError(
-            f"run {folder.path.name} was computed with other bytes of {', '.join(files)}; "
-            "put the file back as it was, or run it again as it is now"
+            f"run {folder.path.name} was computed with different content of {', '.join(files)}; "
+            "restore the file, or run again with its current content"
         )
 
 
 def check_origin(folder: Folder | None, run: Run, data: Dataset | Nodes) -> None:
-    """Refuse data that are not those of the run in a folder, if there is one and it says which they were."""
+    """Refuse data that differ from those of the run in a folder, if the folder records them."""
     if folder is not None:
         _compare(folder, _known(folder), origin(run, data))
 
 
 def check_answer(folder: Folder, run: Run) -> None:
-    """The same before a stored result is given for an answer; data that are not here contradict nothing."""
+    """The same check before a stored result is returned; absent data contradict nothing."""
     known, here = _known(folder), source(run.dataset, run.data_dir)
     if here is not None and known and known.get("data_stamp") != here[1]:
         _compare(folder, known, origin(run, load_dataset(run.dataset, run.seed, run.clients, run.data_dir)))
 
 
 def _known(folder: Folder) -> dict[str, Any]:
-    """The last session that says what its data were, else the card; nothing for runs of earlier versions."""
+    """The last session that records its data, else the card; nothing for runs of earlier versions."""
     said = [session for session in folder.sessions() if "data" in session]
     return said[-1] if said else {name: value for name, value in (folder.card() or {}).items() if name == "data"}
 
@@ -58,5 +58,5 @@ def _compare(folder: Folder, known: dict[str, Any], here: dict[str, str]) -> Non
         raise StoreError(
             f"run {folder.path.name} was computed with other data: digest {known['data']}, from "
             f"{known.get('data_from', 'files it does not name')}; {here['data_from']} has {here['data']}; "
-            "give it those data, or another --runs folder"
+            "use those data, or another --runs folder"
         )

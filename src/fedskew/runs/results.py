@@ -1,7 +1,7 @@
-"""Finished runs as one line of text each: what is published, and what tables are made of. Never needs torch.
+"""Finished runs as one line of text each, for publishing and for tables. Never needs torch.
 
 A line holds the whole run, its summary, the accuracy of every evaluated round, where it was computed, and what figures
-measured on its model. A run that was asked for with several lengths has a line for each. Lines are kept as `*.jsonl` in
+measured on its model. A run that was requested with several lengths has a line for each. Lines are kept as `*.jsonl` in
 a folder; copying files together merges them.
 """
 
@@ -38,7 +38,7 @@ class Result:
 
     @classmethod
     def of(cls, folder: Folder) -> "list[Result]":
-        """The results of a folder: every length asked for that is finished."""
+        """The results of a folder: every requested length that is finished."""
         records, saved = folder.records(), folder.saved()
         return [cls._at(folder, records[:n], n) for n in folder.lengths() if is_finished(records, n, saved)]
 
@@ -60,7 +60,7 @@ class Result:
 
     @property
     def rounds(self) -> int:
-        """How long the run was meant to be."""
+        """The requested length of the run."""
         return int(self.run["rounds"])
 
     @property
@@ -85,13 +85,13 @@ class Result:
 
 
 def question(run: dict[str, Any]) -> str:
-    """What a run asks, whatever its seed, length and arithmetic."""
+    """What identifies a run except its seed, length and arithmetic."""
     asked = {name: value for name, value in run.items() if name not in _NOT_THE_QUESTION}
     return json.dumps({"validation": 0.0, **asked}, sort_keys=True)
 
 
 class Results:
-    """Everything that is known: lines of published files, and the runs of a store."""
+    """All known results: lines of published files, and the runs of a store."""
 
     def __init__(self, store: Store | None = None, published: Path | None = None) -> None:
         self.problems = list[str]()
@@ -100,7 +100,7 @@ class Results:
             self._by_question.setdefault(question(result.run), []).append(result)
 
     def only(self, precision: str | None) -> "Results":
-        """Those of one arithmetic; None leaves all."""
+        """Results of one arithmetic; None keeps all."""
         if precision is None:
             return self
         view = copy(self)
@@ -118,15 +118,15 @@ class Results:
         return (result for found in self._by_question.values() for result in found if self._current(result))
 
     def answering(self, run: dict[str, Any]) -> list[Result]:
-        """Finished runs that ask the same, of this version of the code."""
+        """Finished runs with the same identity, from this version of the code."""
         return [result for result in self._by_question.get(question(run), []) if self._current(result)]
 
     def exactly(self, run: dict[str, Any]) -> list[Result]:
-        """Those of the same seed and length."""
+        """The results with the same seed and length."""
         return [r for r in self.answering(run) if r.seed == run["seed"] and r.rounds == run["rounds"]]
 
     def of_other_versions(self, run: dict[str, Any]) -> int:
-        """How many more there are from versions whose numbers may differ."""
+        """How many more exist from versions whose numbers may differ."""
         return sum(not self._current(result) for result in self._by_question.get(question(run), []))
 
     def _current(self, result: Result) -> bool:
@@ -147,7 +147,7 @@ def stored(store: Store | None, problems: list[str]) -> Iterator[Result]:
 
 
 def merged(results: Iterable[Result]) -> list[Result]:
-    """One result for each run and length, with all that was measured on it; the last one given counts."""
+    """One result for each run and length, with all measurements on it; the last one given counts."""
     found: dict[tuple[str, int], Result] = {}
     for result in results:
         key = result.hash, result.rounds
@@ -157,7 +157,7 @@ def merged(results: Iterable[Result]) -> list[Result]:
 
 
 def read_lines(path: Path, problems: list[str] | None = None) -> list[Result]:
-    """The results of a file. A damaged line is an error, or, where they are collected, one of the `problems`."""
+    """The results of a file. A damaged line is an error, or one of the `problems` if these are collected."""
     found = []
     for number, line in enumerate(regular(path).read_bytes().splitlines(), 1):
         try:
@@ -174,12 +174,12 @@ def _result(line: bytes) -> Result:
     content = unseal(ResultForm, line)
     result = Result(**{f.name: content[f.name] for f in fields(Result) if f.name in content})
     if not result.diverged and None in (result.summary["accuracy"], result.summary["accuracy_last10"]):
-        raise Damaged("summary has no accuracy, and the run has not diverged")
+        raise Damaged("summary has no accuracy, but the run has not diverged")
     return result
 
 
 def write_lines(path: Path, results: Iterable[Result]) -> int:
-    """Add finished runs to a file; returns how many lines it has then."""
+    """Add finished runs to a file; returns its new number of lines."""
     lines = merged([*(read_lines(path) if path.exists() else []), *results])
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, b"".join(result.line() for result in lines))

@@ -24,7 +24,7 @@ from fedskew.runs.store import Folder, StoreError
 from fedskew.runs.versions import result_version
 
 MOST_SEEDS = 1000
-"""Of one setting: each is a run of its own."""
+"""Seeds of one setting: each is a separate run."""
 _NOT_HASHED = {"engine", "device", "data_dir", "eval_every", "rounds"}
 
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
@@ -35,7 +35,7 @@ Rate = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 class Run(BaseModel):
     """One method on one federation. Specs are short strings and are stored with every default written out.
 
-    `dataset`, `partition`, `model` and `algorithm` also take Python objects, which get specs of their own
+    `dataset`, `partition`, `model` and `algorithm` also take Python objects, which get their own specs
     (`runs/given.py`).
     """
 
@@ -82,7 +82,7 @@ class Run(BaseModel):
         values = with_specs({key: value for key, value in values.items() if value is not None})
         for name, value in values.items():
             if isinstance(value, bool):
-                raise ValueError(f"{name} is {spec.show(value)}; allowed: a number or a text, as the field has it")
+                raise ValueError(f"{name} is {spec.show(value)}; allowed: a number or a string, depending on the field")
             if isinstance(value, str):
                 spec.check_plain(name, value)
         dataset = str(values.get("dataset", "digits"))
@@ -103,14 +103,14 @@ class Run(BaseModel):
     def _agree(self) -> "Run":
         if self.clients_per_round > self.clients:
             raise ValueError(
-                f"clients_per_round is {self.clients_per_round}, more than the {self.clients} clients there are"
+                f"clients_per_round is {self.clients_per_round}; allowed: at most the {self.clients} clients"
             )
         for name in ("partition", "model"):
             if not getattr(self, name):
-                raise ValueError(f"{self.dataset} has no usual {name}; give one")
+                raise ValueError(f"{self.dataset} has no default {name}; give one")
         usual = USUAL.get(self.dataset.partition(":")[0])
         if usual is not None and usual.partition == "natural" and self.partition != "natural":
-            raise ValueError(f"{self.dataset} has clients of its own: partition is {self.partition}, allowed: natural")
+            raise ValueError(f"{self.dataset} has its own clients: partition is {self.partition}; allowed: natural")
         if self.engine != "auto" and self.engine not in ENGINES:
             raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
         if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
@@ -120,21 +120,21 @@ class Run(BaseModel):
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
         if not algorithm.aggregate.linear and self.weighting != "uniform":
             named = self.short_algorithm
-            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}, allowed: uniform")
+            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}; allowed: uniform")
         lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
         if not lowest > 0:
             raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")
         if self.validation and self.dataset.partition(":")[0] == "nodes":
-            raise ValueError("validation is for examples that one machine holds; of nodes: none can be held out")
+            raise ValueError("validation needs examples on one machine; those of nodes cannot be held out")
         try:
             torch.device(self.device)
         except RuntimeError:
-            raise ValueError(f"unknown device {self.device!r}: allowed: cpu, cuda, cuda:1") from None
+            raise ValueError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:1") from None
         return self
 
     @classmethod
     def stored(cls, folder: Folder, **changes: Any) -> "Run":
-        """The run of a folder, some fields changed."""
+        """The run of a folder, with some fields changed."""
         try:
             return cls(**{**folder.run(), **changes})
         except ValidationError as error:
@@ -147,8 +147,8 @@ class Run(BaseModel):
         if SCHEDULES[spec.parse(self.lr_schedule)[0]].needs_rounds:
             kept["rounds"] = self.rounds
         if not self.validation:
-            del kept["validation"]  # so that runs from before there was such a field keep their hash
-        for name, place, digest in self.files():  # by what is in them, wherever they are and however that is spelt
+            del kept["validation"]  # so that runs from before this field existed keep their hash
+        for name, place, digest in self.files():  # by their content, whatever their path
             kept[name] = kept[name].replace(place, digest)
         content = {"version": result_version(self.algorithm), "files": {}, **kept}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
@@ -170,12 +170,12 @@ class Run(BaseModel):
 
     @property
     def title(self) -> str:
-        """Which federation this is, in a line."""
+        """The federation in one line."""
         split = "" if self.partition == "natural" else f" {self.short['partition']}"
         return f"{self.short['dataset']}{split}, {self.clients} clients"
 
     def files(self) -> Iterator[tuple[str, str, str]]:
-        """The user's own files that take part: the field that names each, its path there, and a digest of it."""
+        """The user's own files: the field that names each, its path there, and its digest."""
         data = resolve_dataset(self.dataset)
         model = spec.resolve(self.model, "model", MODELS, GIVEN)
         parts = [
@@ -206,7 +206,7 @@ class Run(BaseModel):
 
 
 def _per_round(given: Any, clients: Any) -> Any:
-    """How many clients a round has: all of them by default, a share of them as `0.1` or `10 %`."""
+    """How many clients a round has: all by default, or a share such as `0.1` or `10 %`."""
     text = str(given or "").replace(" ", "")
     try:
         share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text or 1)
@@ -235,7 +235,7 @@ def _partition(text: str) -> str:
 
 
 def _whole_path(resolved: spec.Resolved) -> str:
-    """A spec whose file is found from any folder: its path from the root, where a spec can say that."""
+    """A spec whose file is found from any folder: with an absolute path, if a spec can express it."""
     given = resolved.arguments.get("path")
     if not isinstance(given, str) or not Path(given).exists():
         return resolved.text
@@ -244,7 +244,7 @@ def _whole_path(resolved: spec.Resolved) -> str:
 
 
 def _by_name(text: str) -> str:
-    """A short spec with the last part of a path alone."""
+    """A short spec with only the last part of a path."""
     kind, colon, rest = text.partition(":")
     return f"{kind}:{rest.rpartition('/')[2]}" if colon and kind in ("npz", "folder", "replay") else text
 

@@ -30,7 +30,7 @@ class Exponential:
 
 @dataclass(frozen=True)
 class Step:
-    """Times `factor` after every `every` rounds."""
+    """Multiplied by `factor` after every `every` rounds."""
 
     every: int
     factor: float = 0.1

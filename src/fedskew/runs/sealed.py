@@ -1,6 +1,6 @@
-"""JSON objects that show whether they are still what was written: their last field is a checksum of all text before it.
+"""JSON objects that show whether they were changed: their last field is a checksum of all text before it.
 
-Text without a seal is from before there was one and is taken at its word, as far as it has the right form.
+Text without a seal is from an earlier version and is trusted if it has the right form.
 """
 
 import hashlib
@@ -22,22 +22,22 @@ _SHOWN = 60
 
 
 class Damaged(ValueError):
-    """Text that is not what was written, or not of the form it should have."""
+    """Text that was changed after it was written, or does not have the right form."""
 
 
 def seal(content: Mapping[str, Any], indent: int | None = None) -> bytes:
-    """An object that is not empty as JSON, sealed."""
+    """A non-empty object as sealed JSON."""
     text = json.dumps(content, allow_nan=False, indent=indent).encode()[:-1].rstrip()
     space, end = ("\n" + " " * indent, "\n") if indent else (" ", "")
     return text + f',{space}"seal": "{_checksum(text)}"{end}}}'.encode()
 
 
 def unseal(form: Any, text: bytes) -> dict[str, Any]:
-    """What a text holds, checked against a form: a TypedDict, or a type of dictionary."""
+    """The content of a text, checked against a form: a TypedDict, or a type of dictionary."""
     found = _SEAL.search(text, max(0, len(text) - _TAIL))
     if found is not None:
         if _checksum(text[: found.start()]) != found[1].decode():
-            raise Damaged("it is not what was written: its checksum is another")
+            raise Damaged("it was changed after it was written: its checksum does not match")
         text = text[: found.start()] + b"}"
     try:
         content: dict[str, Any] = _adapter(form).validate_json(text)
@@ -49,7 +49,7 @@ def unseal(form: Any, text: bytes) -> dict[str, Any]:
 
 
 def _like_seal(name: str, value: object) -> bool:
-    """Whether a last field may have been a seal before something happened to it."""
+    """Whether the last field may have been a seal before it was damaged."""
     return len(name) == len("seal") and isinstance(value, str) and len(value) == _DIGITS
 
 
@@ -73,7 +73,7 @@ def explained(error: ValidationError) -> str:
 
 
 def has_control(text: str) -> bool:
-    """Whether a text has control characters, which a terminal would obey."""
+    """Whether a text has control characters, which a terminal would interpret."""
     return any(unicodedata.category(letter) == "Cc" for letter in text)
 
 

@@ -1,8 +1,8 @@
 """Runs on disk: `runs/<hash>/` holds the run, one JSON line per round, its partition card and a checkpoint.
 
 Files are replaced whole or appended by the line, so a process killed at any moment loses at most the rounds since its
-last checkpoint, and those are computed again to the same bits. What is read is checked: every file and every line has a
-form and a checksum. Nothing here unpickles anything.
+last checkpoint, and those are computed again to the same bits. Everything is checked when read: every file and every
+line has a form and a checksum. Nothing is ever unpickled.
 """
 
 import json
@@ -49,7 +49,7 @@ class Folder:
         return self.path / CHECKPOINT
 
     def create(self, hash: str, run: dict[str, Any], short: dict[str, str], result_version: int) -> None:
-        """Begin the folder, or note how the run is asked for now. `short` is what tables call the run."""
+        """Create the folder, or record the current request. `short` is the run's name in tables."""
         lengths = sorted({run["rounds"], *(self.lengths() if self.exists() else ())})
         known = {"format": FORMAT, "result_version": result_version, "hash": hash}
         content = {**known, "run": {**run, "rounds": lengths[-1]}, "short": short, "lengths": lengths}
@@ -60,7 +60,7 @@ class Folder:
             raise StoreError(f"cannot write to {self.path}: {error.strerror}") from error
 
     def drop_empty(self) -> None:
-        """Leave nothing of a run that has not finished a round. The caller has the lock."""
+        """Remove a run that has not finished a round. The caller holds the lock."""
         if not self.records():
             shutil.rmtree(self.path, ignore_errors=True)
 
@@ -70,13 +70,13 @@ class Folder:
         return run
 
     def lengths(self) -> list[int]:
-        """Every number of rounds that the run was asked for: each is a result of its own."""
+        """Every requested number of rounds: each is a separate result."""
         about = self.about()
         lengths: list[int] = about.get("lengths", [about["run"]["rounds"]])
         return lengths
 
     def aim(self, records: int) -> int:
-        """How long the run is to be, with so many records: as long as it is if that was asked for, else the longest."""
+        """The run's target length, given its number of records: that number if it was requested, else the longest."""
         lengths = self.lengths()
         return records if records in lengths else max(lengths)
 
@@ -86,7 +86,7 @@ class Folder:
         return short
 
     def about(self) -> dict[str, Any]:
-        """The run, its hash, what tables call it, and the version of the code whose numbers these are."""
+        """The run, its hash, its name in tables, and the version of the code that computed its numbers."""
         path = self.path / _RUN
         text = _content(path)
         format = self._checked(Anything, text, path).get("format")
@@ -103,30 +103,30 @@ class Folder:
             return None
         card = self._checked(CardForm, _content(path), path)
         if {len(row) for row in card["counts"]} != {card["classes"]} or len(card["counts"]) != card["clients"]:
-            raise self._damaged(path, "counts has not a row for each client and a number for each class")
+            raise self._damaged(path, "counts does not have a row for each client and a number for each class")
         return card
 
     def write_card(self, card: dict[str, Any]) -> None:
         write_whole(self.path / _CARD, seal(card))
 
     def records(self) -> list[dict[str, Any]]:
-        """Complete records in order of rounds; a half-written last line is not one."""
+        """Complete records in order of rounds; a half-written last line does not count."""
         path = self.path / _RECORDS
-        saved = self.saved()  # before the records: a process at work writes it after them
+        saved = self.saved()  # read before the records: a running process writes it after them
         found = self._lines(path, RecordForm)
         for number, record in enumerate(found, 1):
             if record["round"] != number:
                 raise self._damaged(_line_of(path, number), f"it is of round {record['round']}")
         if len(found) < saved:
-            raise self._damaged(path, f"it ends with round {len(found)}, the checkpoint is of round {saved}")
+            raise self._damaged(path, f"it ends with round {len(found)}, but the checkpoint is of round {saved}")
         return found
 
     def saved(self) -> int:
-        """The round whose model is kept; 0 where there is none. Records of later rounds are computed again."""
+        """The round whose model is kept; 0 if there is none. Records of later rounds are computed again."""
         return checkpoint_facts(self.checkpoint)[0] if self.checkpoint.exists() else 0
 
     def written(self) -> float | None:
-        """When the last record was written, in seconds since 1970; a run without one has its beginning."""
+        """When the last record was written, in seconds since 1970; for a run without records, when it was created."""
         times = [path.stat().st_mtime for name in (_RECORDS, _RUN) if (path := self.path / name).is_file()]
         return times[0] if times else None
 
@@ -136,7 +136,7 @@ class Folder:
         return bool(records and records[-1]["diverged"])
 
     def write_checkpoint(self, content: bytes) -> None:
-        """Replace the checkpoint, after the records that it covers are on the disk."""
+        """Replace the checkpoint, once the records that it covers are on disk."""
         with naming(self.path / _RECORDS), (self.path / _RECORDS).open("ab") as handle:
             os.fsync(handle.fileno())
         write_whole(self.checkpoint, content)
@@ -149,7 +149,7 @@ class Folder:
         return found[:rounds]
 
     def fill_records(self, records: list[dict[str, Any]]) -> None:
-        """Records computed again, in place of those of the same rounds that had not been evaluated."""
+        """Replace unevaluated records by recomputed ones of the same rounds."""
         kept = self.records()
         kept[: len(records)] = [
             new if old["accuracy"] is None else old for old, new in zip(kept, records, strict=False)
@@ -166,7 +166,7 @@ class Folder:
         """Where and with which versions each part of the run was computed."""
         path = self.path / _SESSIONS
         if path.exists() and not _content(path).endswith(b"\n"):
-            raise self._damaged(path, "its last line has no end")  # it is written whole
+            raise self._damaged(path, "its last line has no end")  # sessions are written whole
         return self._lines(path, SessionForm)
 
     def measured(self, round: int) -> dict[str, Any]:
@@ -179,20 +179,20 @@ class Folder:
         write_whole(self.path / _MEASURED, seal(known))
 
     def diagnosis(self) -> dict[str, Any] | None:
-        """The last diagnosis of the run's model, None where there is none; too long to be condensed with the run."""
+        """The last diagnosis of the run's model, None if there is none; it is too long to be condensed with the run."""
         return self._extra(_DIAGNOSIS)
 
     def write_diagnosis(self, content: dict[str, Any]) -> None:
         write_whole(self.path / _DIAGNOSIS, seal(content))
 
     def damaged_extras(self) -> list[str]:
-        """A note for each file beside the run that is there and cannot be read; it counts as absent."""
+        """A note for each optional file that exists but cannot be read; it counts as absent."""
         writers = {
             _DIAGNOSIS: f"`fedskew diagnose {self.path.name[:8]}` writes it again",
             _MEASURED: "`fedskew paper run figure2` and the other figures write it again",
         }
         damaged = [name for name in writers if (self.path / name).exists() and self._extra(name) is None]
-        return [f"{name} is damaged and was not used; {writers[name]}" for name in damaged]
+        return [f"{name} is damaged and was ignored; {writers[name]}" for name in damaged]
 
     def append_session(self, session: dict[str, Any]) -> None:
         write_whole(self.path / _SESSIONS, b"".join(map(_line, [*self.sessions(), session])))
@@ -213,7 +213,7 @@ class Folder:
         return self._extra(_MEASURED) or {}
 
     def _extra(self, name: str) -> dict[str, Any] | None:
-        """A file that the run does without; None where it is absent or damaged."""
+        """An optional file; None if it is absent or damaged."""
         try:
             return unseal(Measured if name == _MEASURED else Anything, _content(self.path / name))
         except (StoreError, Damaged):
@@ -243,7 +243,7 @@ class Store:
         return Folder(self.root / hash)
 
     def find(self, beginning: str) -> Folder:
-        """The one run whose hash begins so; the path of its folder in this store will do as well."""
+        """The one run whose hash starts like this; the path of its folder in this store also works."""
         if "/" in beginning and Path(beginning).parent.resolve() == self.root.resolve():
             beginning = Path(beginning).name
         names = [folder.path.name for folder in self if folder.path.name.startswith(beginning)]
@@ -251,7 +251,7 @@ class Store:
             return self.folder(names[0])
         if names:
             raise ValueError(f"{beginning!r} is the beginning of several runs: {', '.join(names[:5])}")
-        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows those there are")
+        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows the existing ones")
 
     def __iter__(self) -> Iterator[Folder]:
         if self.root.is_dir():
@@ -260,7 +260,7 @@ class Store:
                     yield Folder(path)
 
     def remove(self, folder: Folder) -> None:
-        windows = sys.platform == "win32"  # where the lock, which is open, can only be removed afterwards
+        windows = sys.platform == "win32"  # on systems where the open lock can only be removed afterwards
         with folder.lock():
             shutil.rmtree(folder.path, ignore_errors=windows)
         if windows:
@@ -268,7 +268,7 @@ class Store:
 
 
 def _may_be_run(path: Path) -> bool:
-    """Whether a folder holds a run; one that may not be looked into says so when it is read."""
+    """Whether a folder holds a run; a folder without permission gives an error when it is read."""
     try:
         return (path / _RUN).is_file()
     except OSError:
@@ -276,7 +276,7 @@ def _may_be_run(path: Path) -> bool:
 
 
 def checkpoint_facts(path: Path) -> tuple[int, str | None]:
-    """The round of a checkpoint and the checksum of its tensors, which those of earlier versions do not have."""
+    """The round of a checkpoint and the checksum of its tensors, which earlier versions do not have."""
     remove = f"`fedskew runs remove {path.parent.name}` starts over"
     try:
         with safe_open(regular(path), "np") as file:
@@ -285,12 +285,12 @@ def checkpoint_facts(path: Path) -> tuple[int, str | None]:
         raise StoreError(f"the checkpoint {path} is damaged or cannot be read; {remove}") from error
     round = about.get("round", "")
     if not (round.isascii() and round.isdigit() and len(round) < 19 and about.keys() <= {"round", "checksum"}):
-        raise StoreError(f"the checkpoint {path} is damaged: its header does not say its round; {remove}")
+        raise StoreError(f"the checkpoint {path} is damaged: its header does not name its round; {remove}")
     return int(round), about.get("checksum")
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """All of the content or none of it."""
+    """Write all of the content or none of it."""
     with replacing(path) as handle:
         handle.write(content)
     with naming(path):
@@ -308,7 +308,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:
-    """A whole line at the end; half a line that an interruption left there is cut off first."""
+    """Append a whole line; half a line left by an interruption is cut off first."""
     with naming(path), path.open("a+b") as handle:
         if handle.seek(0, os.SEEK_END):
             handle.seek(-1, os.SEEK_END)

@@ -11,15 +11,15 @@ LAST = 10
 
 
 def is_finished(records: Sequence[dict[str, Any]], rounds: int, saved: int) -> bool:
-    """Whether the first records of a run are the whole of one of this length: it diverged on the way, or it was
-    evaluated in each of its last rounds. Of a record after the last round that was saved no model was kept."""
+    """Whether the first records of a run make a complete run of this length: it diverged on the way, or it was
+    evaluated in each of its last rounds. For records after the last saved round no model was kept."""
     first = records[:rounds]
     whole = len(first) == rounds and all(record["accuracy"] is not None for record in first[-LAST:])
     return len(first) <= saved and (whole or bool(first and first[-1]["diverged"]))
 
 
 def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict[str, Any] | None) -> dict[str, Any]:
-    """The result of a run: its last evaluated round, with the mean accuracy of the last ten rounds beside it."""
+    """The result of a run: its last evaluated round, and the mean accuracy of the last ten rounds."""
     measured = [record for record in records if record["accuracy"] is not None]
     last = measured[-1] if measured else {}
     tail = [record["accuracy"] for record in measured if record["round"] > records[-1]["round"] - LAST]
@@ -47,7 +47,7 @@ MEASURES = ("accuracy", "balanced_accuracy", "client_accuracy", "accuracy_last10
 
 def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Mean and sample standard deviation (ddof = 1) of each measure over seeds, and `each` seed's own value; a diverged
-    seed has none and is counted apart."""
+    seed has none and is counted separately."""
     row: dict[str, Any] = {
         "algorithm": summaries[0]["algorithm"],
         "seeds": [summary["seed"] for summary in summaries],
@@ -66,18 +66,18 @@ def over_seeds(summaries: Sequence[dict[str, Any]]) -> dict[str, Any]:
 
 
 def held_out(rows: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The measure of examples held out, where some row of `over_seeds` has one: a column that is shown then only."""
+    """The measure of held-out examples, if some row of `over_seeds` has one: its column is shown only then."""
     return ["validation_accuracy"] if any(row["validation_accuracy"]["mean"] is not None for row in rows) else []
 
 
 def setting_text(values: Mapping[str, spec.Value]) -> str:
-    """`tau=2, lr=0.1`; a method stands for itself, and what is None is left out."""
+    """`tau=2, lr=0.1`; a method is shown without its name, and None is left out."""
     shown = {name: spec.show(value) for name, value in values.items() if value is not None}
     return ", ".join(text if name == "algorithm" else f"{name}={text}" for name, text in shown.items())
 
 
 def percent(mean: float | None, std: float | None = None) -> str:
-    """`63.55 ± 0.42` from shares of one."""
+    """`63.55 ± 0.42` from fractions."""
     if mean is None:
         return "-"
     return f"{100 * mean:.2f}" if std is None else f"{100 * mean:.2f} ± {100 * std:.2f}"

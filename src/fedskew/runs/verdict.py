@@ -12,22 +12,22 @@ MEASURE = "accuracy_last10"
 """What verdicts are about, as a run's summary names it."""
 CLOSE = 2.0
 """Points of accuracy by which tied methods may differ. It is more than any standard deviation over seeds in the paper's
-tables, so a smaller difference could not be told from another seed."""
+tables, so a smaller difference could not be distinguished from a change of seed."""
 OPEN = "open"
 NOT_DECIDED = "not decided"
 VERDICTS = ("above", "below", "tied", OPEN, NOT_DECIDED)
 RULE = (
-    "A method is above or below another where the 95 % Student interval of their difference, paired by seed, leaves "
-    f"out zero. Where it contains zero they are tied if all of it lies within {CLOSE:g} points of zero; otherwise the "
-    "question is open, and takes more seeds. One seed decides nothing. Differences are in points of the mean accuracy "
+    "A method is above or below another if the 95 % Student interval of their difference, paired by seed, excludes "
+    f"zero. If it contains zero, they are tied if all of it lies within {CLOSE:g} points of zero; otherwise the "
+    "question is open and needs more seeds. One seed decides nothing. Differences are in points of the mean accuracy "
     "of the last ten rounds, intervals in brackets, without a correction for the number of comparisons."
 )
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How many points one method is ahead of another over `seeds` seeds: mean ± half is the interval, which a single
-    seed does not have."""
+    """How many points one method is ahead of another over `seeds` seeds: mean ± half is the interval; a single seed has
+    none."""
 
     mean: float
     half: float | None
@@ -68,7 +68,7 @@ class Difference:
 
 def paired(mine: Mapping[int, float | None], other: Mapping[int, float | None]) -> Difference | None:
     """mean ± t s / √n of the differences under the n seeds that both have, s their sample standard deviation and t
-    Student's quantile with n - 1 degrees of freedom. Under one seed both share data, partition, first model, cohorts
+    Student's quantile with n - 1 degrees of freedom. Under one seed both share data, partition, initial model, cohorts
     and batches."""
     both = [(value, other.get(seed)) for seed, value in mine.items()]
     gaps = [value - base for value, base in both if value is not None and base is not None]
@@ -83,7 +83,7 @@ def paired(mine: Mapping[int, float | None], other: Mapping[int, float | None]) 
 
 
 def ahead(row: Mapping[str, Any], other: Mapping[str, Any], measure: str = MEASURE) -> Difference | None:
-    """`paired` of two rows of `over_seeds`, whose accuracies are shares of one."""
+    """`paired` of two rows of `over_seeds`, whose accuracies are fractions."""
     return paired(*(_points(one["seeds"], one[measure]["each"]) for one in (row, other)))
 
 

@@ -1,4 +1,4 @@
-"""Versions of results, and fields that decide none. Two runs of other versions may have other numbers."""
+"""Versions of results, and fields that decide no result. Runs of different versions may have different numbers."""
 
 OF_THE_MACHINE = frozenset({"engine", "device", "data_dir"})
 """Fields of a run that say where and how it is computed."""
@@ -15,5 +15,5 @@ def result_version(algorithm: str) -> int:
 
 
 def _raised(method: str) -> int:
-    """SCAFFOLD's messages were counted uniformly once; now that is a rule of its own name, `scaffold:mean=uniform`."""
+    """SCAFFOLD's messages used to count uniformly; that rule is now called `scaffold:mean=uniform`."""
     return 1 if method == "scaffold" else 0

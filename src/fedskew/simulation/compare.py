@@ -1,4 +1,4 @@
-"""Several methods side by side on the same federations: same seeds, so same data, split, first model and cohorts."""
+"""Several methods on the same federations: same seeds, so same data, split, initial model and cohorts."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ class Comparison:
 
     @classmethod
     def of(cls, base: Run, algorithms: Sequence[Any], seeds: int) -> "Comparison":
-        """Methods are specs, or what a run takes in their place."""
+        """Methods are specs, or objects that a run accepts instead."""
         check_seeds(seeds)
         fields = base.model_dump()
         methods: dict[str, list[Run]] = {}
@@ -27,7 +27,7 @@ class Comparison:
             variants = [Run(**{**fields, "algorithm": algorithm, "seed": base.seed + s}) for s in range(seeds)]
             name = variants[0].short_algorithm
             if name in methods:
-                raise ValueError(f"{name} is there twice; methods that are compared need names of their own")
+                raise ValueError(f"{name} appears twice; compared methods need different names")
             methods[name] = variants
         return cls(methods)
 
@@ -35,7 +35,7 @@ class Comparison:
         """The same methods and seeds on an IID split."""
         some = next(iter(self.runs.values()))[0]
         if some.partition == IID:
-            raise ValueError(f"partition is {IID!r} already; --iid is for a split that is not")
+            raise ValueError(f"partition is already {IID!r}; --iid is for other partitions")
         return Comparison(
             {name: [Run(**{**run.model_dump(), "partition": IID}) for run in runs] for name, runs in self.runs.items()}
         )

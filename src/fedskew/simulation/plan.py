@@ -1,4 +1,4 @@
-"""What a simulation and a real federation both make of a run: its data, model, method and how a client trains."""
+"""What a simulation and a real federation derive from a run: its data, model, method and how a client trains."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +30,7 @@ class Plan:
     settings: Settings
     input_shape: tuple[int, ...]
     examples: int | None = None
-    """Training examples of the data set; None where only the nodes have them."""
+    """The number of training examples; None if only the nodes have them."""
 
     @classmethod
     def of(cls, run: Run, known: Dataset | Nodes) -> "Plan":
@@ -48,7 +48,7 @@ class Plan:
         return Recipe(self.model, self.algorithm, self.run.client_optimizer(round), self.run.grad_clip)
 
     def start(self, device: torch.device | str | None = None) -> Server:
-        """The first global model, on the run's device unless told otherwise."""
+        """The initial global model, by default on the run's device."""
         there = usable_device(self.run.device) if device is None else device
         return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
 
@@ -57,21 +57,21 @@ class Plan:
         return zero_sums(self.recipe(1), server).message
 
     def steps(self, examples: int) -> int:
-        """How many steps a client with so many examples takes in a round."""
+        """How many steps a client with this many examples takes in a round."""
         return int(self.settings.steps(np.array(examples)))
 
     def check_private(self, mechanism: str) -> None:
-        """Flower's differential privacy protects one record of arrays, so nothing else may travel."""
+        """Flower's differential privacy protects one record of arrays, so nothing else may be sent."""
         server = self.start("cpu")
         if self.message_like(server):
             reveals = self.algorithm.correction.reveals or "more than the model does"
             raise ValueError(
-                f"{mechanism} protects the model only, and {self.run.short_algorithm} also sends messages, which tell "
-                f"{reveals}; allowed: methods without messages, such as fedavg, fedprox or fedlc"
+                f"{mechanism} protects only the model, but {self.run.short_algorithm} also sends messages, which "
+                f"reveal {reveals}; allowed: methods without messages, such as fedavg, fedprox or fedlc"
             )
         if server.buffers:
             raise ValueError(
-                f"{mechanism} protects parameters only, and {self.run.model} also sends batch statistics; "
+                f"{mechanism} protects only parameters, but {self.run.model} also sends batch statistics; "
                 "allowed: models without buffers, for example norm=group"
             )
 
@@ -91,13 +91,13 @@ def build_federation(run: Run) -> Federation:
     if run.partition == "natural":
         federation = Federation.natural(data, held_out)
         if federation.num_clients != run.clients:
-            raise ValueError(f"{data.name} has {federation.num_clients} clients of its own, clients is {run.clients}")
+            raise ValueError(f"{data.name} has {federation.num_clients} clients; clients is {run.clients}")
         return federation
     split = spec.resolve(run.partition, "partition", partition.PARTITIONS).build()
     labels = data.y_train.cpu()
     if held_out is None:
         return Federation.split(data, split(labels, run.clients, rng.stream(run.seed, "partition")))
-    if run.partition.startswith("replay:"):  # its indices are those of the whole data set
+    if run.partition.startswith("replay:"):  # its indices refer to the whole data set
         parts = split(labels, run.clients, rng.stream(run.seed, "partition"))
         return Federation.split(data, [part[~torch.isin(part, torch.from_numpy(held_out))] for part in parts], held_out)
     left = torch.from_numpy(np.setdiff1d(np.arange(len(labels)), held_out))
@@ -116,7 +116,7 @@ def usable_device(name: str) -> torch.device:
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ValueError(f"device is {name!r}, but this PyTorch sees no CUDA device; allowed here: cpu")
     if device.type == "mps":
-        raise ValueError(f"device is {name!r}: Apple's GPUs have not been tried and are not supported; allowed: cpu")
+        raise ValueError(f"device is {name!r}: Apple's GPUs are untested and not supported; allowed: cpu")
     if device.type not in ("cpu", "cuda"):
         raise ValueError(f"device is {name!r}; allowed: cpu, cuda, cuda:1")
     return place(device)

@@ -1,4 +1,4 @@
-"""What a round leaves behind, and what may look at it."""
+"""The result of a round, and what may observe it."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
@@ -14,9 +14,8 @@ from fedskew.runs.run import Run
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """What a round left. Measures are None in rounds that are not evaluated.
-
-    `server` is the global model after the round, for whoever wants to look; it is not stored here.
+    """The result of a round. Measures are None in rounds that are not evaluated. `server` is the global model after the
+    round; it is not stored.
     """
 
     round: int
@@ -37,13 +36,13 @@ class RoundRecord:
 
     @classmethod
     def of(cls, measured: Evaluation | None, **rest: Any) -> "RoundRecord":
-        """With the measures of a round, or without any."""
+        """A copy with the measures of a round, or without any."""
         values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
         return cls(**values, **rest)
 
     @classmethod
     def stored(cls, record: dict[str, Any]) -> "RoundRecord":
-        """Of a line of the store; fields that only a later version knows are left out."""
+        """A record from a line of the store; fields of later versions are ignored."""
         return cls(**{f.name: record[f.name] for f in fields(cls) if f.name in record})
 
     def as_dict(self) -> dict[str, Any]:
@@ -54,7 +53,7 @@ class RoundRecord:
 
 @dataclass(frozen=True)
 class Observation:
-    """What a probe may look at after a round. Looking changes nothing."""
+    """What a probe may observe after a round. Observing changes nothing."""
 
     round: int
     run: Run

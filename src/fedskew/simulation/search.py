@@ -13,13 +13,13 @@ from fedskew.knobs import Knob
 SEARCHES = ("random", "grid")
 MOST_TRIES = 1000
 _PATIENCE = 20
-"""Draws for each try that is missing, before there seem to be no more settings."""
+"""Draws for each missing try before we conclude that there are no more settings."""
 
 Values = dict[str, Value]
 
 
 def settings_to_try(knobs: Sequence[Knob], budget: int, search: str, generator: np.random.Generator) -> list[Values]:
-    """As many settings as the budget allows, no two alike, the defaults first; fewer where there are no more."""
+    """As many settings as the budget allows, no two alike, the defaults first; fewer if there are no more."""
     if search not in SEARCHES:
         raise ValueError(f"search is {search!r}; allowed: {', '.join(SEARCHES)}")
     if not 1 <= budget <= MOST_TRIES:
@@ -38,14 +38,15 @@ def settings_to_try(knobs: Sequence[Knob], budget: int, search: str, generator: 
 
 
 def grid(knobs: Sequence[Knob], budget: int) -> list[Values]:
-    """All combinations of a few values of each knob, at most so many."""
+    """All combinations of a few values of each knob, at most this many."""
     counts = counts_of([knob.values.most for knob in knobs], budget)
     columns = [knob.values.values(count, knob.default) for knob, count in zip(knobs, counts, strict=True)]
     return [dict(zip((knob.name for knob in knobs), values, strict=True)) for values in product(*columns)]
 
 
 def counts_of(most: Sequence[float], budget: int) -> list[int]:
-    """How many values each knob gets: as even as can be, the first ones more, and no more combinations than tries."""
+    """How many values each knob gets: as evenly as possible, the first knobs more, and no more combinations than
+    tries."""
     counts = [1] * len(most)
     while (place := next(_that_grow(counts, most, budget), None)) is not None:
         counts[place] += 1
@@ -66,5 +67,5 @@ def spread(knobs: Sequence[Knob], count: int, generator: np.random.Generator) ->
 
 
 def generator_for(seed: int, method: str) -> np.random.Generator:
-    """What is tried of a method depends on no other method."""
+    """A method's tries do not depend on other methods."""
     return rng.stream(seed, "tune", method)

@@ -1,4 +1,4 @@
-"""Runs, a round at a time: `for record in simulate(run): ...`. A caller stops by not asking for more."""
+"""Runs, a round at a time: `for record in simulate(run): ...`. To stop, a caller stops iterating."""
 
 import warnings
 from collections import deque
@@ -20,13 +20,13 @@ from fedskew.simulation.records import Probe, RoundRecord
 from fedskew.simulation.simulation import Simulation, advance
 
 FEDERATED = "flower"
-"""The engine that sessions of a real federation name."""
+"""The engine name in sessions of a real federation."""
 
 
 def simulate(
     run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
 ) -> Iterator[RoundRecord]:
-    """Records of one run, round after round. With a store, or its folder, what is there already is read, not computed
+    """Records of one run, round after round. With a store, or its folder, finished rounds are read instead of computed
     again."""
     for _, record in simulate_many([run], probes, every=every, store=store):
         yield record
@@ -35,19 +35,18 @@ def simulate(
 def simulate_many(
     runs: Sequence[Run], probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
 ) -> Iterator[tuple[int, RoundRecord]]:
-    """Several seeds of one run together, as an engine can do them; yields the run's position with each record.
-
-    Where memory does not suffice for all of them, the first ones are simulated to their end before the others begin.
+    """Several seeds of one run together, if the engine can; yields the run's position with each record. If memory does
+    not suffice for all of them, the first ones are simulated to the end before the others start.
     """
     if probes and expected() > 1:
-        raise ValueError("probes look at all clients of a round; of several ranks none has them all")
+        raise ValueError("probes need all clients of a round; with several ranks none has them all")
     if every < 1:
         raise ValueError(f"every is {every}; allowed: 1 or more")
     if wrong := [run for run in runs if not isinstance(run, Run)]:
-        raise TypeError(f"{wrong[0]!r} is no run; write Run(dataset=..., algorithm=..., rounds=...)")
+        raise TypeError(f"{wrong[0]!r} is not a run; write Run(dataset=..., algorithm=..., rounds=...)")
     store = Store(store) if isinstance(store, str | Path) else store
     if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
-        raise ValueError("runs that are simulated together may differ in their seed only")
+        raise ValueError("runs that are simulated together may differ only in their seed")
     waiting = deque(enumerate(runs))
     while waiting:
         yield from _simulate_group(waiting, probes, every, store)
@@ -56,7 +55,7 @@ def simulate_many(
 def _simulate_group(
     waiting: deque[tuple[int, Run]], probes: Sequence[Probe], every: int, store: Store | None
 ) -> Iterator[tuple[int, RoundRecord]]:
-    """As many of the waiting runs as fit into memory together, from the first one on."""
+    """As many of the waiting runs as fit into memory together, starting with the first."""
     with ExitStack() as stack:
         started = list[tuple[int, Simulation]]()
         again, most = dict[int, tuple[Folder, list[RoundRecord]]](), len(waiting)
@@ -67,7 +66,9 @@ def _simulate_group(
             folder = None if store is None or ranks.rank else store.folder(run.hash)
             simulation = None
             if ranks.broadcast(folder is not None and not folder.exists()):
-                simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
+                simulation = ranks.all_can(
+                    partial(Simulation, run)
+                )  # an invalid request fails before anything is written
             done = ranks.all_can(partial(opened, run, folder, stack))
             if folder is not None and not done and min(len(folder.records()), folder.saved()) >= run.rounds:
                 again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
@@ -111,9 +112,9 @@ def _simulate_group(
 
 
 def opened(run: Run, folder: Folder | None, stack: ExitStack, *, federated: bool = False) -> list[RoundRecord]:
-    """The records of a run that needs no more work. For one that does its folder is locked, so that what is read stays
-    so; what is finished stays so by itself, and can be read where nothing can be written. A run is either simulated or
-    a federation's."""
+    """The records of a run that needs no more work. If it does, its folder is locked, so that what is read stays valid;
+    a finished run does not change and can be read even from a read-only store. A run is either simulated or
+    federated."""
     if folder is None:
         return []
     if folder.exists():
@@ -129,11 +130,11 @@ def opened(run: Run, folder: Folder | None, stack: ExitStack, *, federated: bool
     else:
         note_run(run, folder)
     stack.enter_context(folder.lock())
-    return finished_records(run, folder)  # another process may have done it meanwhile
+    return finished_records(run, folder)  # another process may have finished it meanwhile
 
 
 def note_run(run: Run, folder: Folder) -> None:
-    """Begin the run's folder, or note how it is asked for now."""
+    """Create the run's folder, or record the current request."""
     folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, result_version(run.algorithm))
 
 
@@ -141,7 +142,7 @@ def _fitting(first: "Simulation", seeds: int) -> int:
     """How many seeds may be simulated together, the first of them included."""
     most = seeds_together(first.need(), free_memory(first.device), seeds)
     if most < seeds:
-        warnings.warn(f"memory does not suffice for all seeds together; {most} at a time", stacklevel=2)
+        warnings.warn(f"not enough memory for all seeds together; running {most} at a time", stacklevel=2)
     return most
 
 

@@ -80,14 +80,14 @@ class Simulation:
             each = stacked_bytes(model, correction, optimizer, batch)
         held = np.sort(np.diff(self.federation.offsets))[-round(answering) or -1 :]  # the most that a round can use
         together = int(held[-1] if self.engine_name == "serial" else held.sum())
-        order = 8 * run.local_epochs * together  # which example is used when is known before a round begins
+        order = 8 * run.local_epochs * together  # the order of examples is known before a round begins
         seen = clients_seen(run.clients, answering, run.rounds)
         own = "seed" in spec.parameters(resolve_dataset(run.dataset).factory)
         ranks = self.ranks.size
         return Need((int(answering * each) + order) // ranks, seen * correction // ranks, data.nbytes if own else 0)
 
     def _check_model(self) -> None:
-        """One look at what the model answers, so that a model that does not fit its data is a clear error."""
+        """Check one output, so that a model that does not fit its data gives a clear error."""
         data, server = self.federation.dataset, self.server
         try:
             logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2], self.dtype)
@@ -97,12 +97,10 @@ class Simulation:
             ) from error
         if logits.shape[1:] != (data.num_classes,):
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
-            raise ValueError(
-                f"{self.run.model} answers with shape {shape} per example; allowed: {wanted}, one per class"
-            )
+            raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
 
     def attach(self, folder: Folder | None) -> None:
-        """Go on from what a folder holds, and keep there what comes. Of several ranks only the first has one."""
+        """Continue from a folder, and store new rounds there. With several ranks only rank 0 has one."""
         self.folder = folder
         with self.ranks.shared_copy(None if folder is None else folder.checkpoint) as path:
             if path is not None:
@@ -131,7 +129,7 @@ class Simulation:
 
     @property
     def normalisation(self) -> tuple[Any, Any]:
-        """Only examples that are normalised alike can be in one batch."""
+        """Whether examples are normalised the same way, so that they can share a batch."""
         return self.federation.dataset.mean, self.federation.dataset.std
 
     @property
@@ -154,9 +152,8 @@ class Simulation:
         return np.arange(self.federation.num_clients)
 
     def my_clients(self, clients: Ints) -> Ints:
-        """Those of some clients that this rank trains.
-
-        A client that a correction remembers is always the same rank's; others go where their steps balance the round.
+        """The clients that this rank trains. A client with a correction state always belongs to the same rank; others
+        are assigned to balance the steps of a round.
         """
         if self.ranks.size == 1:
             return clients
@@ -167,13 +164,14 @@ class Simulation:
         return clients[self.ranks.my_part(self.settings.steps(self.federation.sizes(clients)))]
 
     def cohort(self, round: int) -> Cohort:
-        """The clients that are sampled and answer, and of them those that this rank trains."""
+        """The clients that are sampled and answer, and those among them that this rank trains."""
         sampled = sampled_clients(self.run, round)
         mine = self.my_clients(sampled)
         return Cohort(self.federation, mine, self.states.gather(mine), self.run.seed, sampled)
 
     def absorb(self, cohort: Cohort, update: Update | None) -> Sums | None:
-        """Take a cohort's updates, None if it has no client here, into the global model; None if it has none at all."""
+        """Aggregate a cohort's updates (None if it has no client here) into the global model; None if it has no client
+        at all."""
         self.round += 1
         whole = cohort.whole
         if not len(whole):
@@ -193,7 +191,7 @@ class Simulation:
         return sums
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
-        """Measures of the global model in rounds in which they are due; the first rank makes them."""
+        """Measures of the global model in rounds in which they are due, made by rank 0."""
         if not (now or is_evaluated(self.run, self.round)):
             return None
         return Evaluation(**self.ranks.broadcast(None if self.ranks.rank else asdict(self._evaluation())))
@@ -202,7 +200,7 @@ class Simulation:
         return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
 
     def validate(self) -> float | None:
-        """Accuracy on the examples that are held out, if there are any; the first rank's to measure."""
+        """Accuracy on the held-out examples, if there are any; rank 0 measures it."""
         held_out, data, server = self.federation.held_out, self.federation.dataset, self.server
         if self.ranks.rank or not len(held_out):
             return None
@@ -231,11 +229,11 @@ class Simulation:
 
     @property
     def _scattered(self) -> bool:
-        """Whether no rank alone has all that belongs to a checkpoint."""
+        """Whether the content of a checkpoint is spread over several ranks."""
         return self.ranks.size > 1 and self.states.any
 
     def close(self) -> None:
-        """Write a checkpoint of the last complete round, also after an interruption at any moment of the next one."""
+        """Write a checkpoint of the last complete round, even after an interruption in the middle of the next one."""
         if self.folder is not None and not self._scattered:
             self._save(*self.states.dump(), time.monotonic())
 
@@ -248,7 +246,7 @@ class Simulation:
 
 
 def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> list[RoundRecord]:
-    """One round of simulations that stand at the same round and differ in their seed only."""
+    """One round of simulations that are at the same round and differ only in their seed."""
     began = time.perf_counter()
     first, round = simulations[0], simulations[0].round + 1
     cohorts = [simulation.cohort(round) for simulation in simulations]
@@ -297,7 +295,7 @@ def is_evaluated(run: Run, round: int) -> bool:
 
 
 def fingerprint(simulation: Simulation) -> dict[str, Any]:
-    """What, beside the run, decides the last bits of a result."""
+    """What decides the last bits of a result besides the run."""
     cuda = simulation.device.type == "cuda"
     return {
         "fedskew": fedskew.__version__,

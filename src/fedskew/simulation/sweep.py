@@ -19,15 +19,15 @@ from fedskew.simulation.records import RoundRecord
 from fedskew.simulation.session import simulate_many
 
 NOT_SWEPT = {
-    "seed": "--seeds says how many there are",
+    "seed": "--seeds sets how many seeds are run",
     **dict.fromkeys(("engine", "device", "data_dir", "eval_every"), "it decides no result"),
 }
-"""Fields that have one value, and why."""
+"""Fields that take only one value, and why."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One combination of values, and its run for each seed. A value is None where the method has no such argument."""
+    """One combination of values, and its run for each seed. A value is None if the method has no such argument."""
 
     values: dict[str, Value]
     runs: list[Run]
@@ -48,8 +48,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class Sweep:
-    """All settings, and which of them the others are compared with: that of the default of each name, or of its first
-    value where the default is not among them."""
+    """All settings, and the reference that the others are compared with: the one with the default of each name, or with
+    its first value if the default is not among them."""
 
     settings: list[Setting]
     reference: int
@@ -70,7 +70,7 @@ class Sweep:
 
     @property
     def rounds(self) -> int:
-        """Of all runs together."""
+        """The rounds of all runs together."""
         return sum(setting.rounds * len(setting.runs) for setting in self.settings)
 
     def results(self, store: Store) -> Iterator[tuple[Setting, Run, RoundRecord]]:
@@ -91,7 +91,7 @@ def run_at(fields: Mapping[str, Any], values: Mapping[str, Any]) -> Run:
 
 
 def value_at(run: Run, name: str) -> Value:
-    """What a run has for a field or for an argument of its method, as people write it; None where it has none."""
+    """A run's value of a field or of an argument of its method, as people write it; None if it has none."""
     if name in run.short:
         return run.short[name]
     if name in Run.model_fields:
@@ -112,7 +112,7 @@ def _setting(fields: Mapping[str, Any], values: Mapping[str, Any], seeds: int) -
 
 
 def _check_names(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]]) -> None:
-    """Every name is known to a method or to a run, and has values."""
+    """Check that every name is a field of the run or an argument of a method, and has values."""
     methods = [str(method) for method in values.get("algorithm", [fields.get("algorithm", "fedavg")])]
     for name, found in values.items():
         if not found:
@@ -126,12 +126,12 @@ def _check_names(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]])
 
 
 def _reference(fields: Mapping[str, Any], settings: Sequence[Setting]) -> int:
-    """The place of the setting that nobody had to choose."""
+    """The position of the reference setting."""
     tried = [setting.values for setting in settings]
     method = {"algorithm": _usual("algorithm", tried, "fedavg")} if "algorithm" in tried[0] else {}
     try:
         plain = run_at(fields, method)
-    except ValueError:  # the defaults alone need not be a run
+    except ValueError:  # the defaults alone need not be a valid run
         return 0
     wanted = {name: _usual(name, tried, value_at(plain, name)) for name in tried[0]} | method
     return tried.index(wanted) if wanted in tried else 0

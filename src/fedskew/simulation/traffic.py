@@ -1,8 +1,9 @@
-"""How many bytes a federation of a run would send: those of the trees that travel, as `flower/messages.py` has them.
+"""How many bytes a federation would send for a run: the arrays in the messages of `flower/messages.py`.
 
 Down, each sampled client gets the model, its buffers and what the server's correction remembers (SCAFFOLD's control
-variate). Up, each client that answers sends its model, its buffers and its correction's message. Leaves count with the
-size of their type, 4 bytes a number in fp32. What is frozen is not sent. Names, headers and compression are left out.
+variate). Up, each client that answers sends its model, its buffers and its correction's message. Leaves count at the
+size of their type, 4 bytes per number in fp32. Frozen parameters are not sent. Names, headers and compression are left
+out.
 """
 
 from collections.abc import Sequence
@@ -28,7 +29,7 @@ class BytesSent:
 
 
 def bytes_sent(run: Run, records: Sequence[RoundRecord]) -> BytesSent:
-    """Of a run's rounds. A sampled client that does not answer has still been sent the model."""
+    """The traffic of a run's rounds. A sampled client that does not answer has still been sent the model."""
     plan = Plan.of(run, facts(run.dataset, run.seed, run.clients, run.data_dir))
     server = plan.start("cpu")
     down = tree.nbytes([server.params, server.buffers, server.correction])

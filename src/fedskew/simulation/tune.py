@@ -25,19 +25,19 @@ from fedskew.simulation.session import simulate_many
 from fedskew.simulation.sweep import run_at, value_at
 
 VALIDATION = 0.1
-"""The share of the training examples that choices are made on."""
+"""The share of the training examples that is held out for choosing."""
 FIELDS = (
     "lr", "momentum", "weight_decay", "batch_size", "local_epochs", "optimizer", "lr_schedule", "grad_clip", "augment",
     "weighting", "model",
 )  # fmt: skip
-"""Fields that may be chosen: what they change is how a model is made, not what it is measured on."""
+"""Fields that may be tuned: they change how a model is trained, not what it is measured on."""
 Watch = Callable[[str, RoundRecord], None]
 
 
 @dataclass(frozen=True)
 class Try:
     """A setting, its runs under the seeds that choices are made with, and how it did: `score` is its accuracy on
-    held-out examples after `rounds` rounds, None before it has run or where it diverged."""
+    held-out examples after `rounds` rounds, None before it has run or if it diverged."""
 
     values: Values
     runs: list[Run]
@@ -48,7 +48,7 @@ class Try:
 @dataclass(frozen=True)
 class Choice:
     """All tries of a method. The best is the one with the highest score of those that went furthest, the first of
-    equals; None where each of them diverged."""
+    equals; None if all of them diverged."""
 
     method: str
     name: str
@@ -70,7 +70,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Tuning:
-    """What will be tried. Tries are made with seeds of their own: `chosen_with`; results are reported of others."""
+    """What will be tried. Tries use the seeds `chosen_with`; results are reported for other seeds."""
 
     fields: dict[str, Any]
     methods: list[Choice]
@@ -91,14 +91,16 @@ class Tuning:
         choosing_seeds: int = 1,
         seeds: int = 3,
     ) -> "Tuning":
-        """`values` are the only ones to choose among for a knob; a field that `base` sets is not chosen."""
+        """`values` are the only candidates for a knob; a field that `base` sets is not tuned."""
         check_seeds(choosing_seeds)
         check_seeds(seeds)
         fields = {"validation": VALIDATION, **base}
         _check(fields, methods, values or {})
         first = run_at(fields, {"algorithm": methods[0]})
         if halving and SCHEDULES[spec.parse(first.lr_schedule)[0]].needs_rounds:
-            raise ValueError(f"halving continues runs, and lr_schedule {first.lr_schedule} hangs on how long a run is")
+            raise ValueError(
+                f"halving continues runs, but lr_schedule {first.lr_schedule} depends on the length of a run"
+            )
         chosen_with = [first.seed + s for s in range(choosing_seeds)]
         planned = list[Choice]()
         for method in methods:
@@ -106,7 +108,7 @@ class Tuning:
             found = settings_to_try(knobs, budget, search, generator_for(first.seed, method))
             name = run_at(fields, {"algorithm": method}).short_algorithm
             if name in (choice.name for choice in planned):
-                raise ValueError(f"{name} is there twice; methods that are tuned need names of their own")
+                raise ValueError(f"{name} appears twice; tuned methods need different names")
             planned.append(Choice(method, name, knobs, [_try(fields, method, each, chosen_with) for each in found]))
         fresh = [chosen_with[-1] + 1 + s for s in range(seeds)]
         return cls(fields, planned, chosen_with, fresh, halving)
@@ -118,11 +120,11 @@ class Tuning:
         return sum(each) * len(self.chosen_with)
 
     def choose(self, store: Store, watch: Watch = lambda name, record: None) -> list[Choice]:
-        """Do all tries. Nothing here looks at the test set."""
+        """Run all tries. Nothing here uses the test set."""
         return [self._chosen(choice, store, watch) for choice in self.methods]
 
     def comparison(self, choices: Sequence[Choice]) -> Comparison:
-        """The chosen setting of each method that has one, under fresh seeds, with no example held out."""
+        """The chosen setting of each method that has one, with new seeds and no example held out."""
         fields, runs = {**self.fields, "validation": 0.0}, dict[str, list[Run]]()
         for choice in choices:
             if choice.best is not None:
@@ -133,7 +135,7 @@ class Tuning:
         return Comparison(runs)
 
     def _chosen(self, choice: Choice, store: Store, watch: Watch) -> Choice:
-        """With halving, the better half of the tries goes on for twice as many rounds, until one is left."""
+        """With halving, the better half of the tries continues for twice as many rounds, until one is left."""
         tries, left = dict(enumerate(choice.tries)), list(range(len(choice.tries)))
         for rounds in rungs(len(left), choice.tries[0].runs[0].rounds, halving=self.halving):
             for i in left:
@@ -144,7 +146,7 @@ class Tuning:
 
 
 def knobs_for(fields: Mapping[str, Any], method: str, values: Mapping[str, Sequence[Any]]) -> list[Knob]:
-    """The method's own knobs, then fields of the run; where values are given, those and no other."""
+    """The method's own knobs, then fields of the run; if values are given, only those."""
     found = {knob.name: knob for knob in knobs_of(method, Run.model_fields)}
     if "lr" not in fields:
         found["lr"] = Knob("lr", LR, value_at(run_at(fields, {"algorithm": method}), "lr"))
@@ -169,7 +171,7 @@ def score_of(records: Sequence[tuple[int, float | None]]) -> float | None:
 
 
 def _done(tried: Try, rounds: int, store: Store, watch: Watch, name: str) -> Try:
-    """A try that has run for so many rounds."""
+    """A try that has run for this many rounds."""
     runs = [run.model_copy(update={"rounds": rounds}) for run in tried.runs]
     seen: list[list[tuple[int, float | None]]] = [[] for _ in runs]
     diverged = False
@@ -186,7 +188,7 @@ def _try(fields: Mapping[str, Any], method: str, values: Values, seeds: Sequence
 
 
 def _lengths(tries: Sequence[Try], *, halving: bool) -> list[int]:
-    """Of each try, the rounds of all its comparisons: what is read again is shown again."""
+    """The rounds of all comparisons of each try: rounds that are read again are shown again."""
     left, found = len(tries), list[int]()
     for rounds in rungs(left, tries[0].runs[0].rounds, halving=halving):
         found += [rounds] * left
@@ -201,9 +203,9 @@ def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[st
         if not given:
             raise ValueError(f"{name} has no values; for example {name} 1,2,5")
         if name in Run.model_fields and name not in FIELDS:
-            raise ValueError(f"{name} is not for choosing: results would not compare; allowed: {', '.join(FIELDS)}")
+            raise ValueError(f"{name} cannot be tuned: results would not be comparable; allowed: {', '.join(FIELDS)}")
         if name not in Run.model_fields and not any(find_argument(method, name) for method in methods):
-            raise ValueError(f"{name} is no field of a run and no argument of {', '.join(methods)}")
+            raise ValueError(f"{name} is neither a field of a run nor an argument of {', '.join(methods)}")
 
 
 def _is_edge(value: Any, name: str, tries: Sequence[Try]) -> bool:

@@ -22,7 +22,7 @@ _PROBES = {"drift_norm": "drift/norm", "drift_cosine": "drift/cosine"}
 
 
 def metrics(record: "RoundRecord") -> dict[str, float]:
-    """What a round measured, by names that docs/tracking.md lists; what it did not measure is left out."""
+    """A round's measures, with the names in docs/tracking.md; missing measures are left out."""
     known = record.as_dict()
     values = {name: known[name] for name in _MEASURES}
     values["clients"] = float(record.clients)
@@ -34,7 +34,7 @@ def metrics(record: "RoundRecord") -> dict[str, float]:
 
 @contextmanager
 def tracking(texts: Sequence[str], run: "Run") -> Iterator[Callable[["RoundRecord"], None]]:
-    """Where a run's rounds are written beside the store; closed with the block, also when it fails."""
+    """Where a run's rounds are written besides the store; closed at the end of the block, even if it fails."""
     with ExitStack() as stack:
         logs = [stack.enter_context(_open(text, run)) for text in texts]
 
@@ -47,8 +47,8 @@ def tracking(texts: Sequence[str], run: "Run") -> Iterator[Callable[["RoundRecor
 
 
 class Several:
-    """Each of several runs as a whole, when its last round has come: the rounds of seeds alternate, and not every
-    tracker can have two runs open."""
+    """Write each of several runs as a whole, after its last round: the rounds of seeds alternate, and not every tracker
+    can have two runs open."""
 
     def __init__(self, texts: Sequence[str]) -> None:
         self._texts = texts
@@ -66,7 +66,7 @@ class Several:
 
 
 def check(texts: Sequence[str]) -> None:
-    """Refuse an unknown tracker, or one whose package is not there, before any work is done."""
+    """Refuse an unknown tracker, or one whose package is not installed, before any work is done."""
     for text in texts:
         name, _, folder = text.partition(":")
         if name not in TRACKERS:

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
 EXPERIMENT = "fedskew"
 _TAG = "fedskew.run_hash"
 _SETTINGS = {
-    "MLFLOW_ALLOW_FILE_STORE": "true",  # newer versions want a database unless told that files are meant
+    "MLFLOW_ALLOW_FILE_STORE": "true",  # newer versions want a database unless files are allowed explicitly
     "MLFLOW_DISABLE_TELEMETRY": "true",
 }
 
 
 def check() -> None:
-    """Import it, with settings that it reads from the environment and that the user has not made."""
+    """Import MLflow, with defaults for the environment variables that the user has not set."""
     for name, value in _SETTINGS.items():
         os.environ.setdefault(name, value)
     import mlflow  # noqa: F401
@@ -28,7 +28,7 @@ def check() -> None:
 
 @contextmanager
 def opened(folder: Path, run: "Run") -> Iterator["Log"]:
-    """A run tells all its rounds, also when it goes on, so what was there of it before is deleted."""
+    """A run reports all its rounds, even when it resumes, so its earlier entries are deleted."""
     check()
     from mlflow.entities import Metric
     from mlflow.tracking import MlflowClient

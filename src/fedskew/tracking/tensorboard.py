@@ -17,7 +17,7 @@ def check() -> None:
 
 @contextmanager
 def opened(folder: Path, run: "Run") -> Iterator["Log"]:
-    """A run tells all its rounds, also when it goes on, so its earlier event files are replaced."""
+    """A run reports all its rounds, even when it resumes, so its earlier event files are replaced."""
     from torch.utils.tensorboard.writer import SummaryWriter
 
     mine = folder / run.hash

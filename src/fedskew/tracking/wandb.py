@@ -1,4 +1,4 @@
-"""Weights & Biases, offline: `wandb sync DIR/wandb/offline-run-*` uploads what is there, nothing else does."""
+"""Weights & Biases, offline: only `wandb sync DIR/wandb/offline-run-*` uploads anything."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

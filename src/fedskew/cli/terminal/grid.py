@@ -1,4 +1,4 @@
-"""Tables that lose nothing where the terminal is narrow."""
+"""Tables that lose nothing on a narrow terminal."""
 
 import re
 from collections.abc import Collection, Iterator, Sequence
@@ -15,12 +15,12 @@ _GLUE = "\x00"
 _GAP = 2
 """Blanks between columns."""
 _MOST_LINES = 2
-"""Lines that a text takes before a table is broken into blocks."""
+"""Lines that a text may take before the table is broken into blocks."""
 
 
 def printable(text: str) -> str:
-    """A text with whatever a terminal would obey, or could not show, written out: all but letters, blanks, tabs and
-    new lines."""
+    """A text with everything escaped that a terminal would interpret or could not show: all but letters, blanks, tabs
+    and newlines."""
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
         for letter in text
@@ -28,10 +28,10 @@ def printable(text: str) -> str:
 
 
 class Grid:
-    """Rows under headings. Headings wrap first, then long texts between words; words and numbers are never broken
-    where the terminal has room for them.
+    """Rows under headings. Headings wrap first, then long texts between words; words and numbers are never broken if
+    the terminal has room for them.
 
-    What is wider still comes in blocks of columns, each with the first `keys` columns.
+    A table that is still too wide is printed in blocks of columns, each with the first `keys` columns.
     """
 
     def __init__(self, *heads: str, keys: int = 1) -> None:
@@ -40,7 +40,7 @@ class Grid:
         self._bold: list[Collection[int]] = []
 
     def add_row(self, *cells: str, bold: Collection[int] = ()) -> None:
-        """Cells are shown as they are written; those in the columns `bold` stand out."""
+        """Add a row; cells are shown verbatim, those in the columns `bold` in bold."""
         self.rows.append((*(printable(cell) for cell in cells), *[""] * (len(self.heads) - len(cells))))
         self._bold.append(bold)
 
@@ -68,7 +68,7 @@ class Grid:
 
 
 def _blocks(narrow: Sequence[int], keys: int, width: int) -> list[list[int]]:
-    """Which columns stand side by side."""
+    """Which columns each block has."""
     first = list(range(min(keys, len(narrow))))
     blocks = [first]
     for i in range(len(first), len(narrow)):
@@ -79,7 +79,7 @@ def _blocks(narrow: Sequence[int], keys: int, width: int) -> list[list[int]]:
 
 
 def _widths(narrow: Sequence[int], wide: Sequence[int], room: int) -> list[int]:
-    """Each column as wide as it would be, or as there is room for."""
+    """The width of each column: its natural width, or what there is room for."""
     widths = list(narrow)
     while sum(widths) > max(room, len(widths)):
         widths[widths.index(max(widths))] -= 1
@@ -115,5 +115,5 @@ def _glued(cell: str) -> str:
 
 
 def _frame(columns: int) -> int:
-    """What lies between the columns."""
+    """The gaps between the columns."""
     return _GAP * (columns - 1)

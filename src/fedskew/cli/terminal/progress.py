@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 _EVERY = 30.0
 """Seconds between lines of progress."""
 _MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
-"""What `fedskew inspect` shows: clients, classes as columns, and a client's classes where there are more of them."""
+"""Limits of what `fedskew inspect` shows: clients, classes as columns, and a client's classes if there are more."""
 
 
 @contextmanager
 def round_progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
-    """Where standard error is a terminal a spinner and a bar, which also moves within a round; elsewhere a line every
-    half minute."""
+    """If standard error is a terminal, a spinner and a bar, which also moves within a round; else a line every half
+    minute."""
     if not enabled:
         yield lambda name, record: None
     elif not sys.stderr.isatty():
@@ -63,7 +63,7 @@ def _bar(total: int) -> Iterator[Callable[[str, "RoundRecord"], None]]:
 
 
 class Spent:
-    """The seconds of rounds that were computed now, and how many were read from the store."""
+    """The seconds of newly computed rounds, and how many rounds were read from the store."""
 
     def __init__(self) -> None:
         self.seconds, self.computed, self.stored = 0.0, 0, 0
@@ -84,7 +84,7 @@ class Spent:
 
 
 class Lines:
-    """Progress in lines, for logs: at most one in `_EVERY` seconds."""
+    """Progress in lines, for logs: at most one every `_EVERY` seconds."""
 
     def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._total, self._clock = total, clock
@@ -94,7 +94,7 @@ class Lines:
     def __call__(self, name: str, record: "RoundRecord") -> None:
         self._done += 1
         now = self._clock()
-        if record.server is None:  # read from the store: it says nothing of the pace
+        if record.server is None:  # read from the store: it says nothing about the pace
             self._began = now
         else:
             self._computed += 1
@@ -120,7 +120,7 @@ def span(seconds: float | None) -> str:
 
 @contextmanager
 def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], None]]:
-    """A bar for a download or a decoding, where the terminal is one."""
+    """A bar for a download or for decoding, if standard error is a terminal."""
     if not (enabled and sys.stderr.isatty()):
         yield lambda done, total: None
         return
@@ -134,12 +134,12 @@ def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
 
 
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a line. Titles, paths and specs come from files that others may have written."""
+    """Print a line, escaped: titles, paths and specs come from files that others may have written."""
     print(printable(text), file=sys.stderr if err else sys.stdout, end="\n" if nl else "", flush=True)
 
 
 def note(message: str) -> None:
-    """Something beside the answer, on standard error."""
+    """Print a note to standard error."""
     echo(f"fedskew: note: {message}", err=True)
 
 

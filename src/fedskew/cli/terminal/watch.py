@@ -1,4 +1,4 @@
-"""A run as it goes: `fedskew run --watch` draws accuracy, classes, drift and the time left into the terminal."""
+"""A live dashboard: `fedskew run --watch` draws accuracy, classes, drift and the time left in the terminal."""
 
 import sys
 import time
@@ -21,7 +21,7 @@ _RECENT = 20
 
 @contextmanager
 def watching(title: str, rounds: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
-    """The dashboard, where standard error is a terminal; else the ordinary progress, which may be none."""
+    """The dashboard if standard error is a terminal; else the ordinary progress, which may be none."""
     if not (enabled and sys.stderr.isatty()):
         with round_progress(rounds, enabled=enabled) as step:
             yield step
@@ -35,7 +35,7 @@ def watching(title: str, rounds: int, *, enabled: bool) -> Iterator[Callable[[st
 
 
 class Board:
-    """What has been seen of a run, and how it is drawn; rich asks for the drawing four times a second."""
+    """The rounds seen so far and how they are drawn; rich redraws four times a second."""
 
     def __init__(self, title: str, rounds: int) -> None:
         self.title, self.rounds, self.done = title, rounds, 0
@@ -46,10 +46,10 @@ class Board:
         self._times = deque[float](maxlen=_RECENT)
 
     def add(self, record: "RoundRecord", now: float) -> None:
-        """Take a round in. `now` is in seconds on any clock."""
+        """Add a round. `now` is in seconds on any clock."""
         self.done, self.diverged = record.round, record.diverged
         self.engine = f"{record.engine} on {record.device}"
-        if record.server is None:  # read from the store: rounds before it say nothing of the pace
+        if record.server is None:  # read from the store: earlier rounds say nothing about the pace
             self._times.clear()
         self._times.append(now)
         values = (
@@ -86,7 +86,7 @@ class Board:
         yield Panel(Group(*parts), title=Text(printable(self.title)), title_align="left", box=box.ROUNDED)
 
     def _curves(self, width: int) -> Any:
-        """A line each: the last value, the curve so far, and what it is."""
+        """One line per measure: the last value, the curve so far, and its name."""
         from rich.table import Table
 
         grid = Table.grid(padding=(0, 2))
@@ -104,7 +104,7 @@ class Board:
         return grid
 
     def _classes(self, room: int, width: int) -> list[Any]:
-        """A bar per class where there is room for them, else a block per class."""
+        """A bar per class if there is room, else a block per class."""
         from rich.table import Table
         from rich.text import Text
 
@@ -126,7 +126,7 @@ def bar(share: float, width: int) -> str:
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """A curve in one line of blocks, between its lowest and highest value; the mean of neighbours where it is long."""
+    """A curve in one line of blocks, between its lowest and highest value; neighbours are averaged if it is long."""
     if not values:
         return ""
     cuts = [i * len(values) // min(width, len(values)) for i in range(min(width, len(values)) + 1)]

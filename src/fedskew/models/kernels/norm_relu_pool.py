@@ -7,9 +7,9 @@ after pooling, so the sums that batch norm needs come from the pooled images alo
     y = relu(weight * xhat + bias), pooled;  xhat = (x + shift - mean) * rstd
     dx = weight * rstd * (g - k * sum(g) - xhat * k * sum(g * xhat))
 
-k is 1 / number of values, or 0 where statistics are given; g is the gradient at the largest of each window where that
-is above zero. `shift` is the bias of the convolution before: it cancels in the batch statistics, so it is only carried
-to the running mean. Masked images take no part. Sums are taken in a fixed order, so results repeat to the bit.
+k is 1 / number of values, or 0 if statistics are given; g is the gradient at the largest of each window where that is
+above zero. `shift` is the bias of the convolution before: it cancels in the batch statistics, so it is only carried to
+the running mean. Masked images are ignored. Sums are taken in a fixed order, so results repeat to the bit.
 """
 
 import torch
@@ -23,7 +23,7 @@ _PROGRAMS = 264  # two for each multiprocessor of an H100 or H200
 
 
 def _split(rows: int) -> tuple[int, int]:
-    """How many programs share so many rows, and how many tiles each takes."""
+    """How many programs share this many rows, and how many tiles each takes."""
     tiles = triton.cdiv(rows, _ROWS)
     programs = min(_PROGRAMS, tiles)
     return programs, triton.cdiv(tiles, programs)

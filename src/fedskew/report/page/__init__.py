@@ -1,1 +1,1 @@
-"""The report: one HTML file that needs nothing else, made from runs of a store."""
+"""The report: one self-contained HTML file, made from runs of a store."""

@@ -1,4 +1,4 @@
-"""Runs as the report needs them: read from the store once, checked, and thinned."""
+"""Runs for the report: read from the store once, checked, and thinned."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,10 +13,9 @@ MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
 
 @dataclass(frozen=True)
 class Entry:
-    """One run. `curve` is the accuracy of every evaluated round; `points` are what is drawn of them, at most
-    MOST_POINTS; `classes` those with accuracies per class.
-
-    `measured` is of the model after the last record; `notes` name what was measured and is not in it.
+    """One run. `curve` is the accuracy of every evaluated round; `points` are those that are drawn, at most
+    MOST_POINTS; `classes` those with accuracies per class. `measured` belongs to the model after the last record;
+    `notes` name measurements that are left out.
     """
 
     hash: str
@@ -66,7 +65,7 @@ def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]
 
 
 def read_entry(folder: Folder) -> Entry:
-    """A run whose every number the store has looked at."""
+    """A run in which the store has checked every number."""
     about, records = folder.about(), folder.records()
     run, short = {**about["run"], "rounds": folder.aim(len(records))}, about["short"]
     evaluated = [record for record in records if record["accuracy"] is not None]
@@ -92,7 +91,7 @@ def read_entry(folder: Folder) -> Entry:
 
 
 def _diagnosis(folder: Folder, done: int, rounds: int) -> tuple[dict[str, Any], list[str]]:
-    """The diagnosis of the model after the last record; one of an earlier round is not used, and a note says so."""
+    """The diagnosis of the model after the last record; one of an earlier round is ignored, with a note."""
     found = folder.diagnosis()
     if found is None or found.get("round") == done:
         return found or {}, []
@@ -121,6 +120,6 @@ def _class_point(record: dict[str, Any]) -> dict[str, Any]:
 
 
 def _thin_card(card: dict[str, Any]) -> dict[str, Any]:
-    """The first clients only; how many there are stays in `clients`."""
+    """Only the first clients; `clients` keeps the total number."""
     kept = {name: card[name] for name in ("hash", "clients", "samples", "skew")}
     return {**kept, "counts": card["counts"][:MOST_CLIENTS]}

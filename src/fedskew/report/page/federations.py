@@ -1,4 +1,4 @@
-"""Runs that may be compared: the same in everything but method and seed."""
+"""Runs that may be compared: equal in everything but method and seed."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,7 +43,7 @@ class Method:
 
     @property
     def curves(self) -> Curves:
-        """Of finished runs, by seed."""
+        """The accuracies of finished runs, by seed."""
         return {entry.run["seed"]: entry.curve for entry in self.finished}
 
     @cached_property
@@ -59,9 +59,9 @@ class Method:
 
 @dataclass(frozen=True)
 class Federation:
-    """One section of the report. `iid` is the same federation on an IID split, where that was run; `target` is the
-    accuracy that rounds are counted to, FedAvg's end if it is None. Methods have result versions of their own, so runs
-    belong together that are as many versions behind today's."""
+    """One section of the report. `iid` is the same federation on an IID split, if that was run; `target` is the
+    accuracy that rounds are counted to, FedAvg's end if it is None. Each method has its own result version, so runs
+    belong together if they are equally many versions behind today's."""
 
     title: str
     fields: dict[str, Any]
@@ -96,7 +96,7 @@ class Federation:
         return None if base is None or method is base else ahead(method.row, base.row)
 
     def reach(self, method: Method) -> Reach | None:
-        """How many rounds a method takes to the target."""
+        """How many rounds a method takes to reach the target."""
         base = {} if self.baseline is None else self.baseline.curves
         return rounds_to_reach(method.curves, base if self.target is None else self.target)
 
@@ -144,7 +144,7 @@ def _own_fields(federation: Federation, others: Sequence[Federation]) -> tuple[s
 
 
 def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation | None:
-    """The one that differs in its split alone, and has an IID one."""
+    """The federation that differs only in its split, which is IID."""
     if federation.fields["partition"] == IID:
         return None
     wanted = {**federation.fields, "partition": IID}

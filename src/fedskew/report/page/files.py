@@ -1,4 +1,4 @@
-"""What goes beside the page: figures as PNG and PDF, tables as CSV and LaTeX, in a folder per federation."""
+"""Files with the page: figures as PNG and PDF, tables as CSV and LaTeX, in a folder per federation."""
 
 import re
 from collections.abc import Sequence
@@ -55,8 +55,8 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
 
 
 def results_csv(federation: Federation) -> str:
-    """One line per method; shares of one, the paired difference to FedAvg in the mean of the last ten rounds with half
-    its interval, rounds to the target, the IID gap, and the difference on IID data."""
+    """One line per method: fractions, the paired difference to FedAvg in the mean of the last ten rounds with half its
+    interval, rounds to the target, the IID gap, and the difference on IID data."""
     parts = [f"{measure}_{part}" for measure in SUMMARISED for part in ("mean", "std")]
     heads = ["method", "seeds", "unfinished", "diverged", *parts, *_DIFFERENCE, *_MORE]
     heads += [f"iid_{name}" for name in _DIFFERENCE]
@@ -76,7 +76,7 @@ def runs_csv(federation: Federation) -> str:
 
 
 def latex(federation: Federation) -> str:
-    """For booktabs: per cent, what is best by the rule of verdicts in bold, the difference to FedAvg in points."""
+    """For booktabs: percentages, the best by the verdict rule in bold, the difference to FedAvg in points."""
     measures = shown_measures(federation, _SHOWN)
     leaders = {measure: best([method.row for method in federation.methods], measure) for measure in measures}
     heads = ["method", *(f"{_SHOWN[measure]} (%)" for measure in measures), f"last ten − {BASELINE} (95 % interval)"]

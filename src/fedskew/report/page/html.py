@@ -1,11 +1,11 @@
-"""Tags with everything in them escaped: text is only ever marked up here."""
+"""HTML tags with escaped content: only this module produces markup."""
 
 from collections.abc import Iterable
 from html import escape
 
 
 class Html(str):
-    """Text that is markup already."""
+    """Text that is already markup."""
 
     __slots__ = ()
 
@@ -26,7 +26,7 @@ def tag(name: str, *content: Content, **attributes: str | float | bool | None) -
 
 
 def join(content: Content) -> Html:
-    """Content after content, what is plain text escaped."""
+    """All contents joined, with plain text escaped."""
     if content is None:
         return Html("")
     if isinstance(content, Html):
@@ -37,7 +37,7 @@ def join(content: Content) -> Html:
 
 
 def table(caption: str, heads: Iterable[Content], rows: Iterable[Iterable[Html]], class_: str = "") -> Html:
-    """A captioned table in a frame that scrolls by itself and can be reached by keyboard."""
+    """A captioned table in a frame that scrolls and can be reached by keyboard."""
     top = tag("tr", [tag("th", head, scope="col") for head in heads])
     body = tag("tbody", [tag("tr", list(row)) for row in rows])
     inner = tag("table", tag("caption", tag("span", caption)), tag("thead", top), body, class_=class_ or None)

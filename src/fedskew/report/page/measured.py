@@ -1,10 +1,10 @@
-"""What was measured on a run's model, in the form of panels; whatever is absent or unlike itself makes no panel.
+"""What was measured on a run's model, in the form of panels; absent or malformed values give no panel.
 
 `local_effect` is written by `fedskew paper run figure2`: {method: effect}. `diagnosis` is written by
 `fedskew diagnose`: {"methods": {method: {"class_accuracy": effect, "deviation": {"pairs": [...], "summary": {...}}}}}.
 An effect has `before`, `mean_after`, `aggregated` (accuracies per class), `groups` and `accuracy`; a pair has `ratio`
-(n_j / n_r, None for infinite), `bound` (D_jr), `kind` and `own` (Delta w_r . h^(r)); a summary, which is over all
-pairs while `pairs` may be some of them, has `stated` (how many have D_jr > 0) and `above` (the share above it).
+(n_j / n_r, None for infinite), `bound` (D_jr), `kind` and `own` (Delta w_r . h^(r)); a summary, which is over all pairs
+while `pairs` may be some of them, has `stated` (how many have D_jr > 0) and `above` (the share above it).
 """
 
 import math
@@ -46,12 +46,12 @@ class Deviation:
 
 
 def effects(entry: Entry) -> dict[str, Effect]:
-    """By method; a diagnosis goes before the paper's figure."""
+    """By method; a diagnosis takes precedence over the paper's figure."""
     return {name: effect for name, effect in _effects(entry.measured) if effect is not None}
 
 
 def deviations(entry: Entry) -> dict[str, Deviation]:
-    """Of each method that has pairs with a positive bound."""
+    """For each method that has pairs with a positive bound."""
     methods = _dict(_dict(entry.measured.get("diagnosis")).get("methods"))
     found = {str(name): _deviation(_dict(_dict(content).get("deviation"))) for name, content in methods.items()}
     return {name: each for name, each in found.items() if each.pairs}
@@ -70,7 +70,7 @@ def _deviation(content: dict[str, Any]) -> Deviation:
 
 
 def some(items: Sequence[Pair], most: int) -> list[Pair]:
-    """At most so many, evenly spread."""
+    """At most this many, evenly spread."""
     count = min(most, len(items))
     return [items[i * len(items) // count] for i in range(count)]
 

@@ -56,7 +56,7 @@ def _texts(federation: Federation) -> dict[str, str]:
 
 
 def as_script(data: Any) -> str:
-    """JSON that cannot end the script element it stands in."""
+    """JSON that cannot close its script element."""
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
@@ -96,7 +96,7 @@ def _states(methods: Sequence[Method]) -> Html:
 
 
 def _drawing(number: int, kind: str, title: str) -> Html:
-    """What the scripts fill when it comes into view."""
+    """A placeholder that the scripts fill when it comes into view."""
     return tag("section", tag("h3", title), tag("div", class_="drawing", data_kind=kind, data_federation=number))
 
 
@@ -116,7 +116,7 @@ def _left_out(left_out: Sequence[LeftOut]) -> Html:
     if not left_out:
         return Html("")
     items = [tag("li", tag("code", each.hash), f" {each.problem}") for each in left_out]
-    text = f"{_count(len(left_out), 'run')} could not be read and left out:"
+    text = f"{_count(len(left_out), 'run')} could not be read:"
     return tag("div", tag("p", text), tag("ul", items), class_="notice")
 
 

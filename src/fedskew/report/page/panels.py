@@ -13,7 +13,7 @@ _WIDE, _HIGH, _PAD = 300, 190, 34
 
 
 def measured_panels(federation: Federation) -> Html:
-    """Panels of the first runs that have something measured; where none has, how to measure one."""
+    """Panels of the first runs with measurements; if there are none, how to make them."""
     known = [entry for entry in federation.entries if effects(entry) or deviations(entry)]
     noted = [f"Run {entry.hash[:8]}: {note}." for entry in federation.entries for note in entry.notes]
     lines = [tag("p", note, class_="notice") for note in noted]
@@ -29,12 +29,12 @@ def _how_many(known: int) -> str:
 
 
 def _how_to(federation: Federation, known: Sequence[Entry]) -> str:
-    """The command for what no run of the section has."""
+    """The command for measurements that no run of the section has."""
     finished = [entry for entry in (known or federation.entries) if entry.state == "done"]
     if not finished or any(deviations(entry) for entry in known):
         return ""
     lacking = "The deviation bound was not measured" if known else "Not measured"
-    return f"{lacking}; `fedskew diagnose {finished[0].hash[:8]}` does it for a run."
+    return f"{lacking}; `fedskew diagnose {finished[0].hash[:8]}` measures it for a run."
 
 
 def _of_run(entry: Entry) -> Html:

@@ -1,4 +1,4 @@
-"""Where runs come from: their fields, the versions they were computed with, the command that makes them again."""
+"""Where runs come from: their fields, the versions they were computed with, the command that repeats them."""
 
 import shlex
 from typing import Any
@@ -9,7 +9,7 @@ from fedskew.report.page.html import Html, cell, head, table, tag
 
 
 def provenance(federation: Federation) -> Html:
-    """The fields all runs share once, and what is a run's own below it."""
+    """The fields that all runs share, then those that differ."""
     rows = [[head(name), cell(_shown(value))] for name, value in federation.fields.items()]
     versions = sorted({entry.result_version for entry in federation.entries})
     rows.append([head("result version"), cell(", ".join(map(str, versions)))])
@@ -50,7 +50,7 @@ def _of_run(entry: Entry) -> Html:
     where = [[tag("dt", "computed with"), tag("dd", line)] for line in sessions(entry)]
     title = [tag("code", entry.hash[:8]), f" {entry.method}, seed {entry.run['seed']}"]
     mark = tag("span", f" {entry.state}", class_="state") if entry.state != "done" else None
-    again = tag("pre", tag("code", command(entry.run)), tabindex=0, aria_label="Command that makes the run again")
+    again = tag("pre", tag("code", command(entry.run)), tabindex=0, aria_label="Command that repeats the run")
     return tag("details", tag("summary", title, mark), tag("dl", listed, where), again)
 
 

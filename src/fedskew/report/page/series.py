@@ -45,7 +45,7 @@ def _method(method: Method, style: dict[str, Any]) -> dict[str, Any]:
 
 
 def curve(entries: Sequence[Entry]) -> dict[str, Any]:
-    """Each measure's mean and std over runs, at the rounds they have in common; accuracies in per cent."""
+    """Each measure's mean and std over runs, at the rounds they have in common; accuracies in percent."""
     tables = [{point["round"]: point for point in entry.points} for entry in entries]
     rounds = sorted(set.intersection(*(set(table) for table in tables)))
     values = {measure: [{r: table[r][measure] for r in rounds} for table in tables] for measure in MEASURES}
@@ -78,7 +78,7 @@ def _spreads(tables: Mapping[str, Sequence[Mapping[float, float | None]]], round
 
 
 def heat(entries: Sequence[Entry]) -> dict[str, Any] | None:
-    """Mean accuracy in whole per cent, [classes][rounds]."""
+    """Mean accuracy in whole percent, [classes][rounds]."""
     tables = [{point["round"]: point["values"] for point in entry.classes} for entry in entries]
     rounds = sorted(set.intersection(*(set(table) for table in tables)))
     if not rounds:
@@ -89,7 +89,7 @@ def heat(entries: Sequence[Entry]) -> dict[str, Any] | None:
 
 
 def _known(values: Sequence[float | None], reduce: Callable[[Sequence[float]], float]) -> float | None:
-    """Of all values, or None where one is not known: a mean over fewer seeds would jump."""
+    """The mean of all values, or None if one is unknown: a mean over fewer seeds would jump."""
     known = [value for value in values if value is not None]
     return reduce(known) if known and len(known) == len(values) else None
 

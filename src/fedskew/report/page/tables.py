@@ -20,7 +20,8 @@ _COLUMNS = {
 
 
 def results(federation: Federation) -> Html:
-    """Mean and std over finished seeds, what is best by the rule of verdicts marked, and how each stands to FedAvg."""
+    """Mean and std over finished seeds, the best by the verdict rule marked, and each method's verdict against
+    FedAvg."""
     methods = federation.methods
     measures = shown_measures(federation, _COLUMNS)
     marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
@@ -72,13 +73,13 @@ def _standing(federation: Federation, label: str) -> Html:
 
 
 def shown_measures(federation: Federation, known: Iterable[str]) -> list[str]:
-    """All that a table knows, but what was measured on examples held out only where some were."""
+    """All measures; accuracy on held-out examples only if some were held out."""
     shown = held_out(method.row for method in federation.methods)
     return [measure for measure in known if measure != "validation_accuracy" or measure in shown]
 
 
 def more_heads(federation: Federation) -> list[str]:
-    """Of the columns that not every section has: without FedAvg there is no target, without IID runs no gap."""
+    """The optional columns: without FedAvg there is no target, without IID runs no gap."""
     heads = []
     if federation.baseline is not None or federation.target is not None:
         heads.append(f"rounds to {target_words(federation.target)}")
@@ -98,7 +99,7 @@ def more_cells(federation: Federation, method: Method) -> list[str]:
 
 
 def states(method: Method) -> str:
-    """`1 diverged in round 12, 1 unfinished at round 3 of 60`; nothing where all runs are done."""
+    """`1 diverged in round 12, 1 unfinished at round 3 of 60`; nothing if all runs are done."""
     parts = []
     for state, word in (("diverged", "in round"), ("unfinished", "at round")):
         found = [entry for entry in method.entries if entry.state == state]
@@ -110,7 +111,7 @@ def states(method: Method) -> str:
 
 
 def words(federation: Federation) -> list[str]:
-    """What the table says, in sentences."""
+    """The table in sentences."""
     if federation.baseline is None:
         return [f"There is no {BASELINE} run here to compare with."]
     found = [federation.difference(method) for method in federation.methods]
@@ -129,7 +130,7 @@ def timing(federation: Federation) -> Html:
 
 
 def verdict_text(difference: Difference) -> str:
-    """With a minus of the length of a plus."""
+    """With a minus sign as wide as a plus sign."""
     return str(difference).replace("-", "−")
 
 
