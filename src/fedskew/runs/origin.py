@@ -26,7 +26,7 @@ def origin(run: Run, data: Dataset | Nodes) -> dict[str, str]:
 
 def check_files(folder: Folder, run: Run) -> None:
     """Refuse files of the user's own that have other bytes than when the run in the folder was computed."""
-    about, files = folder.about(), [place for _, place, _ in run.files()]
+    about, files = folder.about(), run.files()
     if files and about["result_version"] == result_version(run.algorithm) and about["hash"] != run.hash:
         raise StoreError(
             f"run {folder.path.name} was computed with other bytes of {', '.join(files)}; "
