@@ -95,7 +95,7 @@ class Lines:
         self._done += 1
         now = self._clock()
         if record.server is None:  # read from the store: it says nothing of the pace
-            self._began = now
+            self._began, self._computed = now, 0
         else:
             self._computed += 1
         if record.accuracy is not None:
