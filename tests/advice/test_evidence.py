@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedskew import cross_entropy
 from fedskew.advice import evidence
 from fedskew.runs.measures import rounds_to_reach
 from fedskew.runs.results import Results, read_lines
@@ -104,6 +105,22 @@ def test_own_settings_are_those_with_a_run_on_the_split_and_their_other_seeds(tm
     assert evidence.own_settings(store, counts, "digits")[0] == []
     assert evidence.own_settings(store, split(seed=2)[0], dataset)[0] == []
     assert evidence.own_settings(Store(tmp_path / "none"), counts, dataset) == ([], [])
+
+
+def test_functions_of_one_name_are_not_seeds_of_one_method(tmp_path):
+    store = Store(tmp_path)
+
+    def mine(factor):
+        def loss(logits, labels, counts):
+            return factor * cross_entropy(logits, labels, counts)
+
+        return loss
+
+    stored(store, "fedavg", mine(1.0))
+    stored(store, "fedavg", mine(2.0), seed=1)
+    (setting,), _ = evidence.own_settings(store, *split())
+    seeds = [method["seeds"] for name, method in setting["methods"].items() if name.startswith("loss@")]
+    assert sorted(seeds) == [[0], [1]]
 
 
 def test_a_damaged_run_is_named_and_the_others_count(tmp_path):

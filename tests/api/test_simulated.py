@@ -46,6 +46,8 @@ def test_what_it_says_is_about_the_rounds_so_far():
     found.close()
     assert list(found) == []
     assert found.accuracy == first.accuracy
+    with pytest.raises(ValueError, match=r"stopped after round 1 of 3; call simulate again"):
+        found.result()
 
 
 def test_rounds_to(done):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from safetensors.torch import save_file
 from torch import nn
 
 from fedskew import Run, Store, load_model, simulate
@@ -81,6 +82,19 @@ def test_a_file_of_python_is_run_only_where_that_is_allowed(folder, tmp_path):
     for options in ({"own_files": True}, {"model": own_net((1, 8, 8), 10)}):
         found = load_model(tmp_path / "model.safetensors", **options)
         assert torch.equal(outputs(found), outputs(result.model))
+
+
+@pytest.mark.parametrize("about", ["no JSON", "[]", "{}", "null", '{"model": 1}'])
+def test_a_file_of_another_program_says_so(tmp_path, about):
+    save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors", {"fedskew": about})
+    with pytest.raises(ValueError, match=r"other.safetensors (is damaged|was not written by `fedskew export`)"):
+        load_model(tmp_path / "other.safetensors")
+
+
+def test_a_damaged_file_says_so(tmp_path):
+    (tmp_path / "model.safetensors").write_bytes(b"no model" * 10)
+    with pytest.raises(ValueError, match="is damaged, or no safetensors file"):
+        load_model(tmp_path / "model.safetensors")
 
 
 def test_what_is_not_there_says_so(tmp_path):

@@ -38,6 +38,16 @@ def test_rounds_read_from_the_store_say_nothing_of_the_pace(tmp_path: Any, capsy
     assert "about 0 s left" in capsys.readouterr().err.splitlines()[-1]
 
 
+def test_the_pace_begins_anew_after_rounds_of_the_store(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    new = records(tmp_path)
+    stored = records(tmp_path)
+    now = iter([0.0, 10.0, 20.0, 20.0, 60.0])
+    lines = Lines(5, lambda: next(now))
+    for record in [*new[:2], stored[2], new[3]]:
+        lines("fedavg", record)
+    assert "about 40 s left" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_seconds_are_those_that_were_spent_now(tmp_path: Any) -> None:
     first, again = Spent(), Spent()
     for record in records(tmp_path):

@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fedskew.cli import main
+from fedskew.cli.shown_as import display_names
 from tests.report.page_store import example_store, write_run
 
 
@@ -114,3 +115,11 @@ def test_figures_for_a_paper(call, tmp_path):
     code, _, problem = call("--style", "poster")
     assert code == 2
     assert "style is 'poster'; allowed: screen, paper" in problem
+
+
+def test_no_two_methods_are_called_the_same() -> None:
+    methods = {"fedavg", "fedlc", "fedprox"}
+    assert display_names(["fedlc=fedavg", "fedavg=plain"], methods) == {"fedlc": "fedavg", "fedavg": "plain"}
+    for given in (["fedlc=ours", "fedprox=ours"], ["fedlc=fedavg"]):
+        with pytest.raises(ValueError, match="two methods would be called"):
+            display_names(given, methods)

@@ -1,9 +1,11 @@
 """What Python objects are told apart by, and what is refused."""
 
 import enum
+import re
 import subprocess
 import sys
 import threading
+from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -101,6 +103,39 @@ def test_what_is_behind_a_decorator_counts(decorator: str) -> None:
     assert told(source) == told(source) != told(source.replace("else 1", "else 2"))
 
 
+def test_a_function_under_the_name_of_an_installed_one_is_still_its_source() -> None:
+    source = (
+        "import functools\nfrom torch.nn.functional import cross_entropy\n@functools.wraps(cross_entropy)\n"
+        "def f(logits, labels):\n    return 2 * cross_entropy(logits, labels)\n"
+    )
+    assert told(source) == told(source) != told(source.replace("2 *", "3 *"))
+
+
+def test_an_enumeration_of_ones_own_counts_with_its_values() -> None:
+    source = "import enum\nclass Kind(enum.Enum):\n    ONE = 1\nf = Kind.ONE\n"
+    assert told(source) == told(source) != told(source.replace("= 1", "= 2"))
+
+
+def test_a_module_of_ones_own_counts_with_its_values_and_the_modules_behind_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "_own_front.py").write_text(
+        "from _own_back import behind\nscale = 1\ndef go(x):\n    return behind(x)\n"
+    )
+    (tmp_path / "_own_back.py").write_text("def behind(x):\n    return x\n")
+    for name in ("_own_front", "_own_back"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    source = "import _own_front\ndef f(x):\n    return _own_front.scale * _own_front.go(x)\n"
+    first = told(source)
+    assert told(source) == first
+    monkeypatch.setattr(sys.modules["_own_front"], "scale", 2)
+    assert told(source) != first
+    monkeypatch.setattr(sys.modules["_own_front"], "scale", 1)
+    (tmp_path / "_own_back.py").write_text("def behind(x):\n    return -x\n")
+    assert told(source) != first
+
+
 class Slotted:
     __slots__ = ("value",)
 
@@ -144,14 +179,26 @@ class Held:
         (nn.Linear, nn.Conv2d),
         (nn.ReLU(), nn.Tanh()),
         (nn.Dropout(0.1), nn.Dropout(0.2)),
+        ([1].append, [2].append),
+        (re.compile("a" * 300), re.compile("a" * 301)),
+        (re.compile("a"), re.compile("a", re.IGNORECASE)),
+        (defaultdict(int), defaultdict(float)),
+        (np.ma.array([1, 2], mask=[True, False]), np.ma.array([1, 2], mask=[False, False])),
     ],
 )
 def test_different_values_differ(one: object, other: object) -> None:
     assert identity(one, "x") == identity(one, "x") != identity(other, "x") == identity(other, "x")
 
 
-def test_the_order_of_a_dict_and_the_sharing_of_values_do_not_count() -> None:
-    assert identity({"a": 1, "b": 2}, "x") == identity({"b": 2, "a": 1}, "x")
+def test_the_order_of_a_dict_counts_since_parts_of_a_sequence_are_in_one() -> None:
+    linear, bend = nn.Linear(2, 2), nn.Tanh()
+    one = nn.Sequential(OrderedDict([("linear", linear), ("bend", bend)]))
+    other = nn.Sequential(OrderedDict([("bend", bend), ("linear", linear)]))
+    assert identity(one, "x") != identity(other, "x")
+
+
+def test_the_order_of_names_and_the_sharing_of_values_do_not_count() -> None:
+    assert identity(partial(print, sep="", end=""), "x") == identity(partial(print, end="", sep=""), "x")
     one = [1, 2]
     assert identity([one, one], "x") == identity([[1, 2], [1, 2]], "x")
 

@@ -90,6 +90,13 @@ def test_tensors_keep_their_layout():
     assert torch.equal(as_dataset((x, torch.tensor(LABELS)), (x, torch.tensor(LABELS))).x_train, x)
 
 
+def test_tensors_that_numpy_has_no_type_for():
+    x = torch.arange(36, dtype=torch.float32).reshape(12, 3)
+    given = as_dataset((x.bfloat16(), torch.tensor(LABELS)), (x.to_sparse(), torch.tensor(LABELS)))
+    assert torch.equal(given.x_train, x)
+    assert torch.equal(given.x_test, x)
+
+
 def test_arrays_are_as_in_a_file():
     made = as_dataset((PIXELS, np.array(LABELS)), (PIXELS, np.array(LABELS)))
     assert made.input_shape == (3, 6, 5)
@@ -102,6 +109,7 @@ def test_arrays_are_as_in_a_file():
         (Vision([*images()[:11], images()[0].resize((9, 9))], LABELS), r"example 11 is uint8 \[3, 9, 9\]"),
         (Vision(images(), ["cat"] * 12), "label 0 is 'cat'; allowed: integers"),
         (Vision(images(), [0.5] * 12), "label 0 is 0.5"),
+        (Vision(images(), [2**70] * 12), "label 0 is 1180591620717411303424; allowed"),
         (Vision(images(), [0, 2] * 6), "label 2 but not 1"),
         (Vision(images(), LABELS, ["a", "b"]), "2 classes have names, 3 have"),
         (Vision(["a"] * 12, LABELS), r"x_train has the shape \[12\]"),

@@ -1,14 +1,19 @@
 """What `paper run all --jobs` does first, and how the machine is shared."""
 
 import os
+import subprocess
+from pathlib import Path
 
 import pytest
 
 from fedskew.core.ranks import JOBS, machine_share
 from fedskew.paper import ITEMS, Everything
 from fedskew.paper.choice import Choice
-from fedskew.paper.jobs import by_need, check_jobs, threads_each
+from fedskew.paper.execute import Problem
+from fedskew.paper.jobs import by_need, check_jobs, in_jobs, threads_each
 from fedskew.paper.table import NOTHING
+from fedskew.runs.run import Run
+from fedskew.runs.store import Store
 
 FEW = Choice(seeds=2, rounds=1, stand_in=True)
 
@@ -34,6 +39,19 @@ def test_cores_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     assert [threads_each(jobs) for jobs in (1, 2, 3, 8, 20)] == [8, 4, 2, 1, 1]
     monkeypatch.setenv(JOBS, "4")
     assert machine_share() == 4
+
+
+def test_a_process_that_dies_in_the_middle_of_a_line_is_a_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each run is reported, and those after it get a new process."""
+    half = "import sys\nsys.stdin.readline()\nsys.stdout.write('{\"rec')\nsys.stdout.flush()\nsys.exit(7)\n"
+    (tmp_path / "half.py").write_text(half)
+    start = subprocess.Popen
+    monkeypatch.setattr(subprocess, "Popen", lambda words, **more: start([words[0], tmp_path / "half.py"], **more))
+    runs = [Run(clients=2, rounds=1, seed=seed) for seed in range(2)]
+    found = list(in_jobs([runs], Store(tmp_path / "runs"), jobs=1))
+    assert found == [Problem((run,), "the process that did it ended with 7") for run in runs]
 
 
 @pytest.mark.parametrize("jobs", [0, -1, 257])

@@ -32,12 +32,28 @@ def accuracy_of(number, gain):
 
 
 def write_run(
-    store: Store, hash, *, gain=0.0, done=None, diverged=False, title="digits", classes=10, version=None, **fields
+    store: Store,
+    hash,
+    *,
+    gain=0.0,
+    done=None,
+    diverged=False,
+    title="digits",
+    classes=10,
+    version=None,
+    called=None,
+    **fields,
 ):
     """A run with a learning curve that ends higher with `gain`; `done` rounds of it."""
     run = {**RUN, **fields}
     folder = store.folder(hash)
-    short = {"dataset": "digits", "partition": "d", "model": "m", "algorithm": run["algorithm"], "title": title}
+    short = {
+        "dataset": "digits",
+        "partition": "d",
+        "model": "m",
+        "algorithm": called or run["algorithm"],
+        "title": title,
+    }
     folder.create(hash, run, short, result_version(run["algorithm"]) if version is None else version)
     clients = [[(7 * k + 3 * c) % 40 for c in range(classes)] for k in range(run["clients"])]
     skew = {"mean_total_variation": 0.5, "size_gini": 0.1}

@@ -152,6 +152,15 @@ def test_a_second_run_of_a_method_and_seed_stands_apart(tmp_path):
     assert [method.name for method in found.methods] == ["mine.py:loss", "mine.py:loss (2)"]
 
 
+def test_functions_of_one_name_are_not_seeds_of_one_method(tmp_path):
+    store = Store(tmp_path)
+    for hash, digest, seed in (("a", "1", 0), ("b", "2", 0), ("c", "2", 1), ("d", "1", 1), ("e", "3", 2)):
+        write_run(store, hash, algorithm=f"mine@{16 * digest}", called="mine", seed=seed)
+    (found,) = gathered(store)
+    told = {method.name: [entry.hash for entry in method.entries] for method in found.methods}
+    assert told == {"mine": ["a", "d"], "mine (2)": ["b", "c"], "mine (3)": ["e"]}
+
+
 @pytest.mark.parametrize(
     ("file", "content"),
     [

@@ -5,6 +5,7 @@ import pytest
 from fedskew.report import figures
 from fedskew.report.comparison import csv_text, markdown
 from fedskew.report.style import look
+from fedskew.report.text_tables import as_markdown
 from fedskew.runs.summary import over_seeds, percent, summarise
 
 
@@ -86,3 +87,10 @@ def test_a_method_looks_the_same_everywhere():
     assert look("fedlc", 0) == look("fedlc", 7)
     assert look("fedlc") != look("fedavg")
     assert look("fedlc:tau=5", 0) != look("fedlc:tau=2", 1)
+
+
+def test_a_bar_in_a_name_begins_no_column():
+    assert as_markdown(["method", "a|b"], [["ours | best", "1"]])[::2] == [
+        "| method | a\\|b |",
+        "| ours \\| best | 1 |",
+    ]

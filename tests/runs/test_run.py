@@ -73,6 +73,24 @@ def test_hash_covers_the_users_file(tmp_path):
     assert second.hash not in hashes
 
 
+def test_a_file_whose_name_is_the_end_of_anothers_hides_no_change_of_that(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.py").write_text("from fedskew import fedprox\n\ndef pulled(): return fedprox()\n")
+    hashes = set()
+    for tau in (1, 2):
+        (tmp_path / "aa.py").write_text(f"from fedskew import fedlc\n\ndef mine(): return fedlc(tau={tau})\n")
+        hashes.add(Run(algorithm="a.py:pulled+aa.py:mine").hash)
+    assert len(hashes) == 2
+
+
+def test_a_path_that_is_a_part_of_another_word_is_replaced_as_a_whole(tmp_path, monkeypatch):
+    (tmp_path / "x=y").mkdir()  # no spec can say the whole path
+    monkeypatch.chdir(tmp_path / "x=y")
+    for name in ("p", "split"):
+        (tmp_path / "x=y" / name).write_text("[[0, 1], [2, 3]]")
+    assert Run(partition="replay:p", clients=2).hash == Run(partition="replay:split", clients=2).hash
+
+
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

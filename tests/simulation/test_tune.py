@@ -155,6 +155,7 @@ def test_a_score_is_of_the_last_ten_rounds():
         ({}, ["fedavg"], {}, {"budget": 0}, "budget is 0"),
         ({}, ["fedavg"], {}, {"seeds": 0}, "seeds is 0"),
         ({"lr_schedule": "cosine"}, ["fedavg"], {}, {"halving": True}, "halving continues runs"),
+        ({}, ["fedavg"], {"lr_schedule": ["constant", "cosine"]}, {"halving": True}, "halving continues runs"),
     ],
 )
 def test_a_wrong_request_is_refused_before_any_work(base, methods, values, more, words):

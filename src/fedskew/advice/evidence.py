@@ -63,7 +63,8 @@ def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[
         return card is not None and card["counts"] == table
 
     here = {_setting(result) for result in found if is_here(result)}
-    return settings([r for r in found if _setting(r) in here], lambda result: result.short), results.problems
+    kept = [r for r in found if _setting(r) in here]
+    return settings(kept, _told_apart(kept)), results.problems
 
 
 def partition_name(result: Result, dataset: str | None = None) -> str:
@@ -84,6 +85,20 @@ def _short(result: Result) -> Mapping[str, str]:
     from fedskew.runs.run import Run
 
     return Run(**result.run).short
+
+
+def _told_apart(results: Iterable[Result]) -> Short:
+    """Specs as people wrote them; the whole spec of methods that differ and are called the same, as two Python
+    functions can be: their runs are no seeds of one method."""
+    whole: dict[str, set[str]] = {}
+    for result in results:
+        whole.setdefault(result.short["algorithm"], set()).add(result.run["algorithm"])
+
+    def short(result: Result) -> Mapping[str, str]:
+        several = len(whole[result.short["algorithm"]]) > 1
+        return {**result.short, "algorithm": result.run["algorithm"]} if several else result.short
+
+    return short
 
 
 def settings(results: Iterable[Result], short: Short = _short) -> list[dict[str, Any]]:

@@ -50,9 +50,15 @@ class Simulated(Iterator[RoundRecord]):
         self._server = record.server
 
     def result(self) -> "Simulated":
-        """This object, after its last round."""
+        """The same, after its last round. One that was closed or interrupted before has no more rounds to give."""
         for _ in self:
             pass
+        done = self.records[-1].round if self.records else 0
+        if done < self.run.rounds and not (self.records and self.records[-1].diverged):
+            raise ValueError(
+                f"run {self.run.hash} was stopped after round {done} of {self.run.rounds}; call simulate again: with a "
+                "store it goes on from the last model kept there"
+            )
         return self
 
     def close(self) -> None:

@@ -24,7 +24,8 @@ def display_names(given: Sequence[str] | None, methods: Collection[str]) -> dict
         if not known:
             raise ValueError(f"name is {text!r}; allowed: METHOD=NAME with one of {', '.join(sorted(methods))}")
         method, name = known[-1]
-        if name in found.values():
-            raise ValueError(f"name {name!r} is given to two methods")
         found[method] = name
+    shown = [found.get(method, method) for method in methods]
+    if twice := sorted({name for name in shown if shown.count(name) > 1}):
+        raise ValueError(f"two methods would be called {twice[0]!r}; allowed: names of their own")
     return found

@@ -1,9 +1,10 @@
 """A digest of a Python object that is the same in every process: code by source, values by content.
 
 A function counts with its source, defaults, attributes, what it closes over and the globals that it reads; a class with
-its methods; an instance with its class and its attributes; tensors and arrays with their bytes. What comes from the
-standard library, from fedskew or from another installed package counts by name only. Anything whose content cannot be
-determined (code without source, a generator, an open file) is refused.
+its methods; an instance with its class and its attributes; a dictionary in its order; tensors and arrays with their
+bytes; a module of the user's own with its file, its plain values and the modules it has something from. What comes from
+the standard library, from fedskew or from another installed package counts by name and is not looked into. Anything
+whose content cannot be told (code without source, a generator, an open file) is refused.
 """
 
 import dataclasses
@@ -53,6 +54,7 @@ _DATACLASS_METHODS = {
     f"__{name}__" for name in ("init", "repr", "eq", "lt", "le", "gt", "ge", "hash", "setattr", "delattr")
 }
 _Cached = type(lru_cache(lambda: None))
+_READS_GLOBAL = ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS")
 _POINTER = struct.calcsize("P")
 
 
@@ -70,7 +72,8 @@ class _Reading:
 
     def of(self, thing: object, where: str) -> str:
         if isinstance(thing, enum.Enum):
-            return _digest("enum", _name(type(thing)), thing.name)
+            value = "" if _installed(type(thing).__module__) else self.of(thing.value, where)
+            return _digest("enum", _name(type(thing)), thing.name, value)
         if isinstance(thing, np.generic) or type(thing) in _PLAIN:
             return _digest(type(thing).__name__, repr(thing))
         if id(thing) in self._open:
@@ -92,14 +95,18 @@ class _Reading:
                 str(thing.shape),
                 hashlib.sha256(np.ascontiguousarray(thing).data).hexdigest(),
             )
+            if isinstance(thing, np.ma.MaskedArray):
+                yield self.of(np.ma.getmaskarray(thing), where)
         elif isinstance(thing, FunctionType):
             yield from self._function(thing, where)
         elif isinstance(thing, BuiltinFunctionType | np.ufunc):
             yield _name(thing)
+            if not isinstance(owner := getattr(thing, "__self__", None), ModuleType | None):
+                yield self.of(owner, where)
         elif isinstance(thing, MethodType):
             yield from (self.of(thing.__func__, where), self.of(thing.__self__, where))
         elif isinstance(thing, partial):
-            yield from (self.of(part, where) for part in (thing.func, thing.args, thing.keywords))
+            yield from (self.of(thing.func, where), self.of(thing.args, where), self._named(thing.keywords, where))
         elif isinstance(thing, property):
             yield from (self.of(part, where) for part in (thing.fget, thing.fset, thing.fdel))
         elif isinstance(thing, staticmethod | classmethod):
@@ -109,20 +116,23 @@ class _Reading:
         elif isinstance(thing, cached_property):
             yield self.of(thing.func, where)
         elif isinstance(thing, ModuleType):
-            yield from (thing.__name__, "" if _installed(thing.__name__) else _file_digest(thing, where))
+            yield from self._module(thing, where)
         elif isinstance(thing, type):
             yield from self._class(thing, where)
         elif isinstance(thing, weakref.ref):
             yield self.of(thing(), where)
-        elif isinstance(thing, PurePath | re.Pattern):
+        elif isinstance(thing, PurePath):
             yield str(thing)
+        elif isinstance(thing, re.Pattern):
+            yield from (repr(thing.pattern), str(thing.flags))
         else:
             yield from self._instance(thing, where)
 
     def _function(self, function: FunctionType, where: str) -> Iterator[str]:
         where = f"{where}: {function.__name__}()"
-        if _installed(function.__module__):
-            yield _name(function)
+        home = function.__globals__.get("__name__")  # `functools.wraps` gives it the name and module of another
+        if _installed(home):
+            yield f"{home}.{function.__code__.co_qualname}"
         else:
             yield _source(function.__code__, where)
             yield self._named(function.__kwdefaults__ or {}, where)
@@ -136,6 +146,19 @@ class _Reading:
             except ValueError:
                 raise ValueError(f"{where}: {cell_name} has no value yet") from None
             yield self.of(held, f"{where}: {cell_name}")
+
+    def _module(self, module: ModuleType, where: str) -> Iterator[str]:
+        """Its file, the plain values that it has now, and the other modules of the user's own that it draws on."""
+        yield module.__name__
+        if _installed(module.__name__):
+            return
+        where = f"{where}: module {module.__name__}"
+        yield _file_digest(module, where)
+        held = {name: value for name, value in vars(module).items() if not name.startswith("__")}
+        yield self._named({name: value for name, value in held.items() if type(value) in _PLAIN}, where)
+        homes = {value.__name__ if isinstance(value, ModuleType) else _home(value) for value in held.values()}
+        own = (name for name in sorted(homes - {"__main__"}) if name in sys.modules and not _installed(name))
+        yield from [self.of(sys.modules[name], where) for name in own]
 
     def _class(self, kind: type, where: str) -> Iterator[str]:
         yield _name(kind) if _installed(kind.__module__) else kind.__name__
@@ -154,7 +177,8 @@ class _Reading:
         yield self.of(type(thing), where)
         if isinstance(thing, dict):
             pairs = ((self.of(key, where), self.of(value, f"{where}[{key!r}]")) for key, value in thing.items())
-            yield from sorted(_digest(*pair) for pair in pairs)
+            yield from (_digest(*pair) for pair in pairs)  # in order: that of `Sequential`'s parts is what it computes
+            yield self.of(getattr(thing, "default_factory", None), where)
         elif isinstance(thing, list | tuple):
             yield from [self.of(value, f"{where}[{i}]") for i, value in enumerate(thing)]
         elif isinstance(thing, set | frozenset):
@@ -192,6 +216,12 @@ def _name(thing: Any) -> str:
     return f"{getattr(thing, '__module__', None)}.{getattr(thing, '__qualname__', getattr(thing, '__name__', ''))}"
 
 
+def _home(thing: object) -> str:
+    """The module that a function, a class or the class of anything else is from."""
+    found = getattr(thing if isinstance(thing, FunctionType | type) else type(thing), "__module__", None)
+    return found if isinstance(found, str) else ""
+
+
 def _refused(where: str, why: str) -> ValueError:
     return ValueError(f"{where} {why}, so a run with it could not be identified; see docs/api.md for what is allowed")
 
@@ -208,7 +238,7 @@ def _source(code: CodeType, where: str) -> str:
 
 def _globals(code: CodeType, known: dict[str, Any]) -> set[str]:
     """The globals that code reads, functions inside it included."""
-    found = {i.argval for i in dis.get_instructions(code) if i.opname in ("LOAD_GLOBAL", "LOAD_NAME")}
+    found = {i.argval for i in dis.get_instructions(code) if i.opname in _READS_GLOBAL}
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             found |= _globals(inner, known)
@@ -247,5 +277,5 @@ def _installed(module: str | None) -> bool:
 def _file_digest(module: ModuleType, where: str) -> str:
     file = getattr(module, "__file__", None)
     if file is None or not Path(file).is_file():
-        raise _refused(f"{where}: module {module.__name__}", "has no source here")
+        raise _refused(where, "has no source here")
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()

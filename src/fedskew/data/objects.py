@@ -94,8 +94,8 @@ def _columns(where: str, item: Mapping[str, Any]) -> tuple[str, str]:
 
 def _label(where: str, i: int, label: Any) -> int:
     value = label.item() if isinstance(label, torch.Tensor | np.ndarray) and math.prod(label.shape) == 1 else label
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise ValueError(f"{where}: label {i} is {label!r}; allowed: integers 0..C-1")
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or abs(int(value)) >= 2**63:
+        raise ValueError(f"{where}: label {i} is {label!r}; allowed: whole numbers 0..C-1")
     return int(value)
 
 
@@ -105,7 +105,8 @@ def _array(value: Any) -> Array:
         pixels = np.asarray(value.convert("L")) if value.mode in _GREY else np.asarray(as_rgb(value))
         return pixels[None] if pixels.ndim == 2 else pixels.transpose(2, 0, 1)
     if isinstance(value, torch.Tensor):
-        return value.detach().cpu().numpy()
+        dense = value.detach().cpu().to_dense()
+        return (dense.float() if dense.dtype is torch.bfloat16 else dense).numpy()  # NumPy has no such type
     made = np.asarray(value)
     return made.astype(np.float32) if isinstance(value, list) and made.dtype.kind in "iuf" else made
 

@@ -126,6 +126,8 @@ class _Worker:
             process.stdin.write(f"{json.dumps(run.model_dump())}\n")
             process.stdin.flush()
             for line in process.stdout:
+                if not line.endswith("\n"):  # it was killed while it wrote
+                    break
                 told = json.loads(line)
                 if "end" in told:
                     return

@@ -16,8 +16,8 @@ def as_csv(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
 
 def as_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """Lines."""
-    lines = ["| " + " | ".join(heads) + " |", "|" + " --- |" * len(heads)]
-    return [*lines, *("| " + " | ".join(row) + " |" for row in rows)]
+    head, *body = ("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in (heads, *rows))
+    return [head, "|" + " --- |" * len(heads), *body]
 
 
 def as_latex(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
@@ -19,6 +19,9 @@ from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError, write_whole
+
+_ABOUT = {"model", "input_shape", "num_classes", "mean", "std", "classes", "round", "run"}
+"""What the metadata of a file say of its model."""
 
 
 def export_model(folder: Folder, path: Path) -> int:
@@ -73,11 +76,15 @@ def describe_model(run: Run, data: Dataset | Nodes, round: int, server: Server) 
 
 def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:
     """What `export_model` has written."""
-    with safe_open(str(path), "pt") as file:
-        about = json.loads((file.metadata() or {}).get("fedskew", "null"))
-    if about is None:
+    try:
+        with safe_open(str(path), "pt") as file:
+            about = json.loads((file.metadata() or {}).get("fedskew", "null"))
+        tensors = load_file(str(path))
+    except (SafetensorError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is damaged, or no safetensors file: {error}") from error
+    if not (isinstance(about, dict) and isinstance(about.get("model"), str) and about.keys() >= _ABOUT):
         raise ValueError(f"{path} was not written by `fedskew export`")
-    return about, load_file(str(path))
+    return about, tensors
 
 
 def load_model(path: Path | str, *, own_files: bool = False) -> nn.Module:

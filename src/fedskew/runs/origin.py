@@ -25,8 +25,8 @@ def origin(run: Run, data: Dataset | Nodes) -> dict[str, str]:
 
 
 def check_files(folder: Folder, run: Run) -> None:
-    """Refuse the user's own files if they have changed since the run in the folder was computed."""
-    about, files = folder.about(), [place for _, place, _ in run.files()]
+    """Refuse files of the user's own that have other bytes than when the run in the folder was computed."""
+    about, files = folder.about(), run.files()
     if files and about["result_version"] == result_version(run.algorithm) and about["hash"] != run.hash:
         raise StoreError(
             f"run {folder.path.name} was computed with different content of {', '.join(files)}; "

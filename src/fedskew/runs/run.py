@@ -147,9 +147,9 @@ class Run(BaseModel):
         if SCHEDULES[spec.parse(self.lr_schedule)[0]].needs_rounds:
             kept["rounds"] = self.rounds
         if not self.validation:
-            del kept["validation"]  # so that runs from before this field existed keep their hash
-        for name, place, digest in self.files():  # by their content, whatever their path
-            kept[name] = kept[name].replace(place, digest)
+            del kept["validation"]  # so that runs from before there was such a field keep their hash
+        for name, parts in self._resolved().items():  # files by what is in them, wherever they are and however spelt
+            kept[name] = "+".join(_by_content(part) for part in parts)
         content = {"version": result_version(self.algorithm), "files": {}, **kept}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -174,25 +174,18 @@ class Run(BaseModel):
         split = "" if self.partition == "natural" else f" {self.short['partition']}"
         return f"{self.short['dataset']}{split}, {self.clients} clients"
 
-    def files(self) -> Iterator[tuple[str, str, str]]:
-        """The user's own files: the field that names each, its path there, and its digest."""
-        data = resolve_dataset(self.dataset)
-        model = spec.resolve(self.model, "model", MODELS, GIVEN)
-        parts = [
-            ("model", model),
-            ("dataset", data),
-            *(("algorithm", part) for part in resolve_algorithm(self.algorithm)),
-        ]
-        for name, part in parts:
-            if part.file_sha256:
-                yield name, spec.parse(part.text)[0], part.file_sha256
-        if digest := fingerprint(data):
-            yield "dataset", str(data.arguments.get("path") or data.arguments.get("classes")), digest
-        split = spec.resolve(self.partition, "partition", _PARTITIONS)
-        if split.file_sha256:
-            yield "partition", spec.parse(split.text)[0], split.file_sha256
-        if self.partition.startswith("replay:"):
-            yield "partition", str(split.arguments["path"]), split.build().fingerprint()
+    def files(self) -> list[str]:
+        """The paths of the user's own files that take part, as the specs have them."""
+        return [path for parts in self._resolved().values() for part in parts for _, path, _ in _files(part)]
+
+    def _resolved(self) -> dict[str, list[spec.Resolved]]:
+        """The specs that may name files, by field."""
+        return {
+            "model": [spec.resolve(self.model, "model", MODELS, GIVEN)],
+            "dataset": [resolve_dataset(self.dataset)],
+            "algorithm": resolve_algorithm(self.algorithm),
+            "partition": [spec.resolve(self.partition, "partition", _PARTITIONS)],
+        }
 
     def build_algorithm(self) -> Algorithm:
         return build_algorithm(self.algorithm)
@@ -241,6 +234,30 @@ def _whole_path(resolved: spec.Resolved) -> str:
         return resolved.text
     whole = str(Path(given).resolve())
     return resolved.text.replace(f"path={given}", f"path={whole}") if not set(whole) & set(",=") else resolved.text
+
+
+def _files(part: spec.Resolved) -> Iterator[tuple[str, str, str]]:
+    """The user's own files that a spec names: the argument that does, nothing for the file that the spec begins with;
+    the path there; and a digest of the file."""
+    if part.file_sha256:
+        yield "", spec.parse(part.text)[0], part.file_sha256
+    if digest := fingerprint(part):
+        argument = "path" if part.arguments.get("path") else "classes"
+        yield argument, str(part.arguments[argument]), digest
+    if part.factory is PARTITIONS["replay"]:
+        yield "path", str(part.arguments["path"]), part.build().fingerprint()
+
+
+def _by_content(part: spec.Resolved) -> str:
+    """A spec with digests in place of the paths of files."""
+    head, colon, rest = part.text.partition(":")
+    arguments = rest.split(",")
+    for name, path, digest in _files(part):
+        if name:
+            arguments = [f"{name}={digest}" if given == f"{name}={path}" else given for given in arguments]
+        else:
+            head = digest
+    return f"{head}{colon}{','.join(arguments)}"
 
 
 def _by_name(text: str) -> str:

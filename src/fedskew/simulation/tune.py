@@ -97,10 +97,6 @@ class Tuning:
         fields = {"validation": VALIDATION, **base}
         _check(fields, methods, values or {})
         first = run_at(fields, {"algorithm": methods[0]})
-        if halving and SCHEDULES[spec.parse(first.lr_schedule)[0]].needs_rounds:
-            raise ValueError(
-                f"halving continues runs, but lr_schedule {first.lr_schedule} depends on the length of a run"
-            )
         chosen_with = [first.seed + s for s in range(choosing_seeds)]
         planned = list[Choice]()
         for method in methods:
@@ -108,8 +104,11 @@ class Tuning:
             found = settings_to_try(knobs, budget, search, generator_for(first.seed, method))
             name = run_at(fields, {"algorithm": method}).short_algorithm
             if name in (choice.name for choice in planned):
-                raise ValueError(f"{name} appears twice; tuned methods need different names")
-            planned.append(Choice(method, name, knobs, [_try(fields, method, each, chosen_with) for each in found]))
+                raise ValueError(f"{name} is there twice; methods that are tuned need names of their own")
+            tries = [_try(fields, method, each, chosen_with) for each in found]
+            if halving:
+                _check_continued(tries)
+            planned.append(Choice(method, name, knobs, tries))
         fresh = [chosen_with[-1] + 1 + s for s in range(seeds)]
         return cls(fields, planned, chosen_with, fresh, halving)
 
@@ -206,6 +205,12 @@ def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[st
             raise ValueError(f"{name} cannot be tuned: results would not be comparable; allowed: {', '.join(FIELDS)}")
         if name not in Run.model_fields and not any(find_argument(method, name) for method in methods):
             raise ValueError(f"{name} is neither a field of a run nor an argument of {', '.join(methods)}")
+
+
+def _check_continued(tries: Sequence[Try]) -> None:
+    for schedule in (each.runs[0].lr_schedule for each in tries):
+        if SCHEDULES[spec.parse(schedule)[0]].needs_rounds:
+            raise ValueError(f"halving continues runs, and lr_schedule {schedule} hangs on how long a run is")
 
 
 def _is_edge(value: Any, name: str, tries: Sequence[Try]) -> bool:

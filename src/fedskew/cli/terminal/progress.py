@@ -94,8 +94,8 @@ class Lines:
     def __call__(self, name: str, record: "RoundRecord") -> None:
         self._done += 1
         now = self._clock()
-        if record.server is None:  # read from the store: it says nothing about the pace
-            self._began = now
+        if record.server is None:  # read from the store: it says nothing of the pace
+            self._began, self._computed = now, 0
         else:
             self._computed += 1
         if record.accuracy is not None:

@@ -158,11 +158,12 @@ def shared_fields(run: dict[str, Any]) -> dict[str, Any]:
 
 def _methods(entries: Sequence[Entry], names: Mapping[str, str], order: Sequence[str]) -> list[Method]:
     """By name, seeds in order. A second run of a method and seed, as when a user's file has changed, is a method of
-    its own."""
+    its own; so are runs whose methods differ and are called the same, as two Python functions can be."""
     found: dict[str, dict[int, Entry]] = {}
+    whole: dict[str, str] = {}
     for entry in sorted(entries, key=lambda each: (each.run["seed"], each.hash)):
-        name, copy = entry.method, 1
-        while entry.run["seed"] in found.setdefault(name, {}):
+        name, copy, method = entry.method, 1, entry.run["algorithm"]
+        while whole.setdefault(name, method) != method or entry.run["seed"] in found.setdefault(name, {}):
             copy += 1
             name = f"{entry.method} ({copy})"
         found[name][entry.run["seed"]] = entry
