@@ -104,7 +104,7 @@ class Tuning:
             found = settings_to_try(knobs, budget, search, generator_for(first.seed, method))
             name = run_at(fields, {"algorithm": method}).short_algorithm
             if name in (choice.name for choice in planned):
-                raise ValueError(f"{name} is there twice; methods that are tuned need names of their own")
+                raise ValueError(f"{name} appears twice; methods that are tuned need different names")
             tries = [_try(fields, method, each, chosen_with) for each in found]
             if halving:
                 _check_continued(tries)
