@@ -22,7 +22,12 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
     code, out, _ = call(capsys, *TUNE)
     assert code == 0
     assert [line.split()[0] for line in out.splitlines() if line.endswith("chosen")] == ["fedavg", "fedlc"]
-    for words in ("best of 3 tries", "10 % of training examples held out", "2 seeds (mean ± std)", "last ten rounds: fedlc"):
+    for words in (
+        "best of 3 tries",
+        "10 % of training examples held out",
+        "2 seeds (mean ± std)",
+        "last ten rounds: fedlc",
+    ):
         assert words in out
     assert "no choice looked at the test set; it was read once" in out
     assert "seeds 1 to 2 here, seed 0 for choices" in out
