@@ -123,6 +123,18 @@ def test_functions_of_one_name_are_not_seeds_of_one_method(tmp_path):
     assert sorted(seeds) == [[0], [1]]
 
 
+def test_own_settings_name_files_so_that_a_command_finds_them(tmp_path):
+    x, y = np.random.default_rng(0).random((60, 3), dtype=np.float32), np.arange(60) % 3
+    np.savez(tmp_path / "mine.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    (tmp_path / "own.py").write_text("from fedskew import fedlc\ndef mine(): return fedlc()\n")
+    store, own = Store(tmp_path / "runs"), {"dataset": f"npz:{tmp_path / 'mine.npz'}", "partition": "dirichlet:0.3"}
+    stored(store, "fedavg", f"{tmp_path}/own.py:mine", **own)
+    (setting,), _ = evidence.own_settings(store, split(**own)[0], None)
+    assert setting["dataset"] == f"npz:path={tmp_path / 'mine.npz'}"
+    assert setting["partition"] == "dirichlet:0.3"
+    assert list(setting["methods"]) == [f"{tmp_path}/own.py:mine", "fedavg"]
+
+
 def test_a_damaged_run_is_named_and_the_others_count(tmp_path):
     store = Store(tmp_path)
     stored(store, "fedavg", "fedlc", "fedrs")

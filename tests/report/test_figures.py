@@ -121,3 +121,9 @@ def test_a_figure_for_a_paper_is_one_vector_file(tmp_path):
 def test_an_unknown_style_says_what_there_is():
     with pytest.raises(ValueError, match="style is 'poster'; allowed: screen, paper"), drawn_for("poster"):
         pass
+
+
+def test_a_dollar_in_a_name_or_a_title_is_a_dollar(tmp_path):
+    name = r"ours $\none$"
+    made = figures.curves(tmp_path / "curves", {name: [records([0.1, 0.2])]}, r"data for $5 or $\none$")
+    assert all(path.stat().st_size for path in made)

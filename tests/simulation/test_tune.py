@@ -142,6 +142,15 @@ def test_a_score_is_of_the_last_ten_rounds():
     assert score_of([(1, None)]) is None
 
 
+def test_models_of_ones_own_can_be_chosen(tmp_path):
+    net = "from torch import nn\ndef net(): return nn.Sequential(nn.Flatten(), nn.Linear(64, 10))\n"
+    (tmp_path / "own.py").write_text(net)
+    own = f"{tmp_path}/own.py:net"
+    (choice,) = Tuning.of({**DIGITS, "lr": 0.1}, ["fedavg"], {"model": ["mlp", own]}).methods
+    assert [each.values["model"] for each in choice.tries] == ["mlp", own]
+    assert choice.tries[1].runs[0].model == own
+
+
 @pytest.mark.parametrize(
     ("base", "methods", "values", "more", "words"),
     [

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from fedskew.core import spec
 from fedskew.partition.owners import Ints
 from fedskew.runs.measures import end, first_round
 from fedskew.runs.results import Result, Results, question
@@ -64,7 +65,7 @@ def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[
 
     here = {_setting(result) for result in found if is_here(result)}
     kept = [r for r in found if _setting(r) in here]
-    return settings(kept, _told_apart(kept)), results.problems
+    return settings(kept, _told_apart), results.problems
 
 
 def partition_name(result: Result, dataset: str | None = None) -> str:
@@ -87,18 +88,15 @@ def _short(result: Result) -> Mapping[str, str]:
     return Run(**result.run).short
 
 
-def _told_apart(results: Iterable[Result]) -> Short:
-    """Specs as people wrote them; the whole spec of methods that differ and are called the same, as two Python
-    functions can be: their runs are no seeds of one method."""
-    whole: dict[str, set[str]] = {}
-    for result in results:
-        whole.setdefault(result.short["algorithm"], set()).add(result.run["algorithm"])
+def _told_apart(result: Result) -> Mapping[str, str]:
+    """Specs as people wrote them, but whole where they name code or files of the user's own: a command needs their
+    path, and two Python functions of one name are two methods, whose runs are no seeds of one."""
+    named = {name: result.run[name] for name in ("dataset", "partition", "model", "algorithm")}
+    return {**result.short, **{name: whole for name, whole in named.items() if any(map(_is_own, whole.split("+")))}}
 
-    def short(result: Result) -> Mapping[str, str]:
-        several = len(whole[result.short["algorithm"]]) > 1
-        return {**result.short, "algorithm": result.run["algorithm"]} if several else result.short
 
-    return short
+def _is_own(text: str) -> bool:
+    return spec.is_own(text) or "path" in spec.parse(text)[2]
 
 
 def settings(results: Iterable[Result], short: Short = _short) -> list[dict[str, Any]]:

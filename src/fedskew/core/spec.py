@@ -245,6 +245,11 @@ def is_live(text: str) -> bool:
     return "@" in name and not name.endswith(".py")
 
 
+def is_own(text: str) -> bool:
+    """Whether a spec names the user's own code, which `short` leaves out: in a file, or given in Python."""
+    return is_live(text) or parse(text)[0].endswith(".py")
+
+
 def _live(name: str, kind: str) -> Callable[..., Any]:
     if name not in LIVE:
         called, _, digest = name.partition("@")

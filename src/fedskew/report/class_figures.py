@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.report.figures import drawing, frame, legend, save
+from fedskew.report.figures import drawing, frame, legend, no_mathematics, save
 from fedskew.report.style import KIND_LOOKS, looks
 
 _BAR, _DARK, _MOST = "#c6d0dc", "#333333", 5
@@ -51,7 +51,7 @@ def feature_maps(path: Path, maps: Mapping[str, Mapping[str, Any]], note: str | 
                     *zip(*group["points"], strict=True), s=9, linewidths=0.7, label=label, **KIND_LOOKS[group["kind"]]
                 )
             own = ", ".join(f"{group['kind']} {group['neighbours']:.2f}" for group in made["groups"])
-            axes.set_title(f"{name}: nearest neighbours of the same class\n{own}", fontsize=7)
+            axes.set_title(f"{no_mathematics(name)}: nearest neighbours of the same class\n{own}", fontsize=7)
             axes.set_xlabel("t-SNE 1")
             axes.set_ylabel("t-SNE 2")
             axes.set_xticks([])

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.report.class_figures import before_and_after, feature_maps, standing
-from fedskew.report.figures import drawing, frame, legend, mark_break, save
+from fedskew.report.figures import drawing, frame, legend, mark_break, no_mathematics, save
 from fedskew.report.style import KIND_LOOKS
 
 _DARK, _PALE = "#333333", "#c6d0dc"
@@ -110,7 +110,7 @@ def classifier_figure(path: Path, document: Document) -> list[Path]:
                 axes.plot([c - 0.45, c + 0.45], [norm] * 2, color="black", linewidth=1.3, label=label)
             axes.set_xticks(range(0, len(before), max(1, len(before) // 10)))
             axes.grid(visible=False, axis="x")
-            axes.set_title(name, fontsize=8)
+            axes.set_title(no_mathematics(name), fontsize=8)
             axes.set_xlabel("class $y$")
         panels[0].set_ylabel("$|w_y|$ after a local update")
         mark_break(panels[0])
@@ -160,7 +160,7 @@ def _pairs(axes: Any, rows: Sequence[Mapping[str, Any]], top: float) -> None:
 
 
 def _share_above(name: str, found: Mapping[str, Any]) -> str:
-    name = name.replace("$", r"\$")  # keep the user's text from being read as mathematics
+    name = no_mathematics(name)
     if not found["softmax"]:
         return f"{name}: its loss is not based on a softmax"
     summary = found["summary"]

@@ -58,6 +58,7 @@ def drawing(
 def frame(figure: Any, title: str, note: str | None = None) -> None:
     """The title above all panels, with a note as its second line; a paper has captions instead."""
     if not for_paper():
+        title = no_mathematics(title)
         figure.suptitle(f"{title}\n{note}" if note else title, fontsize=9, x=0.01, ha="left")
 
 
@@ -129,12 +130,17 @@ def _drawn_curves(series: Series, title: str, measure: str, names: Mapping[str, 
         yield figure
 
 
+def no_mathematics(text: str) -> str:
+    """A text of the user's own as Matplotlib draws it: dollars are dollars."""
+    return text.replace("$", r"\$")
+
+
 def draw_method_curves(axes: Any, series: Series, title: str, measure: str = "accuracy") -> None:
     """The curves of methods, each in its style, with axis labels."""
     draw_curves(axes, series, {name: look(name, position) for position, name in enumerate(series)}, measure)
     axes.set_xlabel("communication round")
     axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
-    axes.set_title(title, fontsize=9, loc="left")
+    axes.set_title(no_mathematics(title), fontsize=9, loc="left")
 
 
 def look_near(axes: Any) -> None:
@@ -168,7 +174,7 @@ def draw_curves(
         lines = [evened(points) for points in known]
         rounds, mean, spread = _over_seeds(lines)
         style, size = styles[name], {"linewidth": 1.4, "markersize": 4}
-        label = (names or {}).get(name, name)
+        label = no_mathematics((names or {}).get(name, name))
         if lines == known:
             few = (0.05 * position % 0.2, 0.2)
             axes.plot(rounds, mean, label=label, markevery=few, **size, **style)

@@ -152,9 +152,16 @@ def knobs_for(fields: Mapping[str, Any], method: str, values: Mapping[str, Seque
     plain = run_at(fields, {"algorithm": method})
     for name, given in values.items():
         if name in FIELDS or find_argument(method, name) is not None:
-            options = [value_at(run_at(fields, {"algorithm": method, name: value}), name) for value in given]
+            options = [_option(run_at(fields, {"algorithm": method, name: value}), name) for value in given]
             found[name] = Knob(name, Choices(tuple(dict.fromkeys(options))), value_at(plain, name))
     return list(found.values())
+
+
+def _option(run: Run, name: str) -> spec.Value:
+    """What a run has for a name, so that another run can be made with it: the user's own code by its whole spec."""
+    if name == "model" and spec.is_own(run.model):
+        return run.model
+    return value_at(run, name)
 
 
 def rungs(tries: int, rounds: int, *, halving: bool) -> list[int]:
