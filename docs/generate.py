@@ -16,6 +16,7 @@ from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
+from docs.json_page import page as json_page  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
 
 METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
@@ -39,6 +40,7 @@ def pages(root: Path) -> dict[Path, str]:
     return {
         design: between(design.read_text(), picture(), ROOMS),
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
+        root / "docs" / "json.md": json_page(),
         choosing: with_methods(choosing.read_text()),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }

@@ -1,7 +1,7 @@
 """`fedskew compare`: a comparison of several methods."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -32,7 +32,8 @@ from fedskew.cli.terminal.progress import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from fedskew.cli.document_parts import MethodRow
+    from fedskew.cli.documents import ComparedMethods
 
 
 @run_options(*RUN_OPTIONS)
@@ -86,8 +87,14 @@ def compare_command(
     with drawn_for(style):
         made = write_comparison(store, hashes, rows, some.rounds, out, target)
     if json_:
-        about = {"runs": hashes, "iid_runs": level_hashes, "target": target, "rows": rows}
-        print_json({**about, "files": [str(path) for path in made]})
+        document: ComparedMethods = {
+            "runs": hashes,
+            "iid_runs": level_hashes,
+            "target": target,
+            "rows": cast("list[MethodRow]", rows),
+            "files": [str(path) for path in made],
+        }
+        print_json(document)
         return
     print_comparison(rows, f"{some.title}, {some.rounds} rounds", spent, target, some.eval_every)
     if show:

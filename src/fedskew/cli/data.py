@@ -17,7 +17,7 @@ from fedskew.cli.terminal.progress import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from fedskew.cli.documents import FetchedData
 
 
 data_app = typer.Typer(help="Data files: list, verify, fetch.", rich_markup_mode=None, no_args_is_help=True)
@@ -67,6 +67,7 @@ def data_fetch(
     with byte_progress(name, enabled=not (json_ or quiet)) as report:
         paths = fetch(name, data_dir, mirror, report)
     if json_:
-        print_json({"dataset": name, "files": [str(path) for path in paths]})
+        document: FetchedData = {"dataset": name, "files": [str(path) for path in paths]}
+        print_json(document)
     elif not quiet:
         echo("there: " + ", ".join(str(path) for path in paths))

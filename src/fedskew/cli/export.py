@@ -17,7 +17,7 @@ from fedskew.cli.terminal.progress import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from fedskew.cli.documents import ExportedModel
 
 
 def export_command(
@@ -36,6 +36,7 @@ def export_command(
     folder = open_store(runs).find(run)
     round = export_model(folder, path)
     if json_:
-        print_json({"run_hash": folder.path.name, "round": round, "file": str(path)})
+        document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}
+        print_json(document)
     elif not quiet:
         echo(f"written: {path}, the model of {folder.path.name} after round {round}")

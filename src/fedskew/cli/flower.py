@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -18,6 +18,9 @@ from fedskew.cli.options import (
     run_options,
 )
 from fedskew.cli.terminal.progress import echo, print_json
+
+if TYPE_CHECKING:
+    from fedskew.cli.documents import WrittenFiles
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
@@ -85,7 +88,8 @@ def certificates_command(
 
 def _tell(written: list[Path], more: str, *, json_: bool, quiet: bool) -> None:
     if json_:
-        print_json({"files": [str(path) for path in written]})
+        document: WrittenFiles = {"files": [str(path) for path in written]}
+        print_json(document)
     elif not quiet:
         echo("written: " + ", ".join(str(path) for path in written))
         echo(more)

@@ -1,7 +1,7 @@
 """`fedskew inspect`: which client holds which labels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -19,7 +19,7 @@ from fedskew.cli.terminal.progress import (
 )
 
 if TYPE_CHECKING:
-    pass
+    from fedskew.cli.documents import PartitionCard
 
 
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
@@ -50,7 +50,8 @@ def inspect_command(
         partition.export(export, run.partition, federation.indices)
         made.append(export)
     if json_:
-        print_json({**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]})
+        document = {**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]}
+        print_json(cast("PartitionCard", document))
     elif quiet:
         echo(card["hash"])
     else:

@@ -1,10 +1,14 @@
 """`fedskew methods`: every method, and which parts of FedAvg it changes."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fedskew.cli.options import Json, Quiet
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, print_json
+
+if TYPE_CHECKING:
+    from fedskew.cli.document_parts import Knob
+    from fedskew.cli.documents import Method
 
 
 def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
@@ -12,13 +16,15 @@ def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
 
     Example: fedskew methods
     """
-    from dataclasses import asdict
-
     from fedskew.algorithms import describe
 
     found = describe()
     if json_:
-        print_json([{**asdict(method), "knobs": _knobs(method.name)} for method in found])
+        documents: list[Method] = [
+            {"name": m.name, "spec": m.spec, "sets": list(m.sets), "about": m.about, "knobs": _knobs(m.name)}
+            for m in found
+        ]
+        print_json(documents)
         return
     if quiet:
         for method in found:
@@ -30,11 +36,9 @@ def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
     console().print(grid)
 
 
-def _knobs(method: str) -> dict[str, dict[str, Any]]:
+def _knobs(method: str) -> "dict[str, Knob]":
     """Where `fedskew tune` looks for each knob of a method."""
-    from dataclasses import asdict
-
     from fedskew.knobs import Range, knobs_of
 
     ranges = {knob.name: knob.values for knob in knobs_of(method) if isinstance(knob.values, Range)}
-    return {name: {key: asdict(values)[key] for key in ("low", "high", "log")} for name, values in ranges.items()}
+    return {name: {"low": range.low, "high": range.high, "log": range.log} for name, range in ranges.items()}

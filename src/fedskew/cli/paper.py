@@ -15,6 +15,7 @@ from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, note, print_json, round_progress
 
 if TYPE_CHECKING:
+    from fedskew.cli.documents import PaperItem, PaperRuns, UndoneRuns
     from fedskew.paper.choice import Choice
     from fedskew.paper.execute import Problem
     from fedskew.runs.results import Results
@@ -118,8 +119,11 @@ def paper_run(
     done, problems = _do(asked, choice, shard, store, published, jobs, show=not (json_ or quiet))
     waits = _unsettled(asked, choice, _results(store, published))
     if json_:
-        failed = [{"runs": [run.hash for run in p.runs], "reason": p.reason, "busy": p.busy} for p in problems]
-        print_json({"done": [run.hash for run in done], "problems": failed})
+        failed: list[UndoneRuns] = [
+            {"runs": [run.hash for run in p.runs], "reason": p.reason, "busy": p.busy} for p in problems
+        ]
+        document: PaperRuns = {"done": [run.hash for run in done], "problems": failed}
+        print_json(document)
     elif not (quiet or done or problems or waits):
         echo(f"nothing left to do; `fedskew paper show {'table1' if item == 'all' else item}` shows it")
     report_problems(problems, waits)
@@ -335,8 +339,8 @@ def _results(store: "Store", published: Path | None) -> "Results":
     return results
 
 
-def _listed(item: Any, choice: "Choice", results: "Results", speeds: Any) -> dict[str, Any]:
-    """An item's runs, how many are done, and the time of the others as far as known."""
+def _listed(item: Any, choice: "Choice", results: "Results", speeds: Any) -> "PaperItem":
+    """An item's runs, how many are done, and the time of the others as far as it is known."""
     runs = list(dict.fromkeys(item.runs(choice, results)))
     found = {run: [r for r in results.answering(run.model_dump()) if r.seed == run.seed] for run in runs}
     done = [run for run in runs if any(r.rounds == run.rounds for r in found[run])]

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import typer
 
@@ -11,6 +11,8 @@ from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, percent_of, print_json
 
 if TYPE_CHECKING:
+    from fedskew.cli.document_parts import MapRow, PaperRow
+    from fedskew.cli.documents import PaperMap, PaperTable
     from fedskew.paper.choice import Choice
     from fedskew.paper.execute import Problem
     from fedskew.paper.map import Map
@@ -48,7 +50,14 @@ def print_map(
     said = sentences(rows)
     made = [str(path) for path in asked.draw(rows, out)] if out is not None and rows else []
     if json_:
-        print_json({"cell": asked.cell, "stand_in": choice.stand_in, "rows": rows, "summary": said, "files": made})
+        document: PaperMap = {
+            "cell": asked.cell,
+            "stand_in": choice.stand_in,
+            "rows": cast("list[MapRow]", rows),
+            "summary": said,
+            "files": made,
+        }
+        print_json(document)
         return
     grid = Grid("part", "setting", "method", "held out %", "test %", "last ten %", "rounds", keys=3)
     for row in rows:
@@ -67,7 +76,8 @@ def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: f
     from fedskew.paper import formats
 
     if format == "json":
-        return json.dumps({"title": title, "rows": list(rows)}, indent=1, allow_nan=False) + "\n"
+        document: PaperTable = {"title": title, "rows": cast("list[PaperRow]", list(rows))}
+        return json.dumps(document, indent=1, allow_nan=False) + "\n"
     if format == "csv":
         return formats.csv_text(rows)
     known = {"markdown": formats.markdown, "latex": formats.latex}

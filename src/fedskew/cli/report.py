@@ -1,13 +1,16 @@
 """`fedskew report`: stored runs as one HTML file."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_store
 from fedskew.cli.shown_as import Names, Style, display_names
 from fedskew.cli.terminal.progress import echo, note, print_json
+
+if TYPE_CHECKING:
+    from fedskew.cli.documents import Report
 
 
 def report_command(
@@ -48,20 +51,19 @@ def report_command(
         size = write_page(out, found, left_out)
         made = [out, *(write_files(figures, found) if figures else [])]
     if json_:
-        print_json(
-            {
-                "file": str(out),
-                "bytes": size,
-                "runs": [entry.hash for federation in found for entry in federation.entries],
-                "federations": [
-                    {"title": f.name, "methods": [m.name for m in f.methods], "names": [m.label for m in f.methods]}
-                    for f in found
-                ],
-                "left_out": [vars(each) for each in left_out],
-                "notes": {entry.hash: entry.notes for entry in entries if entry.notes},
-                "files": [str(path) for path in made],
-            }
-        )
+        document: Report = {
+            "file": str(out),
+            "bytes": size,
+            "runs": [entry.hash for federation in found for entry in federation.entries],
+            "federations": [
+                {"title": f.name, "methods": [m.name for m in f.methods], "names": [m.label for m in f.methods]}
+                for f in found
+            ],
+            "left_out": [{"hash": each.hash, "problem": each.problem} for each in left_out],
+            "notes": {entry.hash: entry.notes for entry in entries if entry.notes},
+            "files": [str(path) for path in made],
+        }
+        print_json(document)
         return
     for each in left_out:
         note(f"run {each.hash} is left out: {each.problem}")

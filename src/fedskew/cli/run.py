@@ -32,6 +32,7 @@ from fedskew.cli.terminal.progress import (
 from fedskew.core.ranks import expected, rank
 
 if TYPE_CHECKING:
+    from fedskew.cli.documents import RunResult
     from fedskew.simulation.records import RoundRecord
 
 
@@ -80,7 +81,7 @@ def run_command(
             log(record)
             interruption.check()
     folder = store.folder(hash)
-    result = {**result_of(folder, [record.as_dict() for record in records]), "run": run.model_dump()}
+    result: RunResult = {**result_of(folder, [record.as_dict() for record in records]), "run": run.model_dump()}
     if json_:
         print_json(result)
     elif quiet:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import click
 import typer
@@ -24,6 +24,8 @@ from fedskew.cli.terminal.progress import (
 )
 
 if TYPE_CHECKING:
+    from fedskew.cli.document_parts import Session
+    from fedskew.cli.documents import CondensedRuns, ListedRun, RemovedRuns, ShownRun, UnreadableRun
     from fedskew.runs.listing import Listed
 
 
@@ -76,7 +78,7 @@ def runs_list(
     everything = [listed(folder) for folder in open_store(runs)]
     rows = in_order(select(everything, where or (), state), sort)
     if json_:
-        print_json([row.as_dict() for row in rows])
+        print_json(cast("list[ListedRun | UnreadableRun]", [row.as_dict() for row in rows]))
     elif quiet:
         for row in rows:
             echo(row.hash)
@@ -134,13 +136,15 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
     Example: fedskew runs show 3fa9
     """
     folder = open_store(runs).find(run)
-    shown = {**result_of(folder, folder.records()), "sessions": folder.sessions()}
+    sessions = cast("list[Session]", folder.sessions())
+    shown: ShownRun = {**result_of(folder, folder.records()), "sessions": sessions}
     if json_:
         print_json(shown)
     elif quiet:
         echo(f"{percent_of(shown['accuracy'])} {folder.path.name}")
     else:
-        for name, value in {**shown.pop("run"), **shown}.items():
+        result = {name: value for name, value in shown.items() if name != "run"}
+        for name, value in {**shown["run"], **result}.items():
             echo(f"{name:20} {value}")
 
 
@@ -160,7 +164,8 @@ def runs_remove(
     for folder in found:
         store.remove(folder)
     if json_:
-        print_json({"removed": [folder.path.name for folder in found]})
+        document: RemovedRuns = {"removed": [folder.path.name for folder in found]}
+        print_json(document)
     elif not quiet:
         echo("removed: " + ", ".join(folder.path.name for folder in found))
 
@@ -184,6 +189,7 @@ def runs_condense(
     for problem in problems:
         note(f"left out: {problem}")
     if json_:
-        print_json({"file": str(path), "added": len(found), "lines": lines, "left_out": problems})
+        document: CondensedRuns = {"file": str(path), "added": len(found), "lines": lines, "left_out": problems}
+        print_json(document)
     elif not quiet:
         echo(f"written: {path}, {lines} runs")

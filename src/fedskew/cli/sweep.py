@@ -1,7 +1,7 @@
 """`fedskew sweep`: a run at many settings."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -12,6 +12,7 @@ from fedskew.cli.terminal.progress import console, echo, print_json, round_progr
 from fedskew.cli.values import Assignments, Rest, requested
 
 if TYPE_CHECKING:
+    from fedskew.cli.documents import SweptSettings
     from fedskew.report.swept import Swept
     from fedskew.runs.run import Run
 
@@ -52,7 +53,7 @@ def sweep_command(
     swept = Swept.of(store, sweep.settings, sweep.reference, _title(asked.values, some))
     made = swept.write(out)
     if json_:
-        print_json({**swept.as_dict(), "files": [str(path) for path in made]})
+        print_json(cast("SweptSettings", {**swept.as_dict(), "files": [str(path) for path in made]}))
         return
     _print(swept, seeds)
     if show:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -34,8 +34,10 @@ from fedskew.cli.terminal.progress import (
 from fedskew.cli.values import Assignments, Request, Rest, requested
 
 if TYPE_CHECKING:
+    from fedskew.cli.document_parts import MethodRow, Try, TunedMethod
+    from fedskew.cli.documents import TunedMethods
     from fedskew.simulation.records import RoundRecord
-    from fedskew.simulation.tune import Choice, Tuning
+    from fedskew.simulation.tune import Choice
 
 ONCE = "no choice used the test set; it was read once, for the chosen settings, with new seeds"
 
@@ -90,15 +92,20 @@ def tune_command(
     tries = [each for choice in choices for each in _tries(choice)]
     made = [*write_tries(out, tries), *write_comparison(store, comparison.hashes, rows, some.rounds, out, target)]
     if json_:
-        about = {
+        document: TunedMethods = {
             "search": search,
             "budget": budget,
-            **_document(tuning, choices),
+            "validation": some.validation,
+            "halving": tuning.halving,
+            "chosen_with_seeds": tuning.chosen_with,
+            "seeds": tuning.seeds,
+            "methods": {choice.name: _tuned(choice) for choice in choices},
             "runs": comparison.hashes,
             "target": target,
-            "rows": rows,
+            "rows": cast("list[MethodRow]", rows),
+            "files": [str(path) for path in made],
         }
-        print_json({**about, "files": [str(path) for path in made]})
+        print_json(document)
         return
     if show:
         _print_tries(tries)
@@ -128,7 +135,7 @@ def _held_out_only(step: "Callable[[str, RoundRecord], None]") -> "Callable[[str
     return watch
 
 
-def _tries(choice: "Choice") -> list[dict[str, Any]]:
+def _tries(choice: "Choice") -> "list[Try]":
     return [
         {
             "method": choice.name,
@@ -142,24 +149,12 @@ def _tries(choice: "Choice") -> list[dict[str, Any]]:
     ]
 
 
-def _document(tuning: "Tuning", choices: "Sequence[Choice]") -> dict[str, Any]:
-    return {
-        "validation": tuning.methods[0].tries[0].runs[0].validation,
-        "halving": tuning.halving,
-        "chosen_with_seeds": tuning.chosen_with,
-        "seeds": tuning.seeds,
-        "methods": {
-            choice.name: {
-                "tries": _tries(choice),
-                "chosen": None if choice.best is None else choice.best.values,
-                "at_an_edge": choice.at_an_edge,
-            }
-            for choice in choices
-        },
-    }
+def _tuned(choice: "Choice") -> "TunedMethod":
+    chosen = None if choice.best is None else choice.best.values
+    return {"tries": _tries(choice), "chosen": chosen, "at_an_edge": choice.at_an_edge}
 
 
-def _print_tries(tries: Sequence[dict[str, Any]]) -> None:
+def _print_tries(tries: "Sequence[Try]") -> None:
     from fedskew.report.tuned import HEADS, try_cells
 
     grid = Grid(*HEADS)

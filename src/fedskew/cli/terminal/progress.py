@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from fedskew.cli.terminal.grid import Grid, printable
 
 if TYPE_CHECKING:
+    from fedskew.cli.documents import DataFiles, RunResult
     from fedskew.data.fetch import Status
     from fedskew.runs.run import Run
     from fedskew.runs.store import Folder
@@ -157,7 +158,7 @@ def print_json(document: Any) -> None:
     echo(json.dumps(document, indent=1, allow_nan=False))
 
 
-def print_result(result: dict[str, Any], folder: "Folder", spent: "Spent") -> None:
+def print_result(result: "RunResult", folder: "Folder", spent: "Spent") -> None:
     session = (folder.sessions() or [{}])[-1]
     classes = " ".join(percent_of(share) for share in result["per_class_accuracy"] or ())
     lines = [
@@ -220,7 +221,7 @@ def print_comparison(
 
 
 def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:
-    rows: list[dict[str, Any]] = [
+    rows: list[DataFiles] = [
         {"dataset": s.name, "state": s.state, "bytes": s.bytes, "path": str(s.path), "source": s.source}
         for s in statuses
     ]

@@ -1,0 +1,102 @@
+"""What `fedskew advise` prints with `--json`."""
+
+from typing import Annotated
+
+from typing_extensions import TypedDict
+
+from fedskew.cli.document_parts import Difference, Skew
+
+
+class MethodInSetting(TypedDict):
+    """A method in one setting. All lists go by seed."""
+
+    seeds: Annotated[list[int], "the seeds"]
+    accuracy: Annotated[list[float | None], "mean accuracy of the last ten rounds; null where it diverged"]
+    reach: Annotated[list[int | None], "the first evaluated round with FedAvg's end; null for never"]
+    held_out: Annotated[list[float | None], "accuracy on held-out examples, or null"]
+    runs: Annotated[list[str], "hashes"]
+    partitions: Annotated[list[str], "the splits"]
+
+
+class Setting(TypedDict):
+    """All fields of runs but method and seed, and every method that ran with them."""
+
+    dataset: Annotated[str, "field of the runs"]
+    partition: Annotated[str, "field of the runs"]
+    model: Annotated[str, "field of the runs"]
+    clients: Annotated[int, "field of the runs"]
+    clients_per_round: Annotated[int, "field of the runs"]
+    rounds: Annotated[int, "field of the runs"]
+    local_epochs: Annotated[int, "field of the runs"]
+    batch_size: Annotated[int, "field of the runs"]
+    optimizer: Annotated[str, "field of the runs"]
+    lr: Annotated[float, "field of the runs"]
+    momentum: Annotated[float, "field of the runs"]
+    weight_decay: Annotated[float, "field of the runs"]
+    augment: Annotated[str, "field of the runs"]
+    weighting: Annotated[str, "field of the runs"]
+    lr_schedule: Annotated[str, "field of the runs"]
+    grad_clip: Annotated[float | None, "field of the runs"]
+    dropout_rate: Annotated[float, "field of the runs"]
+    validation: Annotated[float, "field of the runs"]
+    precision: Annotated[str, "field of the runs"]
+    methods: Annotated[dict[str, MethodInSetting], "what each method reached"]
+
+
+class Gain(TypedDict):
+    """A method against FedAvg in one setting."""
+
+    method: Annotated[str, "the method's name"]
+    algorithm: Annotated[str, "the variant that ran"]
+    points: Annotated[Difference | None, "points of accuracy ahead of FedAvg"]
+    saved: Annotated[Difference | None, "rounds saved on the way to FedAvg's end"]
+    verdict: Annotated[str | None, "`above`, `below`, `tied`, `open` or `not decided`"]
+    accuracy: Annotated[float | None, "mean over seeds"]
+    seeds: Annotated[list[int], "the seeds"]
+    diverged: Annotated[list[int], "seeds that diverged"]
+
+
+class Evidence(TypedDict):
+    """A setting in which FedAvg and other methods ran."""
+
+    number: Annotated[int, "its number, from 1 on"]
+    own: Annotated[bool, "whether it is of your runs"]
+    cell: Annotated[str, "data set and split"]
+    kind: Annotated[str, "kind of data"]
+    distance: Annotated[float, "how far its skew is from yours"]
+    skew: Annotated[Skew, "its skew"]
+    setting: Annotated[Setting, "its fields and methods"]
+    base: Annotated[Gain, "FedAvg"]
+    gains: Annotated[list[Gain], "the other methods, largest gain first"]
+
+
+class MethodStanding(TypedDict):
+    """A method over several settings."""
+
+    method: Annotated[str, "the method's name"]
+    algorithm: Annotated[str, "its variant"]
+    stands: Annotated[str, "`use`, `depends`, `open` or `keep` (FedAvg)"]
+    settings: Annotated[dict[str, list[int]], "numbers of settings, by verdict"]
+    diverged: Annotated[list[int], "numbers of settings where a seed diverged"]
+    best: Annotated[int, "number of the setting where it surely gained most"]
+
+
+class Advice(TypedDict):
+    """Which methods help."""
+
+    verdict: Annotated[list[str], "its lines"]
+    training: Annotated[str | None, "a sentence on momentum and augmentation, or null"]
+    command: Annotated[str | None, "what to run; null for one client or one class"]
+    clients: Annotated[int, "how many clients"]
+    classes: Annotated[int, "how many classes"]
+    classes_held: Annotated[int, "how many some client has"]
+    samples: Annotated[int, "how many examples"]
+    sizes: Annotated[list[int], "examples of the smallest and of the largest client"]
+    skew: Annotated[Skew, "how skewed the counts are"]
+    kind: Annotated[str, "kind of data"]
+    nearest: Annotated[float | None, "distance of the nearest published evidence"]
+    do: Annotated[str, "`use`, `depends`, `keep` (FedAvg), `unknown` or `nothing`"]
+    methods: Annotated[list[str], "the methods that it is about"]
+    own: Annotated[list[MethodStanding], "methods in your runs"]
+    like: Annotated[list[MethodStanding], "methods in near evidence on your kind of data"]
+    evidence: Annotated[list[Evidence], "the settings"]
