@@ -139,7 +139,7 @@ def test_only_evidence_for_the_same_training():
 
 
 def test_what_is_not_near_recommends_nothing_and_what_is_far_is_not_shown():
-    counts = np.full((20, 10), 50)
+    counts = 50 + 40 * np.tile(np.eye(10, dtype=int), (2, 1))  # a little skew
     some = {"mean_total_variation": 0.2, "effective_classes": 8.0, "missing_share": 0.3, "size_gini": 0.0}
     first = table({"fedavg": 60, "fedlc": 64}, seeds=2, skew=some)
     second = table({"fedavg": 60, "fedlc": 64}, skew={**some, "size_gini": 0.01}, dataset="svhn")
@@ -149,6 +149,19 @@ def test_what_is_not_near_recommends_nothing_and_what_is_far_is_not_shown():
     far = advise(counts, table({"fedavg": 60, "fedlc": 64}, seeds=2), kind=IMAGES)
     assert far.nearest > FAR
     assert (far.evidence, far.like, far.do) == ([], [], "unknown")
+
+
+def test_where_labels_are_hardly_skewed_fedavg_is_all_that_is_needed():
+    even = advise(np.full((20, 10), 50), table({"fedavg": 60, "fedlc": 64}, seeds=2), kind=IMAGES)
+    assert (even.do, even.methods) == ("even", [])
+
+
+def test_a_method_that_several_seeds_put_above_is_among_those_to_try():
+    """Also where the kind of data is unknown, and however large the gains of others with one seed."""
+    known = both(table({"fedavg": 60, "fedlc": 64}, seeds=3), table({"fedavg": 60, "fedrs": 90}, seeds=1))
+    advice = advise(dirichlet(0.1), known)
+    assert advice.do == "unknown"
+    assert "fedlc" in advice.methods
 
 
 def test_a_variant_is_chosen_on_held_out_examples_never_on_the_test_set():

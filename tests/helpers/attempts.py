@@ -169,6 +169,8 @@ def _spoken(error: BaseException) -> bool:
     system names the file."""
     if isinstance(error, OSError) and error.strerror:
         return error.filename is not None
+    if type(error.__cause__).__name__ == "ValidationError":
+        error = error.__cause__  # type: ignore[assignment]
     if type(error).__name__ == "ValidationError":
         inner = error.errors()[0].get("ctx", {}).get("error")  # type: ignore[attr-defined]
         return not isinstance(inner, Exception) or _spoken(inner)

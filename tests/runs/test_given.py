@@ -5,7 +5,6 @@ from dataclasses import replace
 
 import pytest
 import torch
-from pydantic import ValidationError
 from torch import nn
 
 from fedskew import Algorithm, Run, Store, combine, fedavg, fedlc, fedopt, scaffold, simulate
@@ -13,7 +12,6 @@ from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
 from fedskew.core.dataset import Dataset
 from fedskew.losses import cross_entropy
-from fedskew.runs.run import explain
 from fedskew.runs.store import StoreError
 
 SMALL = {"clients": 3, "rounds": 2, "lr": 0.1, "batch_size": 32}
@@ -190,10 +188,10 @@ def test_where_the_object_is_gone_its_code_is_asked_for(tmp_path, monkeypatch):
     ],
 )
 def test_what_cannot_be_a_field_says_why(fields, words):
-    with pytest.raises(ValidationError) as caught:
+    with pytest.raises(ValueError) as caught:  # noqa: PT011
         Run(**fields)
     for word in words:
-        assert word in explain(caught.value)
+        assert word in str(caught.value)
 
 
 def test_what_own_code_gives_is_checked():

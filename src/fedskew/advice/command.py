@@ -36,7 +36,7 @@ def source(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
 
 def try_command(advice: Advice, origin: Mapping[str, Any], dataset: str | None) -> list[str] | None:
     """The command's words; None for one client or one class, since nothing can be compared."""
-    if advice.do == "nothing":
+    if advice.do in ("nothing", "even"):
         return None
     where = _where(origin, dataset)
     trained, own, seeds = _trained(advice, origin if where is origin else {})

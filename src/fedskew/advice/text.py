@@ -38,6 +38,9 @@ def verdict(advice: Advice) -> list[str]:
         return ["There is one client: nothing is averaged, and no labels are skewed. Train on it directly."]
     if advice.classes_held == 1:
         return ["There is one class: a model that always answers it is right, and there is nothing to learn."]
+    if advice.do == "even":
+        far = advice.skew["mean_total_variation"]
+        return [f"Use FedAvg: labels are hardly skewed here (mean total variation {far:.3f})."]
     named = ", ".join(advice.methods)
     what = {
         "use": f"Use {', or else '.join(advice.methods)}.",
@@ -108,7 +111,8 @@ def _saved(item: Evidence, gain: Gain) -> str:
         return "never reaches FedAvg's end"
     span = "" if saved.half is None else f" [{saved.mean - saved.half:+.0f}, {saved.mean + saved.half:+.0f}]"
     part = f" in {saved.seeds} of {len(gain.seeds)} seeds" if saved.seeds < len(gain.seeds) else ""
-    when = f"{abs(saved.mean):.0f} rounds {'earlier' if saved.mean > 0 else 'later'}{span} of {item.setting['rounds']}"
+    rounds = f"{abs(saved.mean):.0f} round{'' if round(abs(saved.mean)) == 1 else 's'}"
+    when = f"{rounds} {'earlier' if saved.mean > 0 else 'later'}{span} of {item.setting['rounds']}"
     return f"reaches FedAvg's end {when if saved.mean else 'when FedAvg does'}{part}"
 
 

@@ -47,7 +47,7 @@ class TrainedModel(nn.Module):
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> list[str]:
-        """The most likely class of each input."""
+        """The name of the most likely class of each input; `model(x).argmax(-1)` gives its number."""
         return [self.classes[label] for label in self(x).argmax(-1).tolist()]
 
     def save(self, path: Path | str) -> None:

@@ -95,7 +95,7 @@ class Advice(TypedDict):
     skew: Annotated[Skew, "how skewed the counts are"]
     kind: Annotated[str, "kind of data"]
     nearest: Annotated[float | None, "distance of the nearest published evidence"]
-    do: Annotated[str, "`use`, `depends`, `keep` (FedAvg), `unknown` or `nothing`"]
+    do: Annotated[str, "`use`, `depends`, `keep` (FedAvg), `unknown`, `even` (hardly any skew) or `nothing`"]
     methods: Annotated[list[str], "the methods that it is about"]
     own: Annotated[list[MethodStanding], "methods in your runs"]
     like: Annotated[list[MethodStanding], "methods in near evidence on your kind of data"]

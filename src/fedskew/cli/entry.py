@@ -132,10 +132,6 @@ def _guarded(arguments: list[str]) -> int:
 
 def explained(error: Exception) -> tuple[str, int]:
     """A line for the user, and whether the request (2) or the work (1) was at fault."""
-    if type(error).__name__ == "ValidationError":
-        from fedskew.runs.run import explain
-
-        return explain(error), 2  # type: ignore[arg-type]
     if _lacks_memory(error):
         return "out of memory; fewer clients per round, a smaller batch size or a smaller model would need less", 1
     if isinstance(error, OSError) and error.strerror:

@@ -60,10 +60,7 @@ def read_run(config: Mapping[str, Any]) -> Run:
     for name in given:
         if name not in Run.model_fields and name not in Rules.model_fields:
             raise ValueError(spec.unknown("key in the app's config", name, {**Run.model_fields, **Rules.model_fields}))
-    try:
-        return Run(**{name: value for name, value in given.items() if name in Run.model_fields})
-    except ValidationError as error:
-        raise ValueError(explain(error)) from error
+    return Run(**{name: value for name, value in given.items() if name in Run.model_fields})
 
 
 def read_rules(config: Mapping[str, Any]) -> Rules:

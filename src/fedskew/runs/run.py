@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
@@ -38,12 +38,6 @@ class Run(BaseModel):
     `dataset`, `partition`, `model` and `algorithm` also take Python objects, which get their own specs
     (`runs/given.py`).
     """
-
-    if TYPE_CHECKING:
-
-        def __init__(
-            self, *, dataset: Any = ..., partition: Any = ..., model: Any = ..., algorithm: Any = ..., **fields: Any
-        ) -> None: ...
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=False)
 
@@ -132,13 +126,23 @@ class Run(BaseModel):
             raise ValueError(f"device is {self.device!r}; allowed: cpu, cuda, cuda:1") from None
         return self
 
+    def __init__(self, **fields: Any) -> None:
+        try:
+            super().__init__(**fields)
+        except ValidationError as error:
+            raise ValueError(explain(error)) from error
+
+    def replace(self, **changes: Any) -> "Run":
+        """The same run with some fields changed, checked as a new one is."""
+        return type(self)(**{**self.model_dump(), **changes})
+
     @classmethod
     def stored(cls, folder: Folder, **changes: Any) -> "Run":
         """The run of a folder, with some fields changed."""
         try:
             return cls(**{**folder.run(), **changes})
-        except ValidationError as error:
-            raise StoreError(f"{folder.path / 'run.json'}: {explain(error)}") from error
+        except ValueError as error:
+            raise StoreError(f"{folder.path / 'run.json'}: {error}") from error
 
     @property
     def hash(self) -> str:
