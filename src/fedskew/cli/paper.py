@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
+from fedskew.cli.paper_request import RESULTS, chosen, every_item, known_results, listed, named_item
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, note, print_json, round_progress
+from fedskew.cli.terminal.progress import console, echo, print_json, round_progress
 
 if TYPE_CHECKING:
-    from fedskew.cli.documents import PaperItem, PaperRuns, UndoneRuns
+    from fedskew.cli.documents import PaperRuns, UndoneRuns
     from fedskew.paper.choice import Choice
     from fedskew.paper.execute import Problem
     from fedskew.runs.results import Results
@@ -47,8 +48,6 @@ Published = Annotated[
 Jobs = Annotated[int, typer.Option("--jobs", help="Parallel processes on this machine; first seeds come first.")]
 Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n disjoint shares of the runs.")]
 
-RESULTS = Path("results/paper")
-
 
 @paper_app.command("list", short_help="Tables and figures, what is done, and how long the rest takes.")
 def paper_list(
@@ -66,9 +65,9 @@ def paper_list(
     from fedskew.paper import ITEMS
     from fedskew.paper.estimate import Speeds, device_name
 
-    results = _results(open_store(runs), published)
+    results = known_results(open_store(runs), published)
     speeds = Speeds(results, device_name(device))
-    rows = [_listed(item, _choice(profile=profile, device=device), results, speeds) for item in ITEMS.values()]
+    rows = [listed(item, chosen(profile=profile, device=device), results, speeds) for item in ITEMS.values()]
     if json_:
         print_json(rows)
         return
@@ -114,10 +113,10 @@ def paper_run(
     from fedskew.paper.jobs import check_jobs
 
     check_jobs(jobs)
-    asked, store = _every_item(cells, methods) if item == "all" else _item(item), open_store(runs)
-    choice = _choice(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
+    asked, store = every_item(cells, methods) if item == "all" else named_item(item), open_store(runs)
+    choice = chosen(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
     done, problems = _do(asked, choice, shard, store, published, jobs, show=not (json_ or quiet))
-    waits = _unsettled(asked, choice, _results(store, published))
+    waits = _unsettled(asked, choice, known_results(store, published))
     if json_:
         failed: list[UndoneRuns] = [
             {"runs": [run.hash for run in p.runs], "reason": p.reason, "busy": p.busy} for p in problems
@@ -163,10 +162,10 @@ def paper_show(
     from fedskew.report.style import drawn_for
     from fedskew.runs.store import write_whole
 
-    shown = _item(item)
-    choice = _choice(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
+    shown = named_item(item)
+    choice = chosen(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
     choice = replace(choice, target=checked_target(target))
-    results = _results(open_store(runs), published)
+    results = known_results(open_store(runs), published)
     if not published.is_dir() and not any(True for _ in results):
         echo(f"fedskew: note: no published results: there is no folder {published}", err=True)
     rows = shown.rows(results, choice)
@@ -224,10 +223,10 @@ def paper_map(
     except ValueError:
         raise ValueError(f"taus is {taus!r}; allowed: numbers separated by commas, for example 1,2,5") from None
     asked = Map(mapped(cell), cell, values, PARTS if part == "all" else (part,))
-    choice = _choice(None, None, 1, rounds, "stated", device, precision, data_dir, stand_in)
+    choice = chosen(None, None, 1, rounds, "stated", device, precision, data_dir, stand_in)
     store = open_store(runs)
     problems = [] if show else _do(asked, choice, shard, store, published, show=not (json_ or quiet))[1]
-    results = _results(store, published)
+    results = known_results(store, published)
     print_map(asked, choice, results, out, json_=json_, quiet=quiet)
     report_problems(problems, None if show else _unsettled(asked, choice, results))
 
@@ -272,7 +271,7 @@ def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path,
     if not enabled:
         return
     where = device_name(left[0].device)
-    speeds = Speeds(_results(store, published), where)
+    speeds = Speeds(known_results(store, published), where)
     known = [speeds.seconds(run) for run in left]
     time = span(sum(seconds for seconds in known if seconds is not None), known.count(None))
     echo(f"{len(left)} runs, {jobs} at a time; one after another on {where}: {time}", err=True)
@@ -283,76 +282,3 @@ def _unsettled(item: Any, choice: "Choice", results: "Results") -> str | None:
     if not hasattr(item, "settled") or item.settled(choice, results):
         return None
     return "the next runs depend on runs that are not in this store yet; repeat the command when they are"
-
-
-def _item(name: str) -> Any:
-    from fedskew.core import spec
-    from fedskew.paper import ITEMS
-
-    if name not in ITEMS:
-        raise ValueError(spec.unknown("table or figure", name, ITEMS))
-    return ITEMS[name]
-
-
-def _every_item(cells: Sequence[str] | None, methods: Sequence[str] | None) -> Any:
-    from fedskew.paper import Everything
-
-    if cells or methods:
-        raise ValueError("--cells and --methods are for one table or figure; they are not allowed with all")
-    return Everything()
-
-
-def _choice(
-    cells: Sequence[str] | None = None,
-    methods: Sequence[str] | None = None,
-    seeds: int = 5,
-    rounds: int | None = None,
-    profile: str = "stated",
-    device: str = "cpu",
-    precision: str | None = None,
-    data_dir: str | None = None,
-    stand_in: bool = False,
-) -> "Choice":
-    from fedskew.paper.choice import Choice
-    from fedskew.paper.profiles import find_profile
-
-    where = {"device": device, "precision": precision, "data_dir": data_dir}
-    return Choice(
-        tuple(cells or ()),
-        tuple(methods or ()),
-        seeds,
-        rounds,
-        find_profile(profile),
-        {name: value for name, value in where.items() if value is not None},
-        stand_in,
-    )
-
-
-def _results(store: "Store", published: Path | None) -> "Results":
-    from fedskew.runs.results import Results
-
-    if published is not None and published != RESULTS and not published.is_dir():
-        raise ValueError(f"there is no folder of results {published}")
-    results = Results(store, published)
-    for problem in results.problems:
-        note(f"left out: {problem}")
-    return results
-
-
-def _listed(item: Any, choice: "Choice", results: "Results", speeds: Any) -> "PaperItem":
-    """An item's runs, how many are done, and the time of the others as far as it is known."""
-    runs = list(dict.fromkeys(item.runs(choice, results)))
-    found = {run: [r for r in results.answering(run.model_dump()) if r.seed == run.seed] for run in runs}
-    done = [run for run in runs if any(r.rounds == run.rounds for r in found[run])]
-    left = [speeds.seconds(run) for run in runs if run not in done]
-    measured = None if not hasattr(item, "measure") else bool(item.rows(results, choice))
-    return {
-        "name": item.name,
-        "title": item.title,
-        "runs": len(runs),
-        "done": len(done),
-        "shortened": sum(1 for run in runs if found[run] and run not in done),
-        "measured": measured,
-        "seconds_left": sum(seconds for seconds in left if seconds is not None),
-        "of_unknown_time": sum(seconds is None for seconds in left),
-    }

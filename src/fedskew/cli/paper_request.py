@@ -1,0 +1,89 @@
+"""What a command about the paper asks for: its items, choices and known results."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedskew.cli.terminal.progress import note
+
+if TYPE_CHECKING:
+    from fedskew.cli.documents import PaperItem
+    from fedskew.paper.choice import Choice
+    from fedskew.runs.results import Results
+    from fedskew.runs.store import Store
+
+
+RESULTS = Path("results/paper")
+
+
+def named_item(name: str) -> Any:
+    from fedskew.core import spec
+    from fedskew.paper import ITEMS
+
+    if name not in ITEMS:
+        raise ValueError(spec.unknown("table or figure", name, ITEMS))
+    return ITEMS[name]
+
+
+def every_item(cells: Sequence[str] | None, methods: Sequence[str] | None) -> Any:
+    from fedskew.paper import Everything
+
+    if cells or methods:
+        raise ValueError("--cells and --methods are for one table or figure; they are not allowed with all")
+    return Everything()
+
+
+def chosen(
+    cells: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
+    seeds: int = 5,
+    rounds: int | None = None,
+    profile: str = "stated",
+    device: str = "cpu",
+    precision: str | None = None,
+    data_dir: str | None = None,
+    stand_in: bool = False,
+) -> "Choice":
+    from fedskew.paper.choice import Choice
+    from fedskew.paper.profiles import find_profile
+
+    where = {"device": device, "precision": precision, "data_dir": data_dir}
+    return Choice(
+        tuple(cells or ()),
+        tuple(methods or ()),
+        seeds,
+        rounds,
+        find_profile(profile),
+        {name: value for name, value in where.items() if value is not None},
+        stand_in,
+    )
+
+
+def known_results(store: "Store", published: Path | None) -> "Results":
+    from fedskew.runs.results import Results
+
+    if published is not None and published != RESULTS and not published.is_dir():
+        raise ValueError(f"there is no folder of results {published}")
+    results = Results(store, published)
+    for problem in results.problems:
+        note(f"left out: {problem}")
+    return results
+
+
+def listed(item: Any, choice: "Choice", results: "Results", speeds: Any) -> "PaperItem":
+    """An item's runs, how many are done, and the time of the others as far as it is known."""
+    runs = list(dict.fromkeys(item.runs(choice, results)))
+    found = {run: [r for r in results.answering(run.model_dump()) if r.seed == run.seed] for run in runs}
+    done = [run for run in runs if any(r.rounds == run.rounds for r in found[run])]
+    left = [speeds.seconds(run) for run in runs if run not in done]
+    measured = None if not hasattr(item, "measure") else bool(item.rows(results, choice))
+    return {
+        "name": item.name,
+        "title": item.title,
+        "runs": len(runs),
+        "done": len(done),
+        "shortened": sum(1 for run in runs if found[run] and run not in done),
+        "measured": measured,
+        "seconds_left": sum(seconds for seconds in left if seconds is not None),
+        "of_unknown_time": sum(seconds is None for seconds in left),
+    }
