@@ -107,7 +107,7 @@ def test_arrays_are_as_in_a_file():
     [
         (Vision([], []), "is empty"),
         (Vision([*images()[:11], images()[0].resize((9, 9))], LABELS), r"example 11 is uint8 \[3, 9, 9\]"),
-        (Vision(images(), ["cat"] * 12), "label 0 is 'cat'; allowed: integers"),
+        (Vision(images(), ["cat"] * 12), "label 0 is 'cat'; allowed: whole numbers"),
         (Vision(images(), [0.5] * 12), "label 0 is 0.5"),
         (Vision(images(), [2**70] * 12), "label 0 is 1180591620717411303424; allowed"),
         (Vision(images(), [0, 2] * 6), "label 2 but not 1"),

@@ -128,7 +128,7 @@ def test_a_loss_over_the_batch_is_left_to_serial(mine: Path, name: str) -> None:
     chosen = Simulation(Run(**given))
     assert chosen.engine_name == "serial"
     assert "the loss of this run" in chosen.engine_reason
-    with pytest.raises(ValueError, match=r"engine is 'stacked', and the loss of this run .*; engine=serial runs it"):
+    with pytest.raises(ValueError, match=r"engine is 'stacked', but the loss of this run .*; engine=serial runs it"):
         Simulation(Run(**given, engine="stacked"))
 
 

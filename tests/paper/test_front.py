@@ -57,7 +57,7 @@ def test_what_the_gain_depends_on_names_both_settings() -> None:
     text = "\n".join(depends.section(Known([*plain, *momentum])))
     assert (
         "- Momentum: FedLC gains +10.0 points with no momentum (400 rounds) and +30.0 with momentum 0.9 (120 rounds), "
-        "over 1 of the cells below." in text
+        "in 1 of the cells below." in text
     )
     assert "| cifar10/shards:2 | momentum 0.9 | 120 | 30.00 | 60.00 | not decided: one seed, +30.00 | 120 |" in text
     assert "Crops" not in text
