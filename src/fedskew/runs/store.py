@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import FileLock, Timeout
 from safetensors import SafetensorError, safe_open
 
 from fedskew.core.files import naming, regular, replacing
@@ -200,6 +199,8 @@ class Folder:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Only one process works on a run at a time."""
+        from filelock import FileLock, Timeout  # it imports asyncio
+
         try:
             held = FileLock(self.path / "lock", thread_local=False).acquire(blocking=False)
         except Timeout:
