@@ -208,6 +208,16 @@ def figures_of(file):
     return {(figure["part"], figure["name"]): figure["value"] for figure in found}
 
 
+def test_costs_on_a_gpu_are_as_they_were_measured():
+    ms = json.loads((ROOT / "results" / "benchmark_costs_gpu.json").read_text())["ms"]
+    text = " ".join((ROOT / "docs" / "algorithms.md").read_text().split())
+    part = text[text.index("on one H200") : text.index("benchmarks.costs --paper")]
+    named = dict(re.findall(r"(Fed\w+)\W{1,2}s? (?:round takes )?(\d\.\d\d)", part))
+    assert set(named) == {"FedNTD", "FedVLS", "FedSAM", "FedDecorr", "FedLC"}
+    for name, ratio in named.items():
+        assert f"{ms[name.lower()]['median'] / ms['fedavg']['median']:.2f}" == ratio, name
+
+
 def short(value, unit="ms"):
     return f"{value:,.0f} {unit}" if value >= 100 else f"{value:.3g} {unit}"
 

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from fedskew import Run, Store, simulate
-from fedskew.cli.terminal import progress
 from fedskew.cli.terminal.progress import Lines, Spent
 from fedskew.simulation import RoundRecord
 
@@ -25,7 +24,6 @@ def test_a_line_every_half_minute_with_the_time_left(tmp_path: Any, capsys: pyte
     assert [line.split(";")[1].split(",")[0].strip() for line in said] == ["3 of 4 rounds", "4 of 4 rounds"]
     assert "round 3, accuracy" in said[0]
     assert "about 10 s left" in said[0]  # 31 seconds for 3 rounds, one is left
-    assert progress._EVERY == 30
 
 
 def test_rounds_read_from_the_store_say_nothing_of_the_pace(tmp_path: Any, capsys: pytest.CaptureFixture[str]) -> None:

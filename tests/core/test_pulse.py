@@ -4,7 +4,6 @@ import pytest
 import torch
 
 from fedskew import Run, simulate
-from fedskew.core import settings
 from fedskew.core.pulse import listening, meter
 from fedskew.core.settings import Settings, threads_for
 from fedskew.simulation import Simulation
@@ -35,4 +34,3 @@ def test_small_steps_run_on_one_thread_and_large_ones_on_all(clients: int, threa
         assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
-    assert settings._WORTH_SHARING > 0

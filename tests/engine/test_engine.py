@@ -11,7 +11,7 @@ from torch import nn
 from fedskew import Run, simulate
 from fedskew.core.settings import arithmetic, dtype_of
 from fedskew.engine import fastest_engine, threaded
-from fedskew.engine.graphed import compiler_options, worth_compiling
+from fedskew.engine.graphed import compiler_options, may_compile, worth_compiling
 from fedskew.models import Model, build_model
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN
@@ -168,3 +168,11 @@ def test_memory_is_kept_only_where_glibc_is(monkeypatch: pytest.MonkeyPatch) -> 
     assert dict(asked) == {-4: 0, -1: 2**30, -2: 2**26}
     monkeypatch.setattr(threaded.ctypes, "CDLL", lambda name: object())
     threaded.keep_memory()
+
+
+@pytest.mark.parametrize(
+    ("device", "precision", "may"),
+    [("cuda", "bf16", True), ("cuda", "fp32", True), ("cuda", "fp64", False), ("cpu", "fp32", False)],
+)
+def test_kernels_that_compute_in_float32_are_left_out_in_float64(device, precision, may):
+    assert may_compile(torch.device(device), precision) is may

@@ -82,11 +82,11 @@ def compare(
     Each is simulated with `seeds` seeds, starting at its own. Under one seed methods share data, split, initial model
     and cohorts. With a store, or its folder, finished rounds are read instead of computed again.
     """
-    store = Store(store) if isinstance(store, str | Path) else store
+    kept = Store.of(store)
     comparison = _comparison(runs, algorithms, seeds)
-    made = {name: [Simulated(run, iter(()), store) for run in group] for name, group in comparison.runs.items()}
+    made = {name: [Simulated(run, iter(()), kept) for run in group] for name, group in comparison.runs.items()}
     by_seed = {(name, one.run.seed): one for name, group in made.items() for one in group}
-    for name, run, record in comparison.results(store):
+    for name, run, record in comparison.results(kept):
         by_seed[name, run.seed].note(record)
     return Compared(made)
 

@@ -148,10 +148,8 @@ def simulate(
     """
     if not isinstance(run, Run):
         raise TypeError(f"{run!r} is not a run; write Run(dataset=..., algorithm=..., rounds=...)")
-    if store is not None and not isinstance(store, Store | str | Path):
-        raise TypeError(f"store is {store!r}; allowed: a Store or the path of its folder")
-    store = Store(store) if isinstance(store, str | Path) else store
-    return Simulated(run, rounds_of(run, probes, every=every, store=store), store)
+    kept = Store.of(store)
+    return Simulated(run, rounds_of(run, probes, every=every, store=kept), kept)
 
 
 Group = dict[str, list[Simulated]]

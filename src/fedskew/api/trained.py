@@ -73,9 +73,8 @@ def load_model(
     A file may name a model in a Python file, which runs only with `own_files`. A model that was given to a run as a
     Python object must exist in this process. In both cases `model` can be the module to fill instead.
     """
-    if store is not None:
-        store = Store(store) if isinstance(store, str | Path) else store
-        about, tensors = final_model(store.find(str(source)))
+    if (kept := Store.of(store)) is not None:
+        about, tensors = final_model(kept.find(str(source)))
         return _filled(about, tensors, model)
     if not Path(source).is_file():
         raise FileNotFoundError(f"there is no file {source}; for a run in a store: load_model({str(source)!r}, 'runs')")

@@ -64,10 +64,8 @@ a quiet machine and milliseconds on a busy one."""
 @contextmanager
 def threads_for(recipe: "Recipe", settings: Settings, clients: int) -> Iterator[None]:
     """Use one thread inside if the steps of this many clients together are small; else leave the number of threads."""
-    parameters = sum(leaf.numel() for leaf in recipe.model.module.parameters())
-    before = torch.get_num_threads()
-    convolutional = any(isinstance(part, torch.nn.Conv2d) for part in recipe.model.module.modules())
-    if before == 1 or convolutional or parameters * settings.batch_size * clients > _WORTH_SHARING:
+    model, before = recipe.model, torch.get_num_threads()
+    if before == 1 or model.convolutional or model.size * settings.batch_size * clients > _WORTH_SHARING:
         yield
         return
     torch.set_num_threads(1)

@@ -91,7 +91,7 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
     given = {"algorithm": algorithm, "local_epochs": local_epochs}
     changes = {name: value for name, value in given.items() if value is not None}
     twin = copy.copy(simulation)
-    twin.folder, twin.run = None, Run(**{**simulation.run.model_dump(), **changes})
+    twin.folder, twin.run = None, simulation.run.replace(**changes)
     twin.plan = simulation.plan.with_run(twin.run)
     if twin.run.algorithm != simulation.run.algorithm:
         twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)

@@ -59,11 +59,9 @@ def fastest_engine(model: Model, device: torch.device) -> tuple[str, str]:
     """
     if not model.stackable:
         return "serial", "the module has its own buffers or dropout"
-    parameters = sum(leaf.numel() for leaf in model.module.parameters())
-    convolutional = any(isinstance(part, torch.nn.Conv2d) for part in model.module.modules())
-    if parameters <= _SMALL and not convolutional:
-        return "stacked", f"{parameters:,} parameters: the cohort runs as one tensor program"
-    busy = "a convolutional network" if convolutional else f"{parameters:,} parameters"
+    if model.size <= _SMALL and not model.convolutional:
+        return "stacked", f"{model.size:,} parameters: the cohort runs as one tensor program"
+    busy = "a convolutional network" if model.convolutional else f"{model.size:,} parameters"
     if device.type == "cpu" and model.quiet and (cores() > 1 or machine_share() > 1):
         return "threaded", f"{busy}: one client per core, {cores()} cores"
     if device.type == "cuda" and model.quiet:

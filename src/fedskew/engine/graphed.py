@@ -87,7 +87,7 @@ class Graphed:
         """The learning rate in fixed memory and the recipe that reads it, compiled once if that pays."""
         if self._step is None:
             rate = torch.ones((), dtype=self.settings.dtype, device=device)
-            quick = device.type == "cuda" and self.settings.precision != "fp64"  # our kernels compute in float32
+            quick = may_compile(device, self.settings.precision)
             model = recipe.model.fused() if quick and kernels.available() else recipe.model
             scaled = replace(recipe, model=model, rate=rate)
             self._step = rate, Compiled(scaled) if quick and worth_compiling(recipe.model) else scaled
@@ -243,6 +243,11 @@ class Slot:
                 self._step(masked=masked)
 
         return captured(take, self.stream, pool, self.row.zero_ if steps == 1 else None)
+
+
+def may_compile(device: torch.device, precision: str) -> bool:
+    """Whether our kernels and the compiler may be used: they are for GPUs, and our kernels compute in float32."""
+    return device.type == "cuda" and precision != "fp64"
 
 
 def worth_compiling(model: Model) -> bool:

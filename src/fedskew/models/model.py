@@ -50,6 +50,15 @@ class Model:
         return not self.random and (self.takes_mask or not any(True for _ in self.module.buffers()))
 
     @cached_property
+    def size(self) -> int:
+        """How many numbers its parameters have."""
+        return sum(leaf.numel() for leaf in self.module.parameters())
+
+    @cached_property
+    def convolutional(self) -> bool:
+        return any(isinstance(part, nn.Conv2d) for part in self.module.modules())
+
+    @cached_property
     def names(self) -> set[str]:
         """The names of trained parameters and buffers."""
         return {*self._trained, *(name for name, _ in self.module.named_buffers())}

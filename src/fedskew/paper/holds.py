@@ -6,8 +6,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from scipy.stats import kendalltau
-
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES
@@ -45,9 +43,10 @@ class Cell:
         both = [method for method in self.ours if method in self.printed]
         if len(both) < FEWEST:
             return None
-        return float(
-            kendalltau(*([values[method] for method in both] for values in (self.ours, self.printed))).statistic
-        )
+        from scipy.stats import kendalltau  # slow to import, and only this page needs it
+
+        here, there = ([values[method] for method in both] for values in (self.ours, self.printed))
+        return float(kendalltau(here, there).statistic)
 
 
 def cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:

@@ -7,11 +7,12 @@ from typing import Any
 
 from fedskew.core import spec
 from fedskew.runs.store import Folder, StoreError
+from fedskew.runs.summary import state_of
+from fedskew.runs.versions import DECIDING_NOTHING
 
 STATES = ("done", "unfinished", "diverged", "unreadable")
 _SORTED_DOWN = ("accuracy", "date")
 _OWN_COLUMN = ("algorithm", "dataset", "partition", "clients", "rounds", "seed")
-_NO_RESULT = ("engine", "device", "data_dir", "eval_every")
 _SPECS = ("algorithm", "dataset", "partition", "model", "lr_schedule")
 
 
@@ -50,11 +51,10 @@ def listed(folder: Folder) -> Listed:
     run, short = about["run"], about["short"]
     measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
     diverged = bool(records and records[-1]["diverged"])
-    kept_whole, ended = saved >= min(done, rounds), diverged or done >= rounds
     named = {name: short[name] for name in ("dataset", "partition", "model", "algorithm") if name in short}
     return Listed(
         hash=folder.path.name,
-        state="unfinished" if not (kept_whole and ended) else "diverged" if diverged else "done",
+        state=state_of(done, rounds, saved, diverged=diverged),
         fields={**arguments(run["algorithm"]), **run, **named},
         whole=run,
         title=short["title"],
@@ -77,7 +77,7 @@ def differing(rows: Iterable[Listed]) -> list[str]:
     readable = [row for row in rows if row.problem is None]
     names = dict.fromkeys(name for row in readable for name in row.fields)
     values = {name: {spec.show(row.fields[name]) for row in readable if name in row.fields} for name in names}
-    return [name for name in names if len(values[name]) > 1 and name not in (*_OWN_COLUMN, *_NO_RESULT)]
+    return [name for name in names if len(values[name]) > 1 and name not in {*_OWN_COLUMN, *DECIDING_NOTHING}]
 
 
 def select(rows: Sequence[Listed], where: Sequence[str] = (), state: str | None = None) -> list[Listed]:

@@ -21,11 +21,11 @@ from fedskew.partition import PARTITIONS
 from fedskew.runs.given import with_specs
 from fedskew.runs.schedules import SCHEDULES, Schedule
 from fedskew.runs.store import Folder, StoreError
-from fedskew.runs.versions import result_version
+from fedskew.runs.versions import DECIDING_NOTHING, result_version
 
 MOST_SEEDS = 1000
 """Seeds of one setting: each is a separate run."""
-_NOT_HASHED = {"engine", "device", "data_dir", "eval_every", "rounds"}
+_NOT_HASHED = {*DECIDING_NOTHING, "rounds"}
 
 Positive = Annotated[int, Field(ge=1, lt=2**31)]
 """So that the product of two of them fits 64 bits."""

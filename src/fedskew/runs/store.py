@@ -240,6 +240,15 @@ class Store:
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
 
+    @classmethod
+    def of(cls, given: "Store | Path | str | None") -> "Store | None":
+        """A store, or the one in a folder; None for no store."""
+        if isinstance(given, str | Path):
+            return cls(given)
+        if given is None or isinstance(given, Store):
+            return given
+        raise TypeError(f"store is {given!r}; allowed: a Store or the path of its folder")
+
     def folder(self, hash: str) -> Folder:
         return Folder(self.root / hash)
 

@@ -18,6 +18,13 @@ def is_finished(records: Sequence[dict[str, Any]], rounds: int, saved: int) -> b
     return len(first) <= saved and (whole or bool(first and first[-1]["diverged"]))
 
 
+def state_of(done: int, rounds: int, saved: int, *, diverged: bool) -> str:
+    """`done`, `diverged`, or `unfinished`: rounds are missing, or the model of the last one was not kept."""
+    if saved < min(done, rounds) or not (diverged or done >= rounds):
+        return "unfinished"
+    return "diverged" if diverged else "done"
+
+
 def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict[str, Any] | None) -> dict[str, Any]:
     """The result of a run: its last evaluated round, and the mean accuracy of the last ten rounds."""
     measured = [record for record in records if record["accuracy"] is not None]

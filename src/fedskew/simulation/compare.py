@@ -21,10 +21,9 @@ class Comparison:
     def of(cls, base: Run, algorithms: Sequence[Any], seeds: int) -> "Comparison":
         """Methods are specs, or objects that a run accepts instead."""
         check_seeds(seeds)
-        fields = base.model_dump()
         methods: dict[str, list[Run]] = {}
         for algorithm in algorithms:
-            variants = [Run(**{**fields, "algorithm": algorithm, "seed": base.seed + s}) for s in range(seeds)]
+            variants = [base.replace(algorithm=algorithm, seed=base.seed + s) for s in range(seeds)]
             name = variants[0].short_algorithm
             if name in methods:
                 raise ValueError(f"{name} appears twice; compared methods need different names")
@@ -36,9 +35,7 @@ class Comparison:
         some = next(iter(self.runs.values()))[0]
         if some.partition == IID:
             raise ValueError(f"partition is already {IID!r}; --iid is for other partitions")
-        return Comparison(
-            {name: [Run(**{**run.model_dump(), "partition": IID}) for run in runs] for name, runs in self.runs.items()}
-        )
+        return Comparison({name: [run.replace(partition=IID) for run in runs] for name, runs in self.runs.items()})
 
     @property
     def hashes(self) -> dict[str, list[str]]:

@@ -44,12 +44,12 @@ def simulate_many(
         raise ValueError(f"every is {every}; allowed: 1 or more")
     if wrong := [run for run in runs if not isinstance(run, Run)]:
         raise TypeError(f"{wrong[0]!r} is not a run; write Run(dataset=..., algorithm=..., rounds=...)")
-    store = Store(store) if isinstance(store, str | Path) else store
+    kept = Store.of(store)
     if len({run.model_copy(update={"seed": 0}) for run in runs}) > 1:
         raise ValueError("runs that are simulated together may differ only in their seed")
     waiting = deque(enumerate(runs))
     while waiting:
-        yield from _simulate_group(waiting, probes, every, store)
+        yield from _simulate_group(waiting, probes, every, kept)
 
 
 def _simulate_group(
@@ -66,9 +66,7 @@ def _simulate_group(
             folder = None if store is None or ranks.rank else store.folder(run.hash)
             simulation = None
             if ranks.broadcast(folder is not None and not folder.exists()):
-                simulation = ranks.all_can(
-                    partial(Simulation, run)
-                )  # an invalid request fails before anything is written
+                simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
             done = ranks.all_can(partial(opened, run, folder, stack))
             if folder is not None and not done and min(len(folder.records()), folder.saved()) >= run.rounds:
                 again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends

@@ -15,12 +15,13 @@ from fedskew.knobs import arguments_of, find_argument, with_arguments
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.store import Store
 from fedskew.runs.summary import setting_text
+from fedskew.runs.versions import DECIDING_NOTHING
 from fedskew.simulation.records import RoundRecord
 from fedskew.simulation.session import simulate_many
 
 NOT_SWEPT = {
     "seed": "--seeds sets how many seeds are run",
-    **dict.fromkeys(("engine", "device", "data_dir", "eval_every"), "it decides no result"),
+    **dict.fromkeys(DECIDING_NOTHING, "it decides no result"),
 }
 """Fields that take only one value, and why."""
 

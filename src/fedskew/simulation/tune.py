@@ -217,7 +217,7 @@ def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[st
 def _check_continued(tries: Sequence[Try]) -> None:
     for schedule in (each.runs[0].lr_schedule for each in tries):
         if SCHEDULES[spec.parse(schedule)[0]].needs_rounds:
-            raise ValueError(f"halving continues runs, and lr_schedule {schedule} hangs on how long a run is")
+            raise ValueError(f"halving continues runs, and lr_schedule {schedule} depends on how long a run is")
 
 
 def _is_edge(value: Any, name: str, tries: Sequence[Try]) -> bool:

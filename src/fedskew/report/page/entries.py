@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedskew.runs.store import Folder, StoreError
-from fedskew.runs.summary import summarise
+from fedskew.runs.summary import state_of, summarise
 
 MEASURES = ("accuracy", "balanced_accuracy", "loss")
 MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
@@ -34,11 +34,7 @@ class Entry:
 
     @property
     def state(self) -> str:
-        """A run whose model was `saved` at an earlier round than its last is not done."""
-        rounds, wanted = self.summary["rounds"], self.run["rounds"]
-        if self.saved < min(rounds, wanted) or not (self.summary["diverged"] or rounds >= wanted):
-            return "unfinished"
-        return "diverged" if self.summary["diverged"] else "done"
+        return state_of(self.summary["rounds"], self.run["rounds"], self.saved, diverged=self.summary["diverged"])
 
     @property
     def method(self) -> str:
