@@ -57,8 +57,8 @@ def kernels_of(precision: str) -> Iterator[None]:
 
 
 _WORTH_SHARING = 1 << 25
-"""Multiplications of a step below which a second thread costs more than it does: waiting for it takes microseconds on
-a quiet machine and milliseconds on a busy one."""
+"""Multiplications of a step below which one thread is used: a second one saves a little on a quiet machine, and on a
+busy one every step waits for it, which costs several times as much."""
 
 
 @contextmanager
