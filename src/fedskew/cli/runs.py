@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import click
 import typer
 
-from fedskew.cli.options import (
-    Json,
-    Quiet,
-    Runs,
-    open_store,
-)
+from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.cli.shared import result_of
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import (
-    console,
-    echo,
-    note,
-    percent_of,
-    print_json,
-)
+from fedskew.cli.terminal.progress import answer, console, echo, note, percent_of, print_json
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import Session
@@ -163,11 +152,8 @@ def runs_remove(
     found = [store.find(beginning) for beginning in run]
     for folder in found:
         store.remove(folder)
-    if json_:
-        document: RemovedRuns = {"removed": [folder.path.name for folder in found]}
-        print_json(document)
-    elif not quiet:
-        echo("removed: " + ", ".join(folder.path.name for folder in found))
+    document: RemovedRuns = {"removed": [folder.path.name for folder in found]}
+    answer(document, "removed: " + ", ".join(document["removed"]), json_=json_, quiet=quiet)
 
 
 @runs_app.command("condense", short_help="Write each finished run as one line.")
@@ -188,8 +174,5 @@ def runs_condense(
     lines = write_lines(path, found)
     for problem in problems:
         note(f"left out: {problem}")
-    if json_:
-        document: CondensedRuns = {"file": str(path), "added": len(found), "lines": lines, "left_out": problems}
-        print_json(document)
-    elif not quiet:
-        echo(f"written: {path}, {lines} runs")
+    document: CondensedRuns = {"file": str(path), "added": len(found), "lines": lines, "left_out": problems}
+    answer(document, f"written: {path}, {lines} runs", json_=json_, quiet=quiet)

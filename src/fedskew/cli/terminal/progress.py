@@ -158,6 +158,14 @@ def print_json(document: Any) -> None:
     echo(json.dumps(document, indent=1, allow_nan=False))
 
 
+def answer(document: Any, said: str, *, json_: bool, quiet: bool) -> None:
+    """What a command did: its document with `--json`, else in words, else nothing."""
+    if json_:
+        print_json(document)
+    elif not quiet:
+        echo(said)
+
+
 def print_result(result: "RunResult", folder: "Folder", spent: "Spent") -> None:
     session = (folder.sessions() or [{}])[-1]
     classes = " ".join(percent_of(share) for share in result["per_class_accuracy"] or ())
