@@ -61,7 +61,8 @@ def print_map(
         return
     grid = Grid("part", "setting", "method", "held out %", "test %", "last ten %", "rounds", keys=3)
     for row in rows:
-        figures = [_percent(row[name]) for name in ("validation", "test", "last_ten")]
+        known = [row[name] for name in ("validation", "test", "last_ten")]
+        figures = ["-" if value is None else f"{value:.2f}" for value in known]
         grid.add_row(row["part"], row["setting"], row["algorithm"], *figures, str(row["rounds"]))
     if not quiet:
         console().print(grid if rows else "nothing of this map has been run yet")
@@ -110,10 +111,6 @@ def _grid(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence
     for method, shown in zip(methods, texts, strict=True):
         grid.add_row(method, *shown)
     return grid
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def span(seconds: float, unknown: int) -> str:

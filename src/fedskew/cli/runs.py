@@ -82,7 +82,7 @@ def runs_list(
 def _print_rows(rows: Sequence["Listed"]) -> None:
     """A column for each field that differs; what all runs have in common is printed once, above."""
     from fedskew.core.spec import family, show
-    from fedskew.runs.listing import differing
+    from fedskew.runs.listing import arguments, differing
 
     readable = [row for row in rows if row.problem is None]
     settings = differing(rows)
@@ -92,7 +92,7 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
         **{name: lambda row, name=name: show(row.fields[name]) if name in row.fields else "" for name in settings},  # type: ignore[misc]
         "seed": lambda row: str(row.fields["seed"]),
     }
-    if any(name in settings for row in readable for name in _arguments(row)):
+    if any(name in settings for row in readable for name in arguments(row.whole["algorithm"])):
         columns["method"] = lambda row: family(row.fields["algorithm"])
     found = {head: [text(row) if row.problem is None else "" for row in rows] for head, text in columns.items()}
     same = {head: texts[0] for head, texts in found.items() if len(set(texts)) == 1 and len(rows) > 1}
@@ -110,12 +110,6 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
     for row in rows:
         if row.problem is not None:
             note(f"run {row.hash} cannot be read: {row.problem}")
-
-
-def _arguments(row: "Listed") -> list[str]:
-    from fedskew.runs.listing import arguments
-
-    return list(arguments(row.whole["algorithm"]))
 
 
 @runs_app.command("show")

@@ -4,7 +4,7 @@ Commas separate values. A spec may contain commas itself; there a comma separate
 (`dirichlet:0.1,dirichlet:1,balance=off` are two). Repeating an option adds values.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -53,12 +53,8 @@ def requested(
     fields = {name: found[0] for name, found in several.items() if len(found) == 1}
     values = {name: [value for text in texts for value in _values(name, text)] for name, texts in arguments.items()}
     chosen = {name: found for name, found in several.items() if name not in fields}
-    return Request(fields, {name: {**values, **chosen}[name] for name in _in_order(values, chosen)})
-
-
-def _in_order(arguments: Iterable[str], fields: Iterable[str]) -> list[str]:
-    """The method, then its arguments, then other fields."""
-    return sorted(dict.fromkeys([*arguments, *fields]), key=lambda name: name != "algorithm")
+    several = {**values, **chosen}
+    return Request(fields, {name: several[name] for name in sorted(several, key=lambda name: name != "algorithm")})
 
 
 def _divide_rest(rest: Sequence[str]) -> tuple[Path | None, dict[str, list[str]]]:

@@ -22,8 +22,11 @@ Floats = NDArray[np.float64]
 def features(seen: Observation, per_class: int = 200) -> dict[str, Any]:
     """The probe: `feature_map` of the client and classes of `choose`, None if there is nothing to draw."""
     update = finite_update(seen)
-    chosen = None if update is None else choose(client_counts(seen), examples_per_class(data_of(seen)))
-    if update is None or chosen is None:
+    if update is None:
+        return {"features": None}
+    data = data_of(seen)
+    chosen = choose(client_counts(seen), torch.bincount(data.y_test, minlength=data.num_classes).tolist())
+    if chosen is None:
         return {"features": None}
     try:
         return {"features": feature_map(seen, update, *chosen, per_class=per_class)}
@@ -40,7 +43,8 @@ def choose(counts: Sequence[Sequence[int]], drawable: Sequence[int]) -> tuple[in
     found = []
     for k, row in enumerate(counts):
         kept = {kind: [c for c in of if drawable[c] >= _LEAST] for kind, of in kinds(row).items()}
-        best = {kind: _typical(kind, of, row) for kind, of in kept.items() if of}
+        pick = {"majority": max, "minority": min, "missing": min}
+        best = {kind: pick[kind](of, key=row.__getitem__) for kind, of in kept.items() if of}
         found.append((len(best), sum(row), -k, best))
     most, _, k, best = max(found, key=lambda each: each[:3])
     return (-k, best) if most else None
@@ -95,18 +99,6 @@ def own_neighbours(features: Floats, labels: NDArray[np.int64]) -> Floats:
 
     near = NearestNeighbors(n_neighbors=min(_NEIGHBOURS, len(features) - 1)).fit(features).kneighbors()[1]
     return np.asarray((labels[near] == labels[:, None]).mean(1))
-
-
-def examples_per_class(data: Dataset) -> list[int]:
-    """How many test examples each class has."""
-    counts: list[int] = torch.bincount(data.y_test, minlength=data.num_classes).tolist()
-    return counts
-
-
-def _typical(kind: str, members: Sequence[int], counts: Sequence[int]) -> int:
-    if kind == "majority":
-        return max(members, key=lambda c: counts[c])
-    return min(members, key=lambda c: counts[c])
 
 
 def _test_examples(data: Dataset, classes: Mapping[str, int], per_class: int) -> dict[str, Tensor]:

@@ -163,7 +163,7 @@ def _plane(axes: Any, result: Mapping[str, Any], method: Mapping[str, Any], styl
     axes.contour(contour["u"], contour["v"], contour["loss"], levels=levels, colors="#bdbdbd", linewidths=0.6)
     for k, dashes in enumerate(("-", ":")):
         for before, after in zip(method["global"], method["local"], strict=False):
-            axes.plot(*_ends(before, after[k]), color=style["color"], linestyle=dashes, linewidth=0.6, alpha=0.6)
+            axes.plot(*_columns([before, after[k]]), color=style["color"], linestyle=dashes, linewidth=0.6, alpha=0.6)
         marker = {"marker": "<>"[k], "markersize": 3, "linestyle": "none"}
         axes.plot(*_columns([after[k] for after in method["local"]]), color=style["color"], alpha=0.7, **marker)
         axes.plot([], [], color=_DARK, label=f"client {k + 1}'s model after a local update", **marker)
@@ -242,10 +242,6 @@ def _marks(axes: Any, before: Sequence[float | None]) -> None:
     for c, value in enumerate(before):
         label = "_" if c else "the global model before"
         axes.plot([c - 0.45, c + 0.45], [as_percent(value)] * 2, color="black", linewidth=1.1, label=label)
-
-
-def _ends(one: Sequence[float], other: Sequence[float]) -> tuple[list[float], list[float]]:
-    return [one[0], other[0]], [one[1], other[1]]
 
 
 def _columns(points: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:
