@@ -174,7 +174,7 @@ def _differences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for setting, here in found.items():
         plain = (found.get(UNCHANGED.name, {}) if setting == DENOMINATOR else here).get("fedavg")
         gains = {method: _gain(here.get(method), plain) for method in ("fedlc", "fedrs")}
-        varied.append({"name": setting, "value": "", "differences": gains})
+        varied.append({"name": setting, "differences": gains})
     return varied
 
 
