@@ -35,9 +35,8 @@ def load() -> dict[str, Any]:
 
 
 def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[dict[str, Any]], list[str]]:
-    """Settings of the user's runs in which some run has this split, and what could not be read. All seeds of such a
-    setting belong to it, since they draw the split by the same rule. Without a data set, equal label counts are
-    enough."""
+    """Settings of the user's runs in which some run has this split, and what could not be read. All seeds
+    of such a setting belong to it: the same rule draws their splits. Without a data set, equal counts are enough."""
     results = Results(store)
     found, table = list(results), counts.tolist()
 

@@ -40,8 +40,7 @@ class Request:
 def requested(
     given: Mapping[str, Sequence[str]], rest: Sequence[str] | None, assignments: Sequence[str] | None
 ) -> Request:
-    """The options, which override the run file. A field with one value is fixed; a list in the file is several
-    values."""
+    """The options, which override the run file. A field with one value is fixed; a list in the file is several."""
     file, arguments = _divide_rest(rest or ())
     for text in assignments or ():
         name, equals, written = text.partition("=")

@@ -98,8 +98,7 @@ class Dataset:
         return (x - _constant(self.mean, axes, dtype, x.device)) / _constant(self.std, axes, dtype, x.device)
 
     def held_out(self, share: float, generator: np.random.Generator) -> NDArray[np.int64]:
-        """Which training examples to hold out for choosing settings: a share of each class, or of each client's
-        examples."""
+        """Training examples to hold out for choosing settings: a share of each class, or of each client's examples."""
         groups = self.y_train if self.client_train is None else self.client_train
         order = generator.permutation(len(groups))
         groups_in_order = groups.cpu().numpy()[order]

@@ -31,8 +31,7 @@ _DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a data set is stored: in each file, this many bytes of labels before each image; the last file is for
-    testing."""
+    """How a data set is stored: so many bytes of labels before each image of a file; the last file is for testing."""
 
     name: str
     places: dict[str, str]

@@ -37,8 +37,7 @@ def features(seen: Observation, per_class: int = 200) -> dict[str, Any]:
 def choose(counts: Sequence[Sequence[int]], drawable: Sequence[int]) -> tuple[int, dict[str, int]] | None:
     """A position in the cohort and one class of each kind there: largest majority, smallest minority, first missing.
 
-    The client with the most kinds, then with the most examples, then the first one. Classes have two test examples
-    or more.
+    The client with the most kinds, then the most examples, then the first one. Classes have two test examples or more.
     """
     found = []
     for k, row in enumerate(counts):
@@ -78,8 +77,7 @@ def feature_map(
 
 
 def embedded(features: Floats) -> Floats:
-    """t-SNE into the plane; a map of fewer than 91 points has a smaller perplexity. If all points are equal, all go to
-    0."""
+    """t-SNE into the plane; fewer than 91 points have a smaller perplexity, and points that are all equal go to 0."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 

@@ -57,8 +57,7 @@ def cell_text(row: Row) -> str:
 
 
 def markdown(rows: Sequence[Row], target: float | None = None) -> str:
-    """A row per method and a column per cell, with the printed figure in brackets; the settings of our runs; then the
-    gains."""
+    """A row per method and a column per cell, printed figures in brackets; the settings of our runs; the gains."""
     lines = [*as_markdown(*whole(rows)), "", *rests_on(rows)]
     if gained := gains(rows, target):
         heads, texts, said = gained

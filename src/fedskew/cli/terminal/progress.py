@@ -24,8 +24,7 @@ _MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
 
 @contextmanager
 def round_progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
-    """If standard error is a terminal, a spinner and a bar, which also moves within a round; else a line every half
-    minute."""
+    """On a terminal a spinner and a bar, which also moves within a round; else a line every half minute."""
     if not enabled:
         yield lambda name, record: None
     elif not sys.stderr.isatty():

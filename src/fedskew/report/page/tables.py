@@ -20,8 +20,7 @@ _COLUMNS = {
 
 
 def results(federation: Federation) -> Html:
-    """Mean and std over finished seeds, the best by the verdict rule marked, and each method's verdict against
-    FedAvg."""
+    """Mean and std over finished seeds, the best by the verdict rule marked, and verdicts against FedAvg."""
     methods = federation.methods
     measures = shown_measures(federation, _COLUMNS)
     marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
