@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from fedskew.core import spec
-from fedskew.core.dataset import Dataset
+from fedskew.core.dataset import Dataset as Dataset
 from fedskew.core.memory import check_room, free_memory
 from fedskew.data import cifar, digits, femnist, folder, imagenet12, mnist, nodes, npz, shapes, svhn, synthetic
-from fedskew.data.nodes import Nodes
+from fedskew.data.nodes import Nodes as Nodes
 
 DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "digits": digits.digits,
@@ -167,18 +167,3 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=8)
 def _digest(arrays: bool, path: str, stamp: tuple[tuple[str, int, int], ...]) -> str:
     return npz.fingerprint(path) if arrays else folder.fingerprint(path)
-
-
-__all__ = [
-    "DATASETS",
-    "GIVEN",
-    "USUAL",
-    "Dataset",
-    "Nodes",
-    "Usual",
-    "facts",
-    "fingerprint",
-    "load_dataset",
-    "resolve_dataset",
-    "source",
-]

@@ -8,7 +8,8 @@ from typing import Any
 
 from fedskew.paper.choice import Choice, standing_in
 from fedskew.paper.figures import figure1, figure3, figure4, figure5
-from fedskew.paper.table import EVERYTHING, NOTHING, Table, by_length, in_one_arithmetic, printed
+from fedskew.paper.table import EVERYTHING, NOTHING, Table, by_length, cells_of, in_one_arithmetic, printed
+from fedskew.paper.tables import TABLES
 from fedskew.paper.two_clients import two_clients
 from fedskew.runs.results import Results
 from fedskew.runs.run import Run
@@ -54,7 +55,7 @@ class Figure1(Tabled):
     table = Table(
         name="figure1",
         title="FedAvg under label skew, CIFAR-10",
-        cells={f"cifar10/{split}": {"dataset": "cifar10", "partition": split} for split in _GROUPS},
+        cells=cells_of(["cifar10"], _GROUPS),
         methods=("fedavg",),
         fields={"rounds": 400, "clients": 20, "model": "cnn"},
     )
@@ -147,10 +148,7 @@ class Figure5(Tabled):
     table = Table(
         name="figure5",
         title="ImageNet subset, 40 clients: accuracy curves",
-        cells={
-            f"imagenet12/{split}": {"dataset": "imagenet12", "partition": split}
-            for split in ("shards:2", "shards:4", "dirichlet:0.1", "dirichlet:0.3")
-        },
+        cells=TABLES["table3"].cells,
         methods=("fedrs", "fedlc"),
         fields={"rounds": 400, "clients": 40, "model": "resnet18"},
     )
