@@ -143,8 +143,8 @@ def _starting(jobs: int) -> Iterator[None]:
     finally:
         if os.name == "posix":
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def threads_each(jobs: int) -> int:
