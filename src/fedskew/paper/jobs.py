@@ -10,6 +10,7 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from fedskew.core.interruption import Interruption
 from fedskew.core.ranks import JOBS
 from fedskew.core.round import Server
 from fedskew.paper.execute import Problem, execute
@@ -106,28 +107,17 @@ class _Worker:
             self._process = None
 
 
-class _Stop:
-    """SIGTERM, remembered: Python drops an exception that is raised inside a destructor or a callback."""
-
-    seen = False
-
-    def __call__(self, signum: int, frame: object) -> None:
-        self.seen = True
-        raise KeyboardInterrupt
-
-
 def work(pipe: "Connection[Any, Any]", store: Store) -> None:
     """What a process does: runs come in, records and problems go out, then None. SIGTERM ends it, and so does the end
     of its parent; finished work is kept."""
-    stop = _Stop()
+    stop = Interruption()
     with suppress(KeyboardInterrupt, EOFError, BrokenPipeError):
         signal.signal(signal.SIGTERM, stop)
         os.dup2(2, 1)  # what a run prints is for the user
         while True:
             for event in execute([[Run(**pipe.recv())]], store):
                 pipe.send(event if isinstance(event, Problem) else (event[1].as_dict(), event[1].server is not None))
-                if stop.seen:
-                    raise KeyboardInterrupt
+                stop.check()
             pipe.send(None)
 
 
