@@ -223,7 +223,7 @@ def short(value, unit="ms"):
 
 
 def test_what_ranks_and_messages_cost_is_what_was_measured():
-    text = (ROOT / "docs/scale.md").read_text()
+    text = " ".join((ROOT / "docs/scale.md").read_text().split())
     ranks, messages = figures_of("benchmark_distributed.json"), figures_of("benchmark_messages.json")
     for (part, name), value in ranks.items():
         if name.startswith("efficiency"):
