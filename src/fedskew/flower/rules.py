@@ -37,7 +37,7 @@ class Rules(BaseModel):
     @classmethod
     def _absolute(cls, given: str) -> str:
         if given and not Path(given).expanduser().is_absolute():
-            raise ValueError("must be an absolute path: the server app's own folder is Flower's")
+            raise ValueError("must be an absolute path, because Flower manages the server app's folder")
         return given
 
     @field_validator("max_norm", "max_examples", mode="before")

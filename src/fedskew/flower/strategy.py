@@ -152,7 +152,7 @@ class LabelSkew(Strategy):
             raise ValueError(f"error {reply.error.code}: {(reply.error.reason or '').strip()}")
         call = self._calls.get(node)
         if call is None:
-            raise ValueError("this node was not asked")
+            raise ValueError("this node was not asked for an answer")
         answer = decode_answer(reply.content, call, self._message, self._device)
         self._check_examples(answer, node)
         expected = self.plan.steps(answer.examples)
@@ -189,7 +189,7 @@ class LabelSkew(Strategy):
             log(WARNING, "round %s: %s of %s clients did not give a valid answer", round, silent, len(self._calls))
         if found < self._needed:
             raise RuntimeError(
-                f"round {round}: {found} clients {what}, min-clients asks for {self._needed}"
+                f"round {round}: {found} clients {what}, but min-clients requires {self._needed}"
                 f"{self.roll.problems}; the next `flwr run` continues after round {round - 1}"
             )
 

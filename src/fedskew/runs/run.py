@@ -108,18 +108,24 @@ class Run(BaseModel):
         if self.engine != "auto" and self.engine not in ENGINES:
             raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
         if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
-            raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
+            raise ValueError(f"optimizer is {self.optimizer}; momentum and weight_decay need optimizer=sgd")
         algorithm = self.build_algorithm()
         if algorithm.needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
         if not algorithm.aggregate.linear and self.weighting != "uniform":
             named = self.short_algorithm
-            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}; allowed: uniform")
+            raise ValueError(
+                f"{named} gives all clients the same weight: weighting is {self.weighting!r}; allowed: uniform"
+            )
         lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
         if not lowest > 0:
-            raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")
+            raise ValueError(
+                f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}; allowed: above 0"
+            )
         if self.validation and self.dataset.partition(":")[0] == "nodes":
-            raise ValueError("validation needs examples on one machine; those of nodes cannot be held out")
+            raise ValueError(
+                f"validation is {self.validation:g}; allowed: 0, because the examples of nodes cannot be held out"
+            )
         try:
             torch.device(self.device)
         except RuntimeError:

@@ -115,9 +115,9 @@ class Folder:
         found = self._lines(path, RecordForm)
         for number, record in enumerate(found, 1):
             if record["round"] != number:
-                raise self._damaged(_line_of(path, number), f"it is of round {record['round']}")
+                raise self._damaged(_line_of(path, number), f"it is for round {record['round']}")
         if len(found) < saved:
-            raise self._damaged(path, f"it ends with round {len(found)}, but the checkpoint is of round {saved}")
+            raise self._damaged(path, f"it ends with round {len(found)}, but the checkpoint is from round {saved}")
         return found
 
     def saved(self) -> int:
@@ -260,8 +260,8 @@ class Store:
         if len(names) == 1:
             return self.folder(names[0])
         if names:
-            raise ValueError(f"{beginning!r} is the beginning of several runs: {', '.join(names[:5])}")
-        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows the existing ones")
+            raise ValueError(f"{beginning!r} matches several runs: {', '.join(names[:5])}")
+        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows all runs")
 
     def __iter__(self) -> Iterator[Folder]:
         if self.root.is_dir():
