@@ -139,12 +139,12 @@ class Run(BaseModel):
             raise ValueError(explain(error)) from error
 
     def replace(self, **changes: Any) -> "Run":
-        """The same run with some fields changed, checked as a new one is."""
+        """A copy with some fields changed, validated like a new run."""
         return type(self)(**{**self.model_dump(), **changes})
 
     @classmethod
     def stored(cls, folder: Folder, **changes: Any) -> "Run":
-        """The run of a folder, with some fields changed."""
+        """The run stored in a folder, with some fields changed."""
         try:
             return cls(**{**folder.run(), **changes})
         except ValueError as error:
@@ -165,7 +165,7 @@ class Run(BaseModel):
 
     @property
     def short_algorithm(self) -> str:
-        """The algorithm without arguments that are defaults."""
+        """The algorithm without its default arguments."""
         return "+".join(spec.short(part, ALGORITHMS) for part in self.algorithm.split("+"))
 
     @property
@@ -185,7 +185,7 @@ class Run(BaseModel):
         return f"{self.short['dataset']}{split}, {self.clients} clients"
 
     def files(self) -> list[str]:
-        """The paths of the user's own files that take part, as the specs have them."""
+        """The paths of the user's own files that the run uses, as written in the specs."""
         return [path for parts in self._resolved().values() for part in parts for _, path, _ in _files(part)]
 
     def _resolved(self) -> dict[str, list[spec.Resolved]]:
@@ -198,6 +198,7 @@ class Run(BaseModel):
         }
 
     def build_algorithm(self) -> Algorithm:
+        """The `Algorithm` that the spec describes."""
         return build_algorithm(self.algorithm)
 
     def client_optimizer(self, round: int) -> Optimizer:
