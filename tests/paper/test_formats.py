@@ -36,7 +36,7 @@ def test_shortened_and_diverged_runs_are_marked() -> None:
 
 def test_nothing_run_yet() -> None:
     text = formats.markdown(TABLES["table1"].rows(Known([]), CHOICE))
-    assert "Nothing of this has been run yet." in text
+    assert "None of this has been run yet." in text
     assert "| fedavg | - (48.07) | - (60.18) |" in text
 
 

@@ -49,6 +49,7 @@ class Dataset:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
         return tuple(self.x_train.shape[1:])
 
     @property
@@ -58,6 +59,7 @@ class Dataset:
 
     @property
     def nbytes(self) -> int:
+        """The size of all tensors."""
         return sum(value.nbytes for value in self.tensors.values())
 
     @cached_property

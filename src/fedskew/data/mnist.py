@@ -93,7 +93,7 @@ def _pair(name: str, images: Path, labels: Path) -> tuple[torch.Tensor, torch.Te
         raise ValueError(f"{images} has {len(x)} images, {labels} has {len(y)} labels")
     wrong = y[y >= _CLASSES]
     if len(wrong):
-        raise ValueError(f"{labels} has a label {wrong[0]}; allowed: 0..{_CLASSES - 1}")
+        raise ValueError(f"{labels} has label {wrong[0]}; allowed: 0..{_CLASSES - 1}")
     return torch.from_numpy(x[:, None].copy()), torch.from_numpy(y.astype(np.int64))
 
 

@@ -133,7 +133,7 @@ def _table(table: Table, results: Results) -> Iterator[str]:
             yield f"### Profile `{profile.name}`, {rounds} rounds"
             yield from _shown(table, table.rows(results, Choice(profile=profile, rounds=rounds)))
     if not some:
-        yield "Nothing of this has been run yet."
+        yield "None of this has been run yet."
 
 
 def _shown(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[str]:

@@ -142,7 +142,7 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     other = sum(row["other_versions"] for row in rows)
     aside = [f"{other} runs of another result version are not shown."] if other else []
     if not found:
-        return ["Nothing of this has been run yet.", *aside]
+        return ["None of this has been run yet.", *aside]
     settings, seeds, methods = settings_of(found)
     text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
     if any(row["stand_in"] for row in rows):
