@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from docs.pages.claims import claims, in_short
+from docs.pages.reproduction import BEGIN, END, between, reproduction
 from fedskew.paper import FIGURES, TABLES
-from fedskew.paper.behind import behind
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import claims, in_short
-from fedskew.paper.document import BEGIN, END, between, reproduction
-from fedskew.paper.formats import cell_text, rests_on
+from fedskew.paper.formats import behind, cell_text, rests_on
 from fedskew.runs.results import Results, read_lines
 from fedskew.runs.run import Run
 from fedskew.runs.versions import result_version

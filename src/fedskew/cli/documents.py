@@ -7,16 +7,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from fedskew.cli.advice_document import Advice
-from fedskew.cli.document_parts import (
-    Knob,
-    MapRow,
-    MethodRow,
-    PaperRow,
-    Session,
-    Skew,
-    SweptRow,
-    TunedMethod,
-)
+from fedskew.cli.document_parts import Knob, MapRow, MethodRow, PaperRow, Session, Skew, SweptRow, TunedMethod
 
 
 class RunResult(TypedDict):

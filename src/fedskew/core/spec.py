@@ -35,8 +35,7 @@ LIVE: dict[str, Callable[..., Any]] = {}
 
 @dataclass(frozen=True)
 class Resolved:
-    """A factory with all its arguments: `build()` makes the object, `text` is the spec with all defaults written
-    out."""
+    """A factory with all its arguments: `build()` makes the object, `text` is the spec with all defaults in it."""
 
     factory: Callable[..., Any]
     arguments: Mapping[str, Value]

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedskew.core.checks import check_choice
@@ -32,8 +31,7 @@ _DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a data set is stored: in each file, this many bytes of labels before each image; the last file is for
-    testing."""
+    """How a data set is stored: so many bytes of labels before each image of a file; the last file is for testing."""
 
     name: str
     places: dict[str, str]
@@ -112,19 +110,10 @@ def _load(name: str, layout: _Layout, data_dir: str | None) -> Dataset:
         raise ValueError(
             f"{place} is truncated or damaged ({reason(error)}); remove it, then `fedskew data fetch {layout.name}`"
         ) from error
-    images, labels = torch.from_numpy(x.reshape(-1, 3, 32, 32)), torch.from_numpy(y)
-    train = 5 * BATCH
-    return Dataset(
-        name=name,
-        x_train=images[:train],
-        y_train=labels[:train],
-        x_test=images[train:],
-        y_test=labels[train:],
-        num_classes=layout.classes,
-        mean=layout.mean,
-        std=layout.std,
-        class_names=class_names,
-    )
+    x, last = x.reshape(-1, 3, 32, 32), 5 * BATCH
+    train, test = (x[:last], y[:last]), (x[last:], y[last:])
+    about = {"mean": layout.mean, "std": layout.std, "class_names": class_names}
+    return Dataset.of(name, train, test, layout.classes, **about)
 
 
 def _read(place: Path, layout: _Layout) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...] | None]:

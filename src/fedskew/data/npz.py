@@ -46,18 +46,8 @@ def of_arrays(name: str, path: str, arrays: dict[str, Array], *, channels_first:
     mean, std = None, None
     if x_train.dtype == np.uint8:
         mean, std = channel_statistics(x_train if x_train.ndim == 4 else x_train[:, None])
-    return Dataset(
-        name=name,
-        x_train=torch.from_numpy(x_train),
-        y_train=torch.from_numpy(y_train),
-        x_test=torch.from_numpy(x_test),
-        y_test=torch.from_numpy(y_test),
-        num_classes=num_classes,
-        mean=mean,
-        std=std,
-        client_train=client_train,
-        client_test=client_test,
-    )
+    about = {"mean": mean, "std": std, "client_train": client_train, "client_test": client_test}
+    return Dataset.of(name, (x_train, y_train), (x_test, y_test), num_classes, **about)
 
 
 def own_examples(path: str) -> tuple[Array, Ints]:

@@ -87,8 +87,7 @@ def encode_answer(answer: Answer) -> RecordDict:
 
 
 def decode_answer(content: RecordDict, call: Call, message: Params, device: torch.device | str) -> Answer:
-    """A node's answer to a call, whose correction message must look like `message`; a ValueError explains what is
-    wrong."""
+    """A node's answer to a call; its correction message must look like `message`. A ValueError says what is wrong."""
     try:
         records = {name: _tree(content, name, device) for name in (PARAMS, BUFFERS, MESSAGE)}
         metrics = dict(content.metric_records.get(METRICS, {}))

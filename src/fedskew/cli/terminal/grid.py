@@ -19,8 +19,7 @@ _MOST_LINES = 2
 
 
 def printable(text: str) -> str:
-    """A text with everything escaped that a terminal would interpret or could not show: all but letters, blanks, tabs
-    and newlines."""
+    """A text in which everything is escaped that a terminal would interpret or could not show."""
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
         for letter in text

@@ -74,7 +74,8 @@ def _table(document: type) -> str:
 def _keys(document: type) -> Iterator[tuple[str, Any, str]]:
     """Each key with its type and its meaning."""
     for name, hint in get_type_hints(document, include_extras=True).items():
-        annotated = get_args(hint)[0] if get_origin(hint) is NotRequired else hint
+        kind: Any = get_origin(hint)
+        annotated = get_args(hint)[0] if kind is NotRequired else hint
         assert get_origin(annotated) is Annotated, f"{document.__name__}.{name} has no meaning"
         yield name, *get_args(annotated)
 

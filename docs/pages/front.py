@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.pages.claims import Claim, claims, span
+from docs.pages.gain_figure import gain_figure
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import Claim, claims, span
-from fedskew.paper.gain_figure import gain_figure
 from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach, Share

@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.paper import FIGURES, TABLES, closing, depends, formats, holds, mapped
-from fedskew.paper.behind import behind
+from docs.pages import closing, depends, holds
+from docs.pages.claims import Claim, claims, in_short
+from fedskew.paper import FIGURES, TABLES, formats, mapped
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import Claim, claims, in_short
+from fedskew.paper.formats import behind
 from fedskew.paper.map import TAUS, Map
 from fedskew.paper.map_text import sentences
 from fedskew.paper.profiles import PROFILES
