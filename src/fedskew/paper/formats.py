@@ -31,8 +31,8 @@ def grid(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, str
 
 
 def ours_text(row: Row) -> str:
-    """`57.34 ± 0.21 · 57.10`: the last round over seeds, and the mean of the last ten rounds. A diverged seed carries the
-    round it ended in."""
+    """`57.34 ± 0.21 · 57.10`: the last round over seeds, and the mean of the last ten rounds. A diverged seed carries
+    the round it ended in."""
     ours = row["ours"]
     if ours is None:
         return "-"
