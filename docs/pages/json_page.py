@@ -59,10 +59,10 @@ DOCUMENTS: dict[str, Any] = {
 HEAD = """# What commands print as JSON
 
 With `--json` a command prints one document on standard output. Below is every key of every document, first by command,
-then the [parts](#parts) that documents have. An object of something has keys that are names, such as those of methods.
-Integers count as numbers. This page is written by `make reproduction` from the types in
-`src/fedskew/cli/documents.py`; a test compares what commands print with those types. The document of `fedskew diagnose`
-is on [the page on diagnostics](diagnostics.md#the-document-of-fedskew-diagnose).
+then the [parts](#parts) that they share. An "object of X" maps names, such as those of methods, to X. Integers count as
+numbers. `make reproduction` writes this page from the types in `src/fedskew/cli/documents.py`, and a test compares what
+commands print with those types. For `fedskew diagnose`, see
+[the page on diagnostics](diagnostics.md#the-document-of-fedskew-diagnose).
 """
 PLAIN = {str: "text", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 

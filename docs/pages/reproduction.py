@@ -134,7 +134,7 @@ def _table(table: Table, results: Results) -> Iterator[str]:
             yield f"### Profile `{profile.name}`, {rounds} rounds"
             yield from _shown(table, table.rows(results, Choice(profile=profile, rounds=rounds)))
     if not some:
-        yield "Nothing of this has been run yet."
+        yield "None of this has been run yet."
 
 
 def _shown(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -232,7 +232,7 @@ def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:
         return "-"
     seeds = row["ours"]["seeds"]
     told = "" if seeds == like["seeds"] else f" ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
-    return formats.ours_text(row).partition(" [")[0] + told
+    return formats.ours_text(row) + told
 
 
 def between(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:

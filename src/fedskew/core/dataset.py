@@ -68,6 +68,7 @@ class Dataset:
 
     @property
     def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
         return tuple(self.x_train.shape[1:])
 
     @property
@@ -77,6 +78,7 @@ class Dataset:
 
     @property
     def nbytes(self) -> int:
+        """The size of all tensors."""
         return sum(value.nbytes for value in self.tensors.values())
 
     @cached_property

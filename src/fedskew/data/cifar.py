@@ -166,7 +166,7 @@ def _fill_from_records(
 ) -> None:
     width = layout.label_bytes + _PIXELS
     if size != len(x) * width:
-        raise ValueError(f"{where} has {size:,} bytes; {len(x):,} records of {width:,} are {len(x) * width:,}")
+        raise ValueError(f"{where} has {size:,} bytes; {len(x):,} records of {width:,} bytes need {len(x) * width:,}")
     for start in range(0, len(x), _CHUNK):
         stop = min(start + _CHUNK, len(x))
         raw = stream.read((stop - start) * width)
@@ -176,7 +176,7 @@ def _fill_from_records(
         x[start:stop] = records[:, layout.label_bytes :]
         y[start:stop] = records[:, layout.label_at]
     if y.max() >= layout.classes:
-        raise ValueError(f"{where} has a label {y.max()}; allowed: 0..{layout.classes - 1}")
+        raise ValueError(f"{where} has label {y.max()}; allowed: 0..{layout.classes - 1}")
 
 
 def _fill_from_pickle(
@@ -191,7 +191,7 @@ def _fill_from_pickle(
         raise ValueError(f"{where}: {layout.label_key} is not a list of {len(y):,} labels")
     for label in labels:
         if type(label) is not int or not 0 <= label < layout.classes:
-            raise ValueError(f"{where} has a label {label!r}; allowed: 0..{layout.classes - 1}")
+            raise ValueError(f"{where} has label {label!r}; allowed: 0..{layout.classes - 1}")
     x[:], y[:] = data.array, labels
 
 

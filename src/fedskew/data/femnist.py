@@ -60,8 +60,8 @@ def _found(data_dir: str | None) -> tuple[Path, Callable[[Path, Choose], tuple[W
             return root, partial(_whole, parquet_sizes, parquet_examples)
     raise FileNotFoundError(
         f"femnist is not in {base.absolute()}: looked for train/*.json with test/*.json, all_data/*.json and *.parquet "
-        f"in {', '.join(_PLACES)}; LEAF's preprocess.sh writes the first two, the last is flwrlabs/femnist of Hugging "
-        "Face; set --data-dir or FEDSKEW_DATA to look elsewhere"
+        f"in {', '.join(_PLACES)}; LEAF's preprocess.sh writes the first two, the last is flwrlabs/femnist from "
+        "Hugging Face; set --data-dir or FEDSKEW_DATA to look elsewhere"
     )
 
 
@@ -69,8 +69,8 @@ def _chosen(sizes: Mapping[str, tuple[int, int]], seed: int, clients: int) -> li
     able = sorted(writer for writer, parts in sizes.items() if sum(parts) >= LEAST and min(parts) > 0)
     if not 1 <= clients <= len(able):
         raise ValueError(
-            f"femnist: clients is {clients}; allowed: 1 to {len(able)}, the writers here with {LEAST} examples or "
-            "more, some to train and some to test with (LEAF: preprocess.sh -t sample)"
+            f"femnist: clients is {clients}; allowed: 1 to {len(able)}, the number of writers with at least {LEAST} "
+            "examples, both for training and for testing (LEAF: preprocess.sh -t sample)"
         )
     drawn = rng.stream(seed, "writers").choice(len(able), clients, replace=False)
     return [able[k] for k in sorted(drawn.tolist())]

@@ -81,7 +81,7 @@ def _pair(name: str, images: Path, labels: Path) -> tuple[NDArray[np.uint8], NDA
         raise ValueError(f"{images} has {len(x)} images, {labels} has {len(y)} labels")
     wrong = y[y >= _CLASSES]
     if len(wrong):
-        raise ValueError(f"{labels} has a label {wrong[0]}; allowed: 0..{_CLASSES - 1}")
+        raise ValueError(f"{labels} has label {wrong[0]}; allowed: 0..{_CLASSES - 1}")
     return x[:, None].copy(), y.astype(np.int64)
 
 

@@ -91,7 +91,7 @@ def _fill(path: Path, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
         raise ValueError(f"{path}: X is {images.dtype}; allowed: uint8")
     wrong = labels[~np.isin(labels, np.arange(1, 11))]
     if len(wrong):
-        raise ValueError(f"{path} has a label {wrong[0]}; allowed: 1..10, where 10 is the digit 0")
+        raise ValueError(f"{path} has label {wrong[0]}; allowed: 1..10, where 10 is the digit 0")
     x[:], y[:] = images.transpose(3, 2, 0, 1), labels % 10
 
 

@@ -20,7 +20,7 @@ Floats = NDArray[np.float64]
 
 
 def features(seen: Observation, per_class: int = 200) -> dict[str, Any]:
-    """The probe: `feature_map` of the client and classes of `choose`, None if there is nothing to draw."""
+    """Probe: `feature_map` of the client and classes that `choose` picks; None if there is nothing to draw."""
     update = finite_update(seen)
     if update is None:
         return {"features": None}

@@ -49,7 +49,7 @@ def check_reach(move: Move, others: Sequence[Move], earlier: Norms, server: Serv
         limit = MULTIPLE * (expected_norm(name, move, others, earlier) or stand_in)
         if limit and not norm <= limit:
             raise ValueError(
-                f"its {name} moved by {norm:.4g}; max-norm is auto, and the other answers allow {limit:.4g}"
+                f"its {name} moved by {norm:.4g}; max-norm=auto allows {limit:.4g}, judging by the other answers"
             )
 
 

@@ -31,8 +31,8 @@ def grid(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, str
 
 
 def ours_text(row: Row) -> str:
-    """`57.34 ± 0.21 · 57.10`: the last round over seeds, and the mean of the last ten rounds. A shortened run carries
-    its rounds, a diverged seed the round it ended in."""
+    """`57.34 ± 0.21 · 57.10`: the last round over seeds, and the mean of the last ten rounds. A diverged seed carries
+    the round it ended in."""
     ours = row["ours"]
     if ours is None:
         return "-"
@@ -41,8 +41,6 @@ def ours_text(row: Row) -> str:
         text += f" ± {ours['std']:.2f}"
     if ours["last_ten"] is not None:
         text += f" · {ours['last_ten']:.2f}"
-    if ours["shortened"]:
-        text += f" [{ours['rounds']} rounds]"
     if ours["diverged"]:
         text += f" ({len(ours['diverged'])} diverged, round {min(ours['diverged'].values())})"
     return text
@@ -73,7 +71,15 @@ def whole(rows: Sequence[Row]) -> Shown:
 def _shown(rows: Sequence[Row], text: Callable[[Row], str]) -> Shown:
     methods, cells, at = grid(rows)
     texts = [[m, *(text(at[m, c]) if (m, c) in at else "-" for c in cells)] for m in methods]
-    return ["method", *cells], texts
+    return ["method", *(_head(rows, cell) for cell in cells)], texts
+
+
+def _head(rows: Sequence[Row], cell: str) -> str:
+    """A cell's name, and its rounds if those are fewer than the paper's: all runs of a cell have one length."""
+    short = next(
+        (row["ours"] for row in rows if row["cell"] == cell and row["ours"] and row["ours"]["shortened"]), None
+    )
+    return f"{cell} [{short['rounds']} rounds]" if short else cell
 
 
 def gains(rows: Sequence[Row], target: float | None = None) -> tuple[list[str], list[list[str]], list[str]] | None:
@@ -127,13 +133,13 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     other = sum(row["other_versions"] for row in rows)
     aside = [f"{other} runs of another result version are not shown."] if other else []
     if not found:
-        return ["Nothing of this has been run yet.", *aside]
+        return ["None of this has been run yet.", *aside]
     settings, seeds, methods = settings_of(found)
     text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
     if any(row["stand_in"] for row in rows):
         text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if any(ours["shortened"] for ours in found):
-        text.append("A figure in square brackets marks a run that is shorter than the paper's.")
+        text.append("Rounds in square brackets are fewer than the paper's.")
     ran = {row["cell"] for row in rows if row["ours"]}
     if absent := dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran):
         text.append(f"Not run: {', '.join(absent)}.")
