@@ -75,7 +75,8 @@ def _is_own(text: str) -> bool:
 
 def settings(results: Iterable[Result], short: Short = _short) -> list[dict[str, Any]]:
     """Every setting in which FedAvg and another method ran."""
-    groups = [list(group) for _, group in groupby(sorted(results, key=_key), _setting)]
+    ordered = sorted(results, key=lambda result: (_setting(result), result.run["algorithm"], result.seed))
+    groups = [list(group) for _, group in groupby(ordered, _setting)]
     made = [_described(group, short) for group in groups]
     return [setting for setting in made if len(setting["methods"]) > 1 and BASELINE in setting["methods"]]
 
@@ -83,10 +84,6 @@ def settings(results: Iterable[Result], short: Short = _short) -> list[dict[str,
 def _setting(result: Result) -> tuple[str, int, str]:
     asked = question({**result.run, "algorithm": ""})
     return asked, result.rounds, str(result.run["precision"])
-
-
-def _key(result: Result) -> tuple[tuple[str, int, str], str, int]:
-    return _setting(result), str(result.run["algorithm"]), int(result.run["seed"])
 
 
 def _described(group: list[Result], short: Short) -> dict[str, Any]:

@@ -118,13 +118,10 @@ def other_measures(rows: Sequence[Row]) -> list[str]:
         here = [row for row in rows if row["cell"] == cell and row["ours"]]
         at = {row["method"]: row["ours"] for row in here if row["ours"]["mean"] is not None}
         if any(abs(ours["mean"] - ours["balanced"]) > 0.005 for ours in at.values()):
-            told = [f"{method} {ours['balanced']:.2f}{_client_mean(ours)}" for method, ours in at.items()]
+            clients = {m: f" ({o['client_mean']:.2f})" for m, o in at.items() if o.get("client_mean") is not None}
+            told = [f"{method} {ours['balanced']:.2f}{clients.get(method, '')}" for method, ours in at.items()]
             lines.append(f"{cell}, last round, mean over classes (mean over clients): {', '.join(told)}.")
     return lines
-
-
-def _client_mean(ours: Row) -> str:
-    return "" if ours.get("client_mean") is None else f" ({ours['client_mean']:.2f})"
 
 
 def rests_on(rows: Sequence[Row]) -> list[str]:
@@ -201,23 +198,18 @@ def csv_text(rows: Sequence[Row]) -> str:
     return as_csv(COLUMNS, [[_plain(row, name) for name in COLUMNS] for row in rows])
 
 
+_NESTED = {
+    "printed_mean": ("printed", "mean"), "printed_std": ("printed", "std"), "ours_mean": ("ours", "mean"),
+    "ours_std": ("ours", "std"), "gain": ("ours", "gain", "mean"), "gain_half": ("ours", "gain", "half"),
+    "rounds_to_reach": ("ours", "rounds_to_reach", "rounds"), "iid_gap": ("ours", "gap_closed", "gap"),
+    "seeds_that_reached": ("ours", "rounds_to_reach", "reached"), "iid_gap_closed": ("ours", "gap_closed", "share"),
+    "iid_gain": ("ours", "iid_gain", "mean"),
+}  # fmt: skip
+"""Where in a row a column is; the others are in the row itself, or in `ours`."""
+
+
 def _plain(row: Row, name: str) -> Any:
-    ours = row["ours"] or {}
-    known = {
-        "cell": row["cell"], "method": row["method"], "difference": row["difference"], "stand_in": row["stand_in"],
-        "printed_mean": row["printed"]["mean"], "printed_std": row["printed"]["std"],
-        "ours_mean": ours.get("mean"), "ours_std": ours.get("std"), **_measures(ours),
-    }  # fmt: skip
-    value = known[name] if name in known else ours.get(name)
-    if isinstance(value, list | dict):
-        return " ".join(map(str, value))
-    return value
-
-
-def _measures(ours: Row) -> Row:
-    gain, reach, share, level = (ours.get(name) or {} for name in ("gain", "rounds_to_reach", "gap_closed", "iid_gain"))
-    return {
-        "gain": gain.get("mean"), "gain_half": gain.get("half"), "rounds_to_reach": reach.get("rounds"),
-        "seeds_that_reached": reach.get("reached"), "iid_gap": share.get("gap"), "iid_gap_closed": share.get("share"),
-        "iid_gain": level.get("mean"),
-    }  # fmt: skip
+    value: Any = row
+    for key in _NESTED.get(name, (name,) if name in row else ("ours", name)):
+        value = (value or {}).get(key)
+    return " ".join(map(str, value)) if isinstance(value, list | dict) else value

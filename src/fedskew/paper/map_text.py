@@ -33,7 +33,8 @@ def _margin(setting: str, rows: Sequence[Row]) -> list[str]:
         return [f"{setting}: FedAvg is missing or diverged."]
     lines = [_against(f"{setting}: FedRS", row, plain) for row in here if row["method"] == "fedrs"]
     for _, rule, best, _ in chosen_margins(here):
-        what = f"{setting}: FedLC, rule {rule}, tau {_tau(best)} (best on held-out examples)"
+        tau = best["algorithm"].partition("tau=")[2].partition(",")[0]
+        what = f"{setting}: FedLC, rule {rule}, tau {tau} (best on held-out examples)"
         lines.append(_against(what, best, plain))
     return lines
 
@@ -48,10 +49,6 @@ def chosen_margins(rows: Sequence[Row]) -> Iterator[tuple[str, str, Row, Row]]:
             tried = [row for row in here if f"missing={rule}" in row["algorithm"]]
             if tried and plain is not None:
                 yield setting, rule, max(tried, key=lambda row: row["validation"]), plain
-
-
-def _tau(row: Row) -> str:
-    return str(row["algorithm"]).partition("tau=")[2].partition(",")[0]
 
 
 def _against(what: str, row: Row, plain: Row) -> str:

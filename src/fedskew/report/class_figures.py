@@ -43,8 +43,10 @@ def feature_maps(path: Path, maps: Mapping[str, Mapping[str, Any]], note: str | 
     """
     with drawing(0.8 + 3.0 * len(maps), 3.9, 1, len(maps)) as (figure, [panels]):
         for axes, (name, made) in zip(panels, maps.items(), strict=True):
+            names = made.get("class_names")
             for group in made["groups"]:
-                label = f"{group['kind']}: class {_class_name(made, group['class'])}, {group['count']} examples"
+                called = f"{group['class']} ({names[group['class']]})" if names else str(group["class"])
+                label = f"{group['kind']}: class {called}, {group['count']} examples"
                 axes.scatter(
                     *zip(*group["points"], strict=True), s=9, linewidths=0.7, label=label, **KIND_LOOKS[group["kind"]]
                 )
@@ -96,8 +98,3 @@ def _before_after(
     solid = {**style, "linestyle": "-"}
     right.plot([as_percent(a) for a in client["after"]], label=f"after its local update, {name}", **solid, **size)
     return right
-
-
-def _class_name(result: Mapping[str, Any], label: int) -> str:
-    names = result.get("class_names")
-    return str(label) if names is None else f"{label} ({names[label]})"
