@@ -20,7 +20,7 @@ class Difference(TypedDict):
     """How far one method is ahead of another, paired by seed."""
 
     mean: Annotated[float, "mean difference, in points for accuracies"]
-    half: Annotated[float | None, "half of the 95 % interval; null for one seed"]
+    half: Annotated[float | None, "half of the 95 % interval; null for fewer than three seeds"]
     seeds: Annotated[int, "how many seeds both have"]
 
 
