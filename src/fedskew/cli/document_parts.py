@@ -102,7 +102,7 @@ class TunedMethod(TypedDict):
 
     tries: Annotated[list[Try], "every try"]
     chosen: Annotated[dict[str, Value] | None, "the chosen values; null where all tries diverged"]
-    at_an_edge: Annotated[list[str], "knobs whose choice is the outermost tried"]
+    at_an_edge: Annotated[list[str], "knobs whose accuracy rises towards the outermost of five or more values"]
 
 
 class Skew(TypedDict):

@@ -134,7 +134,18 @@ class Run(BaseModel):
 
     def replace(self, **changes: Any) -> "Run":
         """The same run with some fields changed, checked as a new one is."""
-        return type(self)(**{**self.model_dump(), **changes})
+        made = type(self)(**{**self.model_dump(), **changes})
+        made.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
+        return made
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that were set, without those that follow from others unless they are set to something else."""
+        usual = USUAL.get(self.dataset.partition(":")[0])
+        followed = {name for name in ("partition", "model") if usual and self.short[name] == getattr(usual, name)}
+        if self.clients_per_round == self.clients:
+            followed.add("clients_per_round")
+        return self.model_dump(include=self.model_fields_set - followed)
 
     @classmethod
     def stored(cls, folder: Folder, **changes: Any) -> "Run":
