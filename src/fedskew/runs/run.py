@@ -214,18 +214,22 @@ class Run(BaseModel):
 
 
 def _per_round(given: Any, clients: Any) -> Any:
-    """How many clients a round has: all by default, or a share such as `0.1` or `10 %`."""
-    text = str(given or "").replace(" ", "")
-    try:
-        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text or 1)
-        whole = text.isdecimal() or int(clients) < 1
-    except (ValueError, TypeError):
-        return given
-    if not text or text == "0":
+    """How many clients a round has: all if nothing is given, a number, or a share such as `0.1` or `10 %`."""
+    text = "" if given is None else str(given).replace(" ", "")
+    if not text:
         return clients
-    if whole or not 0 < share <= 1:
+    try:
+        number = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        number = math.nan
+    if not number > 0 or (number > 1 and not number.is_integer()) or (number > 1 and "%" in text):
+        raise ValueError(
+            f"clients_per_round is {spec.show(given)}; allowed: a number of clients, 1 or more, or a share such as 0.1 "
+            "or 10%; leave it out for all clients"
+        )
+    if text.isdecimal() or number > 1 or not str(clients).isdecimal():
         return given
-    return max(1, round(share * int(clients)))
+    return max(1, round(number * int(clients)))
 
 
 def check_seeds(seeds: int) -> None:
