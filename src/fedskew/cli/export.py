@@ -40,3 +40,5 @@ def export_command(
         print_json(document)
     elif not quiet:
         echo(f"written: {path}, the model of {folder.path.name} after round {round}")
+        alone = "" if path.suffix.lower() == ".onnx" else "; `fedskew.load_model` does that by itself"
+        echo(f"it takes inputs as (values - mean) / std, both in its metadata{alone}")
