@@ -41,4 +41,4 @@ def export_command(
     elif not quiet:
         echo(f"written: {path}, the model of {folder.path.name} after round {round}")
         alone = "" if path.suffix.lower() == ".onnx" else "; `fedskew.load_model` does that by itself"
-        echo(f"it takes inputs as (values - mean) / std, both in its metadata{alone}")
+        echo(f"inputs are (values - mean) / std, where its metadata have a mean and std{alone}")
