@@ -28,5 +28,9 @@ def export_command(
     folder = open_store(runs).find(run)
     round = export_model(folder, path)
     document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}
-    said = f"written: {path}, the model of {folder.path.name} after round {round}"
+    alone = "" if path.suffix.lower() == ".onnx" else "; `fedskew.load_model` does that by itself"
+    said = (
+        f"written: {path}, the model of {folder.path.name} after round {round}\n"
+        f"inputs are (values - mean) / std, where its metadata have a mean and std{alone}"
+    )
     answer(document, said, json_=json_, quiet=quiet)
