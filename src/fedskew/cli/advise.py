@@ -3,15 +3,13 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
 
+from fedskew.cli.advice_document import Advice
 from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.cli.terminal.progress import echo, print_json
-
-if TYPE_CHECKING:
-    from fedskew.cli.advice_document import Advice
 
 Counts = Annotated[
     str,
@@ -63,7 +61,7 @@ def advise_command(
     command = None if suggested is None else shlex.join(suggested.words)
     if json_:
         told = {"verdict": verdict(advice), "training": training(advice), "command": command}
-        print_json(cast("Advice", {**told, **asdict(advice)}))
+        print_json(cast(Advice, {**told, **asdict(advice)}))
         return
     if not quiet:
         echo("\n".join(lines(advice)))

@@ -98,14 +98,11 @@ def _bounds(methods: dict[str, Any]) -> Grid:
 
 
 def _drift(methods: dict[str, Any]) -> Grid:
+    from fedskew.diagnostics.kinds import mean
+
     grid = Grid("local update", "norm of deltas", "of their mean", "cosine to mean", "between clients", "diversity")
     for name, found in methods.items():
         drift = found["drift"]
-        means = [_mean(drift["norm"]), drift["mean_norm"], _mean(drift["cosine_to_mean"]), drift["cosine"]["mean"]]
+        means = [mean(drift["norm"]), drift["mean_norm"], mean(drift["cosine_to_mean"]), drift["cosine"]["mean"]]
         grid.add_row(name, *("-" if value is None else f"{value:.3f}" for value in (*means, drift["diversity"])))
     return grid
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -1,15 +1,13 @@
 """`fedskew export`: a model for plain PyTorch, or for any reader of ONNX."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from fedskew.cli.documents import ExportedModel
 from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.cli.terminal.progress import answer
-
-if TYPE_CHECKING:
-    from fedskew.cli.documents import ExportedModel
 
 
 def export_command(

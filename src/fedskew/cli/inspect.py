@@ -1,18 +1,15 @@
 """`fedskew inspect`: which client holds which labels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
+from fedskew.cli.documents import PartitionCard
 from fedskew.cli.options import Json, Quiet, build_run, run_options
 from fedskew.cli.shared import decode
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.progress import echo, print_card, print_json
-
-if TYPE_CHECKING:
-    from fedskew.cli.documents import PartitionCard
-
 
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 
@@ -46,7 +43,7 @@ def inspect_command(
         made.append(export)
     if json_:
         document = {**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]}
-        print_json(cast("PartitionCard", document))
+        print_json(cast(PartitionCard, document))
     elif quiet:
         echo(card["hash"])
     else:

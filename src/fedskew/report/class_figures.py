@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.report.figures import drawing, frame, legend, no_mathematics, save
+from fedskew.report.figures import drawing, finish, no_mathematics
 from fedskew.report.style import KIND_LOOKS, for_paper, looks
 
 _BAR, _DARK, _MOST = "#c6d0dc", "#333333", 5
@@ -32,9 +32,7 @@ def before_and_after(path: Path, effects: Mapping[str, Mapping[str, Any]], note:
             shown[-1].set_ylabel("accuracy (%)")
         for axes in grid[-1]:
             axes.set_xlabel("class")
-        frame(figure, standing(effects), note)
-        legend(figure, [grid[0][0], *shown], 2 if columns < 4 else 4)
-        return save(figure, path)
+        return finish(figure, path, standing(effects), note, [grid[0][0], *shown], 2 if columns < 4 else 4)
 
 
 def feature_maps(path: Path, maps: Mapping[str, Mapping[str, Any]], note: str | None = None) -> list[Path]:
@@ -52,14 +50,9 @@ def feature_maps(path: Path, maps: Mapping[str, Mapping[str, Any]], note: str | 
                 )
             own = ", ".join(f"{group['kind']} {group['neighbours']:.2f}" for group in made["groups"])
             axes.set_title(f"{no_mathematics(name)}: nearest neighbours of the same class\n{own}", fontsize=7)
-            axes.set_xlabel("t-SNE 1")
-            axes.set_ylabel("t-SNE 2")
-            axes.set_xticks([])
-            axes.set_yticks([])
+            axes.set(xlabel="t-SNE 1", ylabel="t-SNE 2", xticks=[], yticks=[])
         client = next(iter(maps.values()))["client"]
-        frame(figure, f"{standing(maps)}, client {client}", note)
-        legend(figure, panels, 3)
-        return save(figure, path)
+        return finish(figure, path, f"{standing(maps)}, client {client}", note, panels, 3)
 
 
 def standing(results: Mapping[str, Mapping[str, Any]]) -> str:

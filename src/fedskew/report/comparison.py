@@ -151,13 +151,7 @@ def latex(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
     more = more_columns(rows, target)
     measures = ["accuracy", "balanced_accuracy", "accuracy_last10", *held_out(rows)]
-    heads = [
-        "method",
-        *(HEADS[measure] for measure in measures),
-        f"last ten − {BASELINE}, points",
-        *more,
-        "seeds",
-    ]
+    heads = ["method", *(HEADS[measure] for measure in measures), f"last ten − {BASELINE}, points", *more, "seeds"]
     lines = []
     for i, (row, difference) in enumerate(zip(rows, against_baseline(rows), strict=True)):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in measures]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -245,6 +245,14 @@ def check_seeds(seeds: int) -> None:
 
 
 _PARTITIONS: dict[str, Callable[..., Any]] = {**PARTITIONS, "natural": lambda: None}
+REGISTRIES: dict[str, Mapping[str, Callable[..., Any]]] = {
+    "dataset": DATASETS,
+    "partition": _PARTITIONS,
+    "model": MODELS,
+    "algorithm": ALGORITHMS,
+    "lr_schedule": SCHEDULES,
+}
+"""What the specs of a field may name."""
 
 
 def _partition(text: str) -> str:
