@@ -17,7 +17,7 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.cli.terminal.progress import echo, print_json
+from fedskew.cli.terminal.progress import echo, print_json, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import WrittenFiles
@@ -91,5 +91,5 @@ def _tell(written: list[Path], more: str, *, json_: bool, quiet: bool) -> None:
         document: WrittenFiles = {"files": [str(path) for path in written]}
         print_json(document)
     elif not quiet:
-        echo("written: " + ", ".join(str(path) for path in written))
+        say_written(written)
         echo(more)

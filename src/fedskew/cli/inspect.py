@@ -17,6 +17,7 @@ from fedskew.cli.terminal.progress import (
     echo,
     print_card,
     print_json,
+    say_written,
 )
 
 if TYPE_CHECKING:
@@ -61,4 +62,4 @@ def inspect_command(
     else:
         print_card(run, card)
         if made:
-            echo("written: " + ", ".join(str(path) for path in made))
+            say_written(made)
