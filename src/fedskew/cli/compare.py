@@ -22,7 +22,7 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Names, Style, display_names
-from fedskew.cli.terminal.progress import Spent, echo, print_comparison, print_json
+from fedskew.cli.terminal.progress import Spent, print_comparison, print_json, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
@@ -86,4 +86,4 @@ def compare_command(
         return
     print_comparison(rows, f"{some.title}, {some.rounds} rounds", spent, target, some.eval_every)
     if show:
-        echo("written: " + ", ".join(str(path) for path in made))
+        say_written(made)

@@ -9,7 +9,7 @@ import typer
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, percent_of, print_json
+from fedskew.cli.terminal.progress import console, echo, percent_of, print_json, say_written
 
 
 def diagnose_command(
@@ -48,7 +48,7 @@ def diagnose_command(
         echo(str(file))
     else:
         _print(document)
-        echo("written: " + ", ".join(str(path) for path in made))
+        say_written(made)
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -23,6 +23,8 @@ def export_command(
     """
     from fedskew.runs.export import export_model
 
+    if path.suffix.lower() not in (".safetensors", ".onnx"):
+        raise ValueError(f"the file is {path}; allowed: FILE.safetensors or FILE.onnx")
     folder = open_store(runs).find(run)
     round = export_model(folder, path)
     document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}

@@ -9,7 +9,7 @@ from fedskew.cli.documents import PartitionCard
 from fedskew.cli.options import Json, Quiet, build_run, run_options
 from fedskew.cli.shared import decode
 from fedskew.cli.shown_as import Style
-from fedskew.cli.terminal.progress import echo, print_card, print_json
+from fedskew.cli.terminal.progress import echo, print_card, print_json, say_written
 
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 
@@ -49,4 +49,4 @@ def inspect_command(
     else:
         print_card(run, card)
         if made:
-            echo("written: " + ", ".join(str(path) for path in made))
+            say_written(made)

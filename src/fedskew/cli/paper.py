@@ -13,7 +13,7 @@ from fedskew.cli.paper_request import RESULTS, chosen, every_item, known_results
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, print_json, round_progress
+from fedskew.cli.terminal.progress import console, echo, print_json, round_progress, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import PaperRuns, UndoneRuns
@@ -174,7 +174,7 @@ def paper_show(
     if figure and out is not None:
         with drawn_for(style):
             made = shown.draw(rows, out, title)
-        echo("written: " + ", ".join(map(str, made)))
+        say_written(made)
         return
     if figure and format not in ("terminal", "json"):
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")

@@ -9,7 +9,7 @@ from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, open
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, print_json
+from fedskew.cli.terminal.progress import console, echo, print_json, say_written
 from fedskew.cli.values import Assignments, Rest, requested
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def sweep_command(
         return
     _print(swept, seeds)
     if show:
-        echo("written: " + ", ".join(str(path) for path in made))
+        say_written(made)
 
 
 def _print(swept: "Swept", seeds: int) -> None:

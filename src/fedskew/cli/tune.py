@@ -25,12 +25,13 @@ from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import (
     Spent,
     console,
-    echo,
     note,
     percent_of,
     print_comparison,
     print_json,
     round_progress,
+    say,
+    say_written,
 )
 from fedskew.cli.values import Assignments, Request, Rest, requested
 
@@ -101,9 +102,9 @@ def tune_command(
     _print_choices(choices, some.validation)
     title = f"{some.title}, {some.rounds} rounds, chosen settings on the test set"
     print_comparison(rows, title, spent, target, some.eval_every)
-    echo(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
+    say(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
     if show:
-        echo("written: " + ", ".join(str(path) for path in made))
+        say_written(made)
 
 
 def _methods(asked: Request) -> list[str]:
@@ -161,7 +162,7 @@ def _print_choices(choices: "Sequence[Choice]", share: float) -> None:
             note(f"every try of {choice.name} diverged; it is left out")
             continue
         found = setting_text(choice.best.values) or "unchanged"
-        echo(
+        say(
             f"{choice.name}: {found}: {percent_of(choice.best.score)} % on the {100 * share:g} % of training examples "
             f"held out, best of {len(choice.tries)} tries (of {listed(choice.knobs)})"
         )
