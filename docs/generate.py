@@ -16,10 +16,12 @@ from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
+from benchmarks.summary import summary  # noqa: E402
 from docs.json_page import page as json_page  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
 
 METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
+SPEED = "<!-- summary: make reproduction -->", "<!-- end of summary -->"
 ROOMS = "<!-- rooms: make reproduction -->", "<!-- end of rooms -->"
 
 
@@ -36,12 +38,14 @@ def pages(root: Path) -> dict[Path, str]:
     if results.problems:
         raise SystemExit("\n".join(results.problems))
     repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
-    readme, design, choosing = (root / name for name in ("README.md", "docs/design.md", "docs/which-method.md"))
+    names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md"
+    readme, design, choosing, speed = (root / name for name in names)
     return {
         design: between(design.read_text(), picture(), ROOMS),
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
         root / "docs" / "json.md": json_page(),
         choosing: with_methods(choosing.read_text()),
+        speed: between(speed.read_text(), summary(root / "results"), SPEED),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }
 

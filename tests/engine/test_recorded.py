@@ -144,6 +144,13 @@ def test_a_number_that_is_read_from_a_tensor_is_not_recorded() -> None:
     assert recorder.graph([made]) is None
 
 
+def test_a_tensor_that_is_given_twice_is_not_recorded() -> None:
+    given = torch.tensor([1.0, 2.0])
+    with recorded._Recorder([given, given]) as recorder:
+        made = given + given
+    assert recorder.graph([made]) is None
+
+
 def test_what_is_changed_in_place_is_made_anew_at_every_step() -> None:
     def step(fixed: Tensor, moving: Tensor) -> Tensor:
         return (fixed * 2).add_(moving)

@@ -142,10 +142,11 @@ class _Recorder(TorchDispatchMode):
 
     def __init__(self, given: Tensors) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._graph, self._complete = Graph(), True
+        self._graph = Graph()
         self._known: dict[int, tuple[Tensor, Node]] = {}  # keeps the tensor, so that no other gets its id
         for number, tensor in enumerate(given):
             self._note(tensor, self._graph.placeholder(f"given_{number}"))
+        self._complete = len(self._known) == len(given)  # a tensor that is given twice could be two the next time
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
