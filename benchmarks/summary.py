@@ -1,4 +1,5 @@
-"""The table that opens docs/performance.md, from results/; `make reproduction` writes it."""
+"""Tables of docs/performance.md from results/, which `make reproduction` writes: the one that opens it, and what
+recording steps is worth."""
 
 import json
 from collections.abc import Iterable
@@ -45,12 +46,27 @@ _FILES = {
 }
 
 
+def recorded_steps(results: Path) -> str:
+    """Rounds with and without recorded steps."""
+    file = json.loads((results / "benchmark_recorded.json").read_text())
+    found, rows = _medians(file), []
+    for name in dict.fromkeys(name.partition(",")[0] for name in found):
+        plain, replayed = found[f"{name}, as it is"], found[f"{name}, recorded"]
+        fedavg = "" if "seed" in name or name == "fedavg" else f"{replayed / found['fedavg, recorded']:.2f}x"
+        rows.append(f"| {name} | {_ms(plain)} | {_ms(replayed)} | {plain / replayed:.2f}x | {fedavg} |")
+    head = "| | not recorded | recorded | gain | recorded, against FedAvg |", "| --- | --- | --- | --- | --- |"
+    busy = f"Other programs used {100 * file['used elsewhere']:.0f} % of the processor meanwhile ({_at(file)})."
+    return "\n".join([*head, *rows, "", busy])
+
+
 def _small(files: dict[str, Any]) -> Iterable[Row]:
     peers, core = _medians(files["peers"]), _medians(files["core"])
     versions = dict(v.split("==") for held in files["peers"]["environments"].values() for v in held)
     ours = "stacked", peers["fedskew, stacked"]
     yield Row(SMALL, ours, (f"pfl {versions['pfl']}", peers["pfl"]))
     yield Row("the same", ours, (f"Flower {versions['flwr']}, simulation", peers["flwr, simulation"]))
+    if "fluke" in peers:
+        yield Row("the same", ours, (f"fluke {versions['fluke-fl']}", peers["fluke"]))
     ours = "stacked", core["stacked"]
     usual, tuned = core["by hand, plain gradient"], core["by hand, tuned gradient"]
     autograd = "by hand, autograd", core["by hand, autograd"]
@@ -82,7 +98,15 @@ def _medians(file: dict[str, Any]) -> dict[str, float]:
 
 
 def _named(name: str, ms: float) -> str:
-    return f"{name}: {f'{ms:,.0f}' if ms >= 100 else f'{ms:.3g}'} ms"
+    return f"{name}: {_ms(ms)}"
+
+
+def _ms(ms: float) -> str:
+    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
+
+
+def _at(file: dict[str, Any]) -> str:
+    return datetime.fromisoformat(file["date"]).strftime("%-d %B %Y, %H:%M UTC")
 
 
 def _sources(files: dict[str, Any]) -> Iterable[str]:
@@ -91,5 +115,4 @@ def _sources(files: dict[str, Any]) -> Iterable[str]:
         where = file["device"] if name == "gpu" else f"{file['cpu']}, {file['cores']} cores, {file['threads']} threads"
         elsewhere = file.get("used elsewhere")
         busy = "" if elsewhere is None else f", {100 * elsewhere:.1f} % of the processor used by other programs"
-        at = datetime.fromisoformat(file["date"]).strftime("%-d %B %Y, %H:%M UTC")
-        yield f"- {what[0].upper()}{what[1:]}: `results/benchmark_{name}.json`, {at}, {where}{busy}."
+        yield f"- {what[0].upper()}{what[1:]}: `results/benchmark_{name}.json`, {_at(file)}, {where}{busy}."

@@ -16,12 +16,13 @@ from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
-from benchmarks.summary import summary  # noqa: E402
+from benchmarks.summary import recorded_steps, summary  # noqa: E402
 from docs.json_page import page as json_page  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
 
 METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
 SPEED = "<!-- summary: make reproduction -->", "<!-- end of summary -->"
+RECORDED = "<!-- recorded steps: make reproduction -->", "<!-- end of recorded steps -->"
 ROOMS = "<!-- rooms: make reproduction -->", "<!-- end of rooms -->"
 
 
@@ -30,6 +31,11 @@ def with_methods(page: str) -> str:
     rows = [f"| `{m.spec}` | {', '.join(m.sets) or 'nothing'} | {m.about} |" for m in describe()]
     table = "\n".join(["| method | sets | what it does |", "| --- | --- | --- |", *rows])
     return between(page, table, METHODS)
+
+
+def with_speed(page: str, results: Path) -> str:
+    """The page on performance with two of its tables made anew."""
+    return between(between(page, summary(results), SPEED), recorded_steps(results), RECORDED)
 
 
 def pages(root: Path) -> dict[Path, str]:
@@ -45,7 +51,7 @@ def pages(root: Path) -> dict[Path, str]:
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
         root / "docs" / "json.md": json_page(),
         choosing: with_methods(choosing.read_text()),
-        speed: between(speed.read_text(), summary(root / "results"), SPEED),
+        speed: with_speed(speed.read_text(), root / "results"),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }
 
