@@ -190,7 +190,7 @@ def test_broken_connection_is_resumed(tmp_path, server, sources):
 def test_truncated_then_resumed_by_the_next_fetch(tmp_path, server, sources):
     sources(NOISE)
     server.cuts = [1_000_000, 10, 10]
-    with pytest.raises(FetchError, match=r"broke off at 1,000,020 of 3,000,000 bytes, 3 times; fetch again"):
+    with pytest.raises(FetchError, match=r"stopped at 1,000,020 of 3,000,000 bytes after 3 attempts; fetch again"):
         fetch("set", str(tmp_path))
     assert names(tmp_path) == [f"{FILE}.part"]
     assert listing(str(tmp_path))[0].state == "partial"
@@ -266,7 +266,7 @@ def test_silent_server_is_given_up(tmp_path, server, sources, monkeypatch):
     sources(NOISE)
     server.cuts = [100_000] * 3
     server.go_on.clear()
-    with pytest.raises(FetchError, match="broke off at 196,608 of 3,000,000 bytes"):
+    with pytest.raises(FetchError, match="stopped at 196,608 of 3,000,000 bytes"):
         fetch("set", str(tmp_path))
 
 
@@ -480,14 +480,14 @@ def test_verify(tmp_path, monkeypatch):
     (tmp_path / FOLDER / "a.bin").write_bytes(folder_file)
     (tmp_path / FOLDER / "b.bin").write_bytes(folder_file[:-1])
     (tmp_path / "cifar-10-batches-py").mkdir()
-    found = {status.path.name: (status.state, status.present, status.bytes) for status in verify(str(tmp_path))}
+    found = {status.path.name: (status.state, status.bytes) for status in verify(str(tmp_path))}
     assert found == {
-        FILE: ("good", True, 4),
-        ARCHIVE: ("other checksum", True, 7),
-        "a.bin": ("good", True, 11),
-        "b.bin": ("other checksum", True, 10),
-        "c.bin": ("missing", False, 0),
-        "cifar-10-batches-py": ("not checked", True, 0),
+        FILE: ("good", 4),
+        ARCHIVE: ("other checksum", 7),
+        "a.bin": ("good", 11),
+        "b.bin": ("other checksum", 10),
+        "c.bin": ("missing", 0),
+        "cifar-10-batches-py": ("not checked", 0),
     }
 
 
@@ -510,7 +510,7 @@ def test_listing(tmp_path):
         "imagenet12": ("imagenet12", "missing", 0),
     }
     assert found[FOLDER].source == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
-    assert [status.present for status in listing(str(tmp_path / "nowhere"))] == [False] * 15
+    assert [status.state for status in listing(str(tmp_path / "nowhere"))] == ["missing"] * 15
 
 
 def test_registry_is_well_formed():

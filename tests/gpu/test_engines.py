@@ -60,6 +60,7 @@ def test_graphed_clients_agree_with_serial_and_repeat_to_the_bit(algorithm: str,
     assert_near(played("graphed", algorithm=algorithm, model=model)[1], first, 0.0)
 
 
+@pytest.mark.filterwarnings("default")  # PyTorch's compiler has warnings of its own
 @pytest.mark.parametrize("model", ["cnn:padding=1,width=16", "mcmahan:padding=2"])
 def test_graphed_clients_with_our_kernels_agree_with_serial(model: str) -> None:
     """The kernels add in float32, so a short run is compared, and more loosely."""

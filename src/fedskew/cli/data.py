@@ -1,24 +1,12 @@
 """`fedskew data`: files of data sets."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fedskew.cli.options import (
-    DataDir,
-    Json,
-    Quiet,
-)
-from fedskew.cli.terminal.progress import (
-    byte_progress,
-    echo,
-    print_data,
-    print_json,
-)
-
-if TYPE_CHECKING:
-    from fedskew.cli.documents import FetchedData
-
+from fedskew.cli.documents import FetchedData
+from fedskew.cli.options import DataDir, Json, Quiet
+from fedskew.cli.terminal.progress import answer, byte_progress, print_data
 
 data_app = typer.Typer(help="Data files: list, verify, fetch.", rich_markup_mode=None, no_args_is_help=True)
 
@@ -66,8 +54,5 @@ def data_fetch(
 
     with byte_progress(name, enabled=not (json_ or quiet)) as report:
         paths = fetch(name, data_dir, mirror, report)
-    if json_:
-        document: FetchedData = {"dataset": name, "files": [str(path) for path in paths]}
-        print_json(document)
-    elif not quiet:
-        echo("there: " + ", ".join(str(path) for path in paths))
+    document: FetchedData = {"dataset": name, "files": [str(path) for path in paths]}
+    answer(document, "there: " + ", ".join(document["files"]), json_=json_, quiet=quiet)

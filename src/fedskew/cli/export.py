@@ -1,23 +1,13 @@
 """`fedskew export`: a model for plain PyTorch, or for any reader of ONNX."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from fedskew.cli.options import (
-    Json,
-    Quiet,
-    Runs,
-    open_store,
-)
-from fedskew.cli.terminal.progress import (
-    echo,
-    print_json,
-)
-
-if TYPE_CHECKING:
-    from fedskew.cli.documents import ExportedModel
+from fedskew.cli.documents import ExportedModel
+from fedskew.cli.options import Json, Quiet, Runs, open_store
+from fedskew.cli.terminal.progress import answer
 
 
 def export_command(
@@ -35,8 +25,10 @@ def export_command(
 
     folder = open_store(runs).find(run)
     round = export_model(folder, path)
-    if json_:
-        document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}
-        print_json(document)
-    elif not quiet:
-        echo(f"written: {path}, the model of {folder.path.name} after round {round}")
+    document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}
+    alone = "" if path.suffix.lower() == ".onnx" else "; `fedskew.load_model` does that by itself"
+    said = (
+        f"written: {path}, the model of {folder.path.name} after round {round}\n"
+        f"inputs are (values - mean) / std, where its metadata have a mean and std{alone}"
+    )
+    answer(document, said, json_=json_, quiet=quiet)

@@ -3,24 +3,13 @@
 import os
 import shlex
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
-from fedskew.cli.options import (
-    RUN_OPTIONS,
-    Algorithm,
-    Json,
-    Quiet,
-    algorithm_names,
-    build_run,
-    open_store,
-    run_options,
-)
-from fedskew.cli.terminal.progress import echo, print_json
-
-if TYPE_CHECKING:
-    from fedskew.cli.documents import WrittenFiles
+from fedskew.cli.documents import WrittenFiles
+from fedskew.cli.options import RUN_OPTIONS, Algorithm, Json, Quiet, algorithm_names, build_run, open_store, run_options
+from fedskew.cli.terminal.progress import answer
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
@@ -87,9 +76,5 @@ def certificates_command(
 
 
 def _tell(written: list[Path], more: str, *, json_: bool, quiet: bool) -> None:
-    if json_:
-        document: WrittenFiles = {"files": [str(path) for path in written]}
-        print_json(document)
-    elif not quiet:
-        echo("written: " + ", ".join(str(path) for path in written))
-        echo(more)
+    document: WrittenFiles = {"files": [str(path) for path in written]}
+    answer(document, f"written: {', '.join(document['files'])}\n{more}", json_=json_, quiet=quiet)

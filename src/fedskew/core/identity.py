@@ -33,23 +33,10 @@ from fedskew.core import tree
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, torch.dtype, torch.device, np.dtype)
 _OF_EVERY_CLASS = {
-    "__abstractmethods__",
-    "__annotations__",
-    "__annotate_func__",
-    "__annotations_cache__",
-    "__dataclass_params__",
-    "__dict__",
-    "__doc__",
-    "__firstlineno__",
-    "__match_args__",
-    "__module__",
-    "__orig_bases__",
-    "__parameters__",
-    "__qualname__",
-    "__static_attributes__",
-    "__weakref__",
-    "_abc_impl",
-}
+    "__abstractmethods__", "__annotations__", "__annotate_func__", "__annotations_cache__", "__dataclass_params__",
+    "__dict__", "__doc__", "__firstlineno__", "__match_args__", "__module__", "__orig_bases__", "__parameters__",
+    "__qualname__", "__static_attributes__", "__weakref__", "_abc_impl",
+}  # fmt: skip
 _DATACLASS_METHODS = {
     f"__{name}__" for name in ("init", "repr", "eq", "lt", "le", "gt", "ge", "hash", "setattr", "delattr")
 }
@@ -230,7 +217,7 @@ def _source(code: CodeType, where: str) -> str:
     try:
         text = inspect.getsource(code)
     except (OSError, TypeError):
-        raise _refused(where, "has no source here") from None
+        raise _refused(where, "has no source code") from None
     if code.co_name == "<lambda>" and len(re.findall(r"\blambda\b", text)) > 1:
         raise _refused(where, "is one of several lambdas on one line; write it with def")
     return textwrap.dedent(text).strip()
@@ -277,5 +264,5 @@ def _installed(module: str | None) -> bool:
 def _file_digest(module: ModuleType, where: str) -> str:
     file = getattr(module, "__file__", None)
     if file is None or not Path(file).is_file():
-        raise _refused(where, "has no source here")
+        raise _refused(where, "has no source file")
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()

@@ -47,18 +47,9 @@ def image_dataset(
     files = [path for part in (train, test) for members in part for path in members]
     cut = sum(len(members) for members in train)
     pixels, notes = _load(root, files, cut, size, progress)
-    images = torch.from_numpy(pixels)
-    return Dataset(
-        name=name,
-        x_train=images[:cut],
-        y_train=_labels(train),
-        x_test=images[cut:],
-        y_test=_labels(test),
-        num_classes=len(class_names),
-        mean=tuple(notes["mean"]),
-        std=tuple(notes["std"]),
-        class_names=tuple(class_names),
-    )
+    parts = (pixels[:cut], _labels(train)), (pixels[cut:], _labels(test))
+    about = {"mean": tuple(notes["mean"]), "std": tuple(notes["std"]), "class_names": tuple(class_names)}
+    return Dataset.of(name, *parts, len(class_names), **about)
 
 
 def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:

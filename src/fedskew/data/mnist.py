@@ -13,7 +13,6 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedskew.core.dataset import Dataset
@@ -23,6 +22,8 @@ from fedskew.data.sources import SOURCES
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _SIDE, _CLASSES, _BYTES = 28, 10, 8
+_KINDS = {1: "labels", 3: "images"}
+"""By the number of axes."""
 _CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
@@ -56,19 +57,8 @@ def _either(name: str, place: Path, file: str) -> Path:
 def _loaded(name: str, mean: float, std: float, class_names: tuple[str, ...], data_dir: str | None) -> Dataset:
     files = mnist_files(name, data_dir)
     _notice(name, files)
-    x_train, y_train = _pair(name, *files[:2])
-    x_test, y_test = _pair(name, *files[2:])
-    return Dataset(
-        name=name,
-        x_train=x_train,
-        y_train=y_train,
-        x_test=x_test,
-        y_test=y_test,
-        num_classes=_CLASSES,
-        mean=(mean,),
-        std=(std,),
-        class_names=class_names,
-    )
+    train, test = _pair(name, *files[:2]), _pair(name, *files[2:])
+    return Dataset.of(name, train, test, _CLASSES, mean=(mean,), std=(std,), class_names=class_names)
 
 
 def _notice(name: str, paths: list[Path]) -> None:
@@ -85,7 +75,7 @@ def _unpacked(path: Path) -> int:
     return 16 + examples * _SIDE * _SIDE if "images" in path.name else 8 + examples
 
 
-def _pair(name: str, images: Path, labels: Path) -> tuple[torch.Tensor, torch.Tensor]:
+def _pair(name: str, images: Path, labels: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     x, y = _values(name, images, 3), _values(name, labels, 1)
     if x.shape[1:] != (_SIDE, _SIDE):
         raise ValueError(f"{images}: images are {x.shape[1]}x{x.shape[2]}; allowed: {_SIDE}x{_SIDE}")
@@ -93,8 +83,8 @@ def _pair(name: str, images: Path, labels: Path) -> tuple[torch.Tensor, torch.Te
         raise ValueError(f"{images} has {len(x)} images, {labels} has {len(y)} labels")
     wrong = y[y >= _CLASSES]
     if len(wrong):
-        raise ValueError(f"{labels} has a label {wrong[0]}; allowed: 0..{_CLASSES - 1}")
-    return torch.from_numpy(x[:, None].copy()), torch.from_numpy(y.astype(np.int64))
+        raise ValueError(f"{labels} has label {wrong[0]}; allowed: 0..{_CLASSES - 1}")
+    return x[:, None].copy(), y.astype(np.int64)
 
 
 def _values(name: str, path: Path, axes: int) -> NDArray[np.uint8]:
@@ -104,14 +94,21 @@ def _values(name: str, path: Path, axes: int) -> NDArray[np.uint8]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(_damaged(name, path, reason(error))) from error
     start = 4 + 4 * axes
-    if content[:4] != bytes((0, 0, _BYTES, axes)) or len(content) < start:
-        kind = "images" if axes == 3 else "labels"
-        raise ValueError(_damaged(name, path, f"it does not start like a file of {kind}"))
+    if content[:4] != _magic(axes) or len(content) < start:
+        other = 4 - axes
+        if content[:4] == _magic(other):
+            raise ValueError(f"{path} holds {_KINDS[other]}, not {_KINDS[axes]}; the two files may be swapped")
+        begins = f"it begins with {content[:4].hex() or 'nothing'}, a file of {_KINDS[axes]} with {_magic(axes).hex()}"
+        raise ValueError(_damaged(name, path, begins if content[:4] != _magic(axes) else "it ends in its header"))
     shape = struct.unpack(f">{axes}I", content[4:start])
     if len(content) - start != math.prod(shape):
         held = f"it says {' x '.join(map(str, shape))} and holds {len(content) - start:,} bytes"
         raise ValueError(_damaged(name, path, held))
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def _magic(axes: int) -> bytes:
+    return bytes((0, 0, _BYTES, axes))
 
 
 def _damaged(name: str, path: Path, why: str) -> str:

@@ -24,7 +24,7 @@ def pixels(path: Path, size: int | None) -> Pixels:
         with Image.open(regular(path), formats=_formats()) as image:
             rgb = as_rgb(image)
     except UnidentifiedImageError:
-        raise ValueError(f"{path} is not a readable image: no known format, or cut short") from None
+        raise ValueError(f"{path} is not a readable image: unknown format, or truncated") from None
     except Image.DecompressionBombError as error:
         raise ValueError(f"{path} is refused: {error}") from error
     except Exception as error:

@@ -6,21 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
-from fedskew.data import DATASETS
 from fedskew.flower.rules import Rules
-from fedskew.models import MODELS
-from fedskew.partition import PARTITIONS
-from fedskew.runs.run import Run
+from fedskew.runs.run import REGISTRIES, Run
 from fedskew.runs.versions import OF_THE_MACHINE
 
-_SPECS: dict[str, Mapping[str, Callable[..., Any]]] = {
-    "dataset": DATASETS,
-    "partition": PARTITIONS,
-    "model": MODELS,
-    "algorithm": ALGORITHMS,
-}
+_SPECS = "dataset", "partition", "model", "algorithm"
 _PATHS = "path", "classes"  # arguments of data sets and partitions that may name a file
 
 _PROJECT = """\
@@ -71,7 +62,7 @@ server = server_app()  # evaluate=... measures the model your way, wrap=... adds
 def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
     """A new folder with a runnable app."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} exists already and is not overwritten; name another folder")
+        raise ValueError(f"{folder} already exists and is not overwritten; choose another folder")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "federation"
     own = _own_files(run)
     fields = run.model_dump(exclude=set(OF_THE_MACHINE), exclude_none=True) | _specs(run) | rules.model_dump()
@@ -86,7 +77,7 @@ def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
 
 def _specs(run: Run) -> dict[str, str]:
     """The run's specs in the app: the user's own files are next to federation.py, other paths are absolute."""
-    parts = {field: [_in_app(part, _SPECS[field]) for part in _parts(run, field)] for field in _SPECS}
+    parts = {field: [_in_app(part, REGISTRIES[field]) for part in _parts(run, field)] for field in _SPECS}
     return {field: "+".join(texts) for field, texts in parts.items()}
 
 
@@ -109,10 +100,10 @@ def _own_files(run: Run) -> dict[str, bytes]:
             continue
         path = spec.own_file(name)
         if path.name.startswith("test_") or path.name.endswith("_test.py"):
-            raise ValueError(f"{name}: Flower leaves tests out of an app; give the file a name without test")
+            raise ValueError(f"{name}: Flower leaves test files out of an app; choose a name without test")
         content = path.read_bytes()
         if path.name == "federation.py" or found.setdefault(path.name, content) != content:
-            raise ValueError(f"{name}: the app has another {path.name}; give the file another name")
+            raise ValueError(f"{name}: the app has another {path.name}; rename this file")
     return found
 
 

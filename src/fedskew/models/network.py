@@ -1,13 +1,28 @@
 """The contract that lets a whole cohort run as one tensor program."""
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
 
 
+def check_images(
+    name: str, input_shape: tuple[int, ...], side_after: Callable[[int], int] = lambda size: size, hint: str = ""
+) -> None:
+    """Refuse inputs that are not images, and images of which a network leaves nothing: `side_after` is a side of its
+    last feature map."""
+    if len(input_shape) != 3:
+        raise ValueError(f"{name} takes images [channels, height, width], not inputs of shape {list(input_shape)}")
+    if min(map(side_after, input_shape[1:])) < 1:
+        least = next(size for size in range(1, 64) if side_after(size) >= 1)
+        shape = "x".join(map(str, input_shape[1:]))
+        raise ValueError(f"{name}: images of {shape} are too small; it needs at least {least}x{least}{hint}")
+
+
 class Network(nn.Module):
-    """A module with free leading axes in which masked examples do not affect the others. A subclass has `embed` and a
-    last layer `linear`. Whoever subclasses it promises both things: parameters [..., *shape] meet examples [..., B,
-    *shape], and what `embed` gives for an example does not depend on examples that the mask leaves out. Any other
-    module runs one client at a time, or with `torch.vmap`.
+    """A module that can take all clients at once. Any other module runs one client at a time, or with `torch.vmap`.
+
+    A subclass has `embed` and a last layer `linear`, and promises two things. It takes parameters [..., *shape] with
+    examples [..., B, *shape]. And the features of an example do not depend on examples that the mask leaves out.
     """
 
     linear: nn.Module

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -108,18 +108,24 @@ class Run(BaseModel):
         if self.engine != "auto" and self.engine not in ENGINES:
             raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
         if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
-            raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
+            raise ValueError(f"optimizer is {self.optimizer}; momentum and weight_decay need optimizer=sgd")
         algorithm = self.build_algorithm()
         if algorithm.needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
         if not algorithm.aggregate.linear and self.weighting != "uniform":
             named = self.short_algorithm
-            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}; allowed: uniform")
+            raise ValueError(
+                f"{named} gives all clients the same weight: weighting is {self.weighting!r}; allowed: uniform"
+            )
         lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
         if not lowest > 0:
-            raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")
+            raise ValueError(
+                f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}; allowed: above 0"
+            )
         if self.validation and self.dataset.partition(":")[0] == "nodes":
-            raise ValueError("validation needs examples on one machine; those of nodes cannot be held out")
+            raise ValueError(
+                f"validation is {self.validation:g}; allowed: 0, because the examples of nodes cannot be held out"
+            )
         try:
             torch.device(self.device)
         except RuntimeError:
@@ -133,12 +139,23 @@ class Run(BaseModel):
             raise ValueError(explain(error)) from error
 
     def replace(self, **changes: Any) -> "Run":
-        """The same run with some fields changed, checked as a new one is."""
-        return type(self)(**{**self.model_dump(), **changes})
+        """A copy with some fields changed, validated like a new run."""
+        made = type(self)(**{**self.model_dump(), **changes})
+        made.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
+        return made
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that were set, without those that follow from others unless they are set to something else."""
+        usual = USUAL.get(self.dataset.partition(":")[0])
+        followed = {name for name in ("partition", "model") if usual and self.short[name] == getattr(usual, name)}
+        if self.clients_per_round == self.clients:
+            followed.add("clients_per_round")
+        return self.model_dump(include=self.model_fields_set - followed)
 
     @classmethod
     def stored(cls, folder: Folder, **changes: Any) -> "Run":
-        """The run of a folder, with some fields changed."""
+        """The run stored in a folder, with some fields changed."""
         try:
             return cls(**{**folder.run(), **changes})
         except ValueError as error:
@@ -159,7 +176,7 @@ class Run(BaseModel):
 
     @property
     def short_algorithm(self) -> str:
-        """The algorithm without arguments that are defaults."""
+        """The algorithm without its default arguments."""
         return "+".join(spec.short(part, ALGORITHMS) for part in self.algorithm.split("+"))
 
     @property
@@ -179,7 +196,7 @@ class Run(BaseModel):
         return f"{self.short['dataset']}{split}, {self.clients} clients"
 
     def files(self) -> list[str]:
-        """The paths of the user's own files that take part, as the specs have them."""
+        """The paths of the user's own files that the run uses, as written in the specs."""
         return [path for parts in self._resolved().values() for part in parts for _, path, _ in _files(part)]
 
     def _resolved(self) -> dict[str, list[spec.Resolved]]:
@@ -192,6 +209,7 @@ class Run(BaseModel):
         }
 
     def build_algorithm(self) -> Algorithm:
+        """The `Algorithm` that the spec describes."""
         return build_algorithm(self.algorithm)
 
     def client_optimizer(self, round: int) -> Optimizer:
@@ -203,18 +221,22 @@ class Run(BaseModel):
 
 
 def _per_round(given: Any, clients: Any) -> Any:
-    """How many clients a round has: all by default, or a share such as `0.1` or `10 %`."""
-    text = str(given or "").replace(" ", "")
-    try:
-        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text or 1)
-        whole = text.isdecimal() or int(clients) < 1
-    except (ValueError, TypeError):
-        return given
-    if not text or text == "0":
+    """How many clients a round has: all if nothing is given, a number, or a share such as `0.1` or `10 %`."""
+    text = "" if given is None else str(given).replace(" ", "")
+    if not text:
         return clients
-    if whole or not 0 < share <= 1:
+    try:
+        number = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        number = math.nan
+    if not number > 0 or (number > 1 and not number.is_integer()) or (number > 1 and "%" in text):
+        raise ValueError(
+            f"clients_per_round is {spec.show(given)}; allowed: a number of clients, 1 or more, or a share such as 0.1 "
+            "or 10%; leave it out for all clients"
+        )
+    if text.isdecimal() or number > 1 or not str(clients).isdecimal():
         return given
-    return max(1, round(share * int(clients)))
+    return max(1, round(number * int(clients)))
 
 
 def check_seeds(seeds: int) -> None:
@@ -223,6 +245,14 @@ def check_seeds(seeds: int) -> None:
 
 
 _PARTITIONS: dict[str, Callable[..., Any]] = {**PARTITIONS, "natural": lambda: None}
+REGISTRIES: dict[str, Mapping[str, Callable[..., Any]]] = {
+    "dataset": DATASETS,
+    "partition": _PARTITIONS,
+    "model": MODELS,
+    "algorithm": ALGORITHMS,
+    "lr_schedule": SCHEDULES,
+}
+"""What the specs of a field may name."""
 
 
 def _partition(text: str) -> str:

@@ -2,10 +2,11 @@
 
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from fedskew.core.memory import free_memory, seeds_together
 from fedskew.core.ranks import expected
@@ -19,6 +20,7 @@ from fedskew.simulation.plan import usable_device
 from fedskew.simulation.records import Probe, RoundRecord
 from fedskew.simulation.simulation import Simulation, advance
 
+Key = TypeVar("Key")
 FEDERATED = "flower"
 """The engine name in sessions of a real federation."""
 
@@ -26,8 +28,7 @@ FEDERATED = "flower"
 def simulate(
     run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
 ) -> Iterator[RoundRecord]:
-    """Records of one run, round after round. With a store, or its folder, finished rounds are read instead of computed
-    again."""
+    """Records of one run, round after round. With a store, or its folder, finished rounds are read from there."""
     for _, record in simulate_many([run], probes, every=every, store=store):
         yield record
 
@@ -50,6 +51,15 @@ def simulate_many(
     waiting = deque(enumerate(runs))
     while waiting:
         yield from _simulate_group(waiting, probes, every, kept)
+
+
+def simulate_groups(
+    groups: Iterable[tuple[Key, Sequence[Run]]], store: Store | None = None
+) -> Iterator[tuple[Key, Run, RoundRecord]]:
+    """Every record of groups of runs that differ only in their seed, group after group, with the group's key."""
+    for key, runs in groups:
+        for position, record in simulate_many(runs, store=store):
+            yield key, runs[position], record
 
 
 def _simulate_group(
@@ -111,8 +121,7 @@ def _simulate_group(
 
 def opened(run: Run, folder: Folder | None, stack: ExitStack, *, federated: bool = False) -> list[RoundRecord]:
     """The records of a run that needs no more work. If it does, its folder is locked, so that what is read stays valid;
-    a finished run does not change and can be read even from a read-only store. A run is either simulated or
-    federated."""
+    a finished run can be read even from a read-only store. A run is either simulated or federated."""
     if folder is None:
         return []
     if folder.exists():
