@@ -107,7 +107,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.core --json results/benchmark_core.json
 	$(BIN)/python -m benchmarks.convnet --json results/benchmark_convnet.json
 
-bench-peers: $(READY) $(PEERS)/flwr/ready $(PEERS)/pfl/ready
+bench-peers: $(READY) $(PEERS)/flwr/ready $(PEERS)/pfl/ready $(PEERS)/fluke/ready
 	$(BIN)/python -m benchmarks.peers --environments $(PEERS) --json results/benchmark_peers.json
 
 $(PEERS)/flwr/ready: constraints.txt
@@ -118,6 +118,11 @@ $(PEERS)/flwr/ready: constraints.txt
 $(PEERS)/pfl/ready:
 	$(PYTHON) -m venv $(PEERS)/pfl
 	$(PEERS)/pfl/bin/python -m pip install --quiet 'pfl[pytorch]==0.6.0' torch==2.13.0
+	touch $@
+
+$(PEERS)/fluke/ready:
+	$(PYTHON) -m venv $(PEERS)/fluke
+	$(PEERS)/fluke/bin/python -m pip install --quiet fluke-fl==0.8.1 torch==2.13.0
 	touch $@
 
 reproduction: evidence
