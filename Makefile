@@ -39,12 +39,13 @@ $(READY_DOCS): pyproject.toml constraints.txt
 	$(call install,.[docs])
 	touch $(READY) $(READY_DOCS)
 
-# Two federations: one in which clients drift far in a round, one in which they hardly do.
+# Two federations: one in which clients drift far in a round, one in which they hardly do. Three seeds, since fewer
+# decide nothing.
 # One thread: two wait for one another at every small operation where another program is at work.
 demo: export OMP_NUM_THREADS := 1
 demo: $(READY)
-	$(BIN)/fedskew compare --dataset shapes --partition shards:2 --clients 10 --rounds 12 --lr 0.02 --batch-size 32 $(USUAL) \
-	    --eval-every 2 --seeds 2 --algorithm fedavg,fedrs,fedlc --runs demo/runs --out demo/shapes
+	$(BIN)/fedskew compare --dataset shapes --partition shards:2 --clients 10 --rounds 8 --lr 0.02 --batch-size 32 $(USUAL) \
+	    --eval-every 2 --seeds 3 --algorithm fedavg,fedrs,fedlc --runs demo/runs --out demo/shapes
 	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 80 --seeds 3 --eval-every 2 \
 	    --algorithm $(RIVALS) --runs demo/runs --out demo/synthetic
 	for method in fedavg fedlc; do \
@@ -106,7 +107,7 @@ bench: $(READY)
 	$(BIN)/python -m benchmarks.core --json results/benchmark_core.json
 	$(BIN)/python -m benchmarks.convnet --json results/benchmark_convnet.json
 
-bench-peers: $(READY) $(PEERS)/flwr/ready $(PEERS)/pfl/ready
+bench-peers: $(READY) $(PEERS)/flwr/ready $(PEERS)/pfl/ready $(PEERS)/fluke/ready
 	$(BIN)/python -m benchmarks.peers --environments $(PEERS) --json results/benchmark_peers.json
 
 $(PEERS)/flwr/ready: constraints.txt
@@ -117,6 +118,11 @@ $(PEERS)/flwr/ready: constraints.txt
 $(PEERS)/pfl/ready:
 	$(PYTHON) -m venv $(PEERS)/pfl
 	$(PEERS)/pfl/bin/python -m pip install --quiet 'pfl[pytorch]==0.6.0' torch==2.13.0
+	touch $@
+
+$(PEERS)/fluke/ready:
+	$(PYTHON) -m venv $(PEERS)/fluke
+	$(PEERS)/fluke/bin/python -m pip install --quiet fluke-fl==0.8.1 torch==2.13.0
 	touch $@
 
 reproduction: evidence

@@ -15,12 +15,15 @@ from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
+from benchmarks.summary import recorded_steps, summary  # noqa: E402
 from docs.pages import front  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
 from docs.pages.reproduction import between, reproduction  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
 
 METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
+SPEED = "<!-- summary: make reproduction -->", "<!-- end of summary -->"
+RECORDED = "<!-- recorded steps: make reproduction -->", "<!-- end of recorded steps -->"
 ROOMS = "<!-- rooms: make reproduction -->", "<!-- end of rooms -->"
 
 
@@ -31,18 +34,25 @@ def with_methods(page: str) -> str:
     return between(page, table, METHODS)
 
 
+def with_speed(page: str, results: Path) -> str:
+    """The page on performance with two of its tables made anew."""
+    return between(between(page, summary(results), SPEED), recorded_steps(results), RECORDED)
+
+
 def pages(root: Path) -> dict[Path, str]:
     """The text of each page that is generated."""
     results = Results(None, root / "results" / "paper")
     if results.problems:
         raise SystemExit("\n".join(results.problems))
     repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
-    readme, design, choosing = (root / name for name in ("README.md", "docs/design.md", "docs/which-method.md"))
+    names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md"
+    readme, design, choosing, speed = (root / name for name in names)
     return {
         design: between(design.read_text(), picture(), ROOMS),
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
         root / "docs" / "json.md": json_page(),
         choosing: with_methods(choosing.read_text()),
+        speed: with_speed(speed.read_text(), root / "results"),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }
 

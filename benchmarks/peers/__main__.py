@@ -17,15 +17,15 @@ import numpy as np
 from benchmarks.clients import start
 from benchmarks.peers.work import loss as loss_of
 from benchmarks.peers.work import model
-from benchmarks.report import machine, show, write
+from benchmarks.report import Neighbours, machine, show, write
 from benchmarks.timing import Figure, Spread, exact, milliseconds, ratio
 
 ROUND = "a round of logistic regression, 100 of 1,000 clients"
-OURS, PFL, FLOWER = "fedskew, stacked", "pfl", "flwr, simulation"
-FOLDERS = {PFL: "pfl", FLOWER: "flwr"}
-MODULES = {OURS: "ours", PFL: "pfl_rounds", FLOWER: "flower_rounds"}
+OURS, PFL, FLOWER, FLUKE = "fedskew, stacked", "pfl", "flwr, simulation", "fluke"
+FOLDERS = {PFL: "pfl", FLOWER: "flwr", FLUKE: "fluke"}
+MODULES = {OURS: "ours", PFL: "pfl_rounds", FLOWER: "flower_rounds", FLUKE: "fluke_rounds"}
 AHEAD = {PFL: 15, FLOWER: 100}
-"""How many times as fast as each peer this package is to be."""
+"""How many times as fast as a peer this package is to be."""
 TURNS, ROUNDS, WARM_UP = 5, 10, 2
 SECONDS = 300
 """How long one process may take."""
@@ -70,7 +70,7 @@ def rounds_of(python: Path, module: str, clients: Path, rounds: int, home: Path)
 def versions(python: Path) -> list[str]:
     """What a peer's environment holds, of what matters here."""
     listed = subprocess.run([str(python), "-m", "pip", "freeze"], capture_output=True, text=True, check=True).stdout
-    names = {"flwr", "pfl", "ray", "torch", "numpy"}
+    names = {"flwr", "pfl", "fluke-fl", "ray", "torch", "numpy"}
     return [line for line in listed.splitlines() if line.partition("==")[0].lower() in names]
 
 
@@ -78,17 +78,19 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.peers", description=__doc__)
     parser.add_argument("--environments", type=Path, required=True, help="where the peers' virtual environments are")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write every figure to this file")
+    parser.add_argument("--turns", type=int, default=TURNS, help="processes of each simulator (%(default)s)")
     options = parser.parse_args()
     places = {OURS: Path(sys.executable)}
     places |= {name: (options.environments / folder / "bin" / "python").absolute() for name, folder in FOLDERS.items()}
     here = {**machine(), "environments": {name: versions(places[name]) for name in FOLDERS}}
+    neighbours = Neighbours()
     seconds: dict[str, list[float]] = {name: [] for name in places}
     losses: dict[str, list[float]] = {name: [] for name in places}
     with tempfile.TemporaryDirectory() as folder:
         clients = Path(folder) / "clients.npz"
         write_clients(clients)
         before = loss_of(model(str(clients)), str(clients))
-        for _ in range(TURNS):
+        for _ in range(options.turns):
             for name, python in places.items():
                 took, loss = rounds_of(python, MODULES[name], clients, ROUNDS, Path(folder))
                 seconds[name] += took
@@ -96,13 +98,17 @@ def main() -> None:
     figures = [
         *milliseconds(ROUND, seconds),
         *(Figure(ROUND, f"{name} / {OURS}", ratio(seconds, name, OURS), "x") for name in FOLDERS),
-        *(Figure(ROUND, f"{OURS} / {name}", ratio(seconds, OURS, name), "x", 1 / AHEAD[name]) for name in FOLDERS),
+        *(
+            Figure(ROUND, f"{OURS} / {name}", ratio(seconds, OURS, name), "x", 1 / limit)
+            for name, limit in AHEAD.items()
+        ),
         exact(ROUND, "loss before the first round", before, ""),
         *(
             Figure(ROUND, f"loss after {WARM_UP + ROUNDS} rounds: {name}", Spread.of(losses[name]), "")
             for name in places
         ),
     ]
+    here["used elsewhere"] = neighbours.share()
     show(figures, here)
     if options.json:
         write(options.json, figures, here)

@@ -37,6 +37,17 @@ def test_the_package_itself_is_imported_without_torch():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_what_a_simulation_can_do_without_is_not_imported():
+    """Drawing, tables, images, compiling and the command line are imported where they are used."""
+    heavy = "PIL scipy matplotlib rich typer pandas sklearn sympy torch._dynamo torch._inductor triton flwr tomllib"
+    code = (
+        "import sys, torch; before = {*sys.modules}; from fedskew import Run, simulate; "
+        f"sys.exit(' '.join({{*{heavy.split()}}} & {{*sys.modules}} - before) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def test_the_python_of_the_document_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}

@@ -179,6 +179,9 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
         (["run", "--model", "cnn"], ["8x8", "mlp"]),
         (["run", "--algorithm", "fedavg,fedlc"], ["compare"]),
         (["run", "missing.toml"], ["missing.toml"]),
+        (["run", "--algorithm", "fedlc", "--tau", "1"], ["--tau is an argument of", "--algorithm fedlc:tau=..."]),
+        (["compare", "--algorithm", "fedavg", "fedlc"], ["there is no file fedlc", "--algorithm fedavg,fedlc"]),
+        (["export", "abc", "model.pt"], ["model.pt", "FILE.safetensors or FILE.onnx"]),
         (["compare"], ["--algorithm"]),
         (["compare", "--algorithm", "fedavg", "--seeds", "0"], ["seeds", "0"]),
         (["compar"], ["compar"]),
@@ -312,7 +315,7 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     assert code == 0
     for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
         assert word in out
-    verdict = r"fedlc:tau=2 (is [a-z ]+ fedavg|against fedavg is open), [+-]\d+\.\d\d \[.*\] over 2 seeds"
+    verdict = r"fedlc:tau=2 against fedavg is not decided: two seeds, [+-]\d+\.\d\d\n"
     assert re.search(f"last ten rounds: {verdict}", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md"}
@@ -500,7 +503,11 @@ def test_the_store_from_the_command_line(capsys, tmp_path, monkeypatch):
     assert [row["state"] for row in listed] == ["done"]
     name = listed[0]["hash"]
     assert name[:8] in call(capsys, "runs")[1]
-    assert name in call(capsys, "runs", "show", name[:6])[1]
+    shown = call(capsys, "runs", "show", name[:6])[1]
+    assert name in shown
+    assert re.search(r"^accuracy +0\.\d{1,4}$", shown, re.M)
+    assert re.search(r"^session +from_round 0, fedskew ", shown, re.M)
+    assert not set("{}[]") & set(shown)
     (tmp_path / "mine" / name / "run.json").write_text("{}")
     assert json.loads(call(capsys, "runs", "list", "--json")[1])[0]["state"] == "unreadable"
     assert json.loads(call(capsys, "runs", "remove", name[:6], "--json")[1]) == {"removed": [name]}
@@ -516,6 +523,7 @@ def test_export_for_plain_pytorch(capsys, tmp_path):
 
     result = json.loads(call(capsys, "run", *SMALL, "--json")[1])
     code, out, _ = call(capsys, "export", result["run_hash"][:8], "model.safetensors")
+    assert "where its metadata have a mean and std; `fedskew.load_model` does that by itself" in out
     assert code == 0
     assert "after round 6" in out
     state = load_file("model.safetensors")

@@ -31,7 +31,7 @@ from fedskew.cli.report import report_command
 from fedskew.cli.run import run_command
 from fedskew.cli.runs import runs_app
 from fedskew.cli.sweep import sweep_command
-from fedskew.cli.terminal.progress import echo, note
+from fedskew.cli.terminal.progress import echo, note, say
 from fedskew.cli.tune import tune_command
 from fedskew.cli.values import TAKES_ARGUMENTS
 from fedskew.core.ranks import expected, rank
@@ -167,15 +167,26 @@ def _lacks_memory(error: BaseException | None) -> bool:
 
 def _click_message(error: click.ClickException) -> str:
     where = getattr(error, "ctx", None)
+    if isinstance(error, click.NoSuchOption) and (owners := _methods_with(error.option_name.lstrip("-"))):
+        name, known = error.option_name.lstrip("-"), ", ".join(owners)
+        return f"--{name} is an argument of {known}; write it after the method: --algorithm {owners[0]}:{name}=..."
     hint = f" (see {where.command_path} --help)" if where is not None else ""
     return error.format_message().replace("\n", " ") + hint
+
+
+def _methods_with(argument: str) -> list[str]:
+    """The registered methods that have an argument of this name."""
+    from fedskew.algorithms import ALGORITHMS
+    from fedskew.core.spec import parameters
+
+    return [name for name, factory in ALGORITHMS.items() if argument in parameters(factory)]
 
 
 def complain(message: str, code: int) -> int:
     """Print an error and return the exit code. Only rank 0 reports what all ranks see: an invalid request, an
     interruption."""
     if not rank() or code == 1:
-        echo(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{_shortened(message)}", err=True)
+        say(f"fedskew: {f'rank {rank()}: ' if rank() else ''}{_shortened(message)}", err=True)
     elif code == 2:
         with suppress(KeyboardInterrupt):
             time.sleep(_FIRST_SPEAKS)

@@ -23,8 +23,14 @@ def export_command(
     """
     from fedskew.runs.export import export_model
 
+    if path.suffix.lower() not in (".safetensors", ".onnx"):
+        raise ValueError(f"the file is {path}; allowed: FILE.safetensors or FILE.onnx")
     folder = open_store(runs).find(run)
     round = export_model(folder, path)
     document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}
-    said = f"written: {path}, the model of {folder.path.name} after round {round}"
+    alone = "" if path.suffix.lower() == ".onnx" else "; `fedskew.load_model` does that by itself"
+    said = (
+        f"written: {path}, the model of {folder.path.name} after round {round}\n"
+        f"inputs are (values - mean) / std, where its metadata have a mean and std{alone}"
+    )
     answer(document, said, json_=json_, quiet=quiet)

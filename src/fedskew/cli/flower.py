@@ -9,7 +9,7 @@ import typer
 
 from fedskew.cli.documents import WrittenFiles
 from fedskew.cli.options import RUN_OPTIONS, Algorithm, Json, Quiet, algorithm_names, build_run, open_store, run_options
-from fedskew.cli.terminal.progress import answer
+from fedskew.cli.terminal.progress import echo, print_json, say_written
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
@@ -76,5 +76,9 @@ def certificates_command(
 
 
 def _tell(written: list[Path], more: str, *, json_: bool, quiet: bool) -> None:
-    document: WrittenFiles = {"files": [str(path) for path in written]}
-    answer(document, f"written: {', '.join(document['files'])}\n{more}", json_=json_, quiet=quiet)
+    if json_:
+        document: WrittenFiles = {"files": [str(path) for path in written]}
+        print_json(document)
+    elif not quiet:
+        say_written(written)
+        echo(more)

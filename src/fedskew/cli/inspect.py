@@ -8,7 +8,8 @@ import typer
 from fedskew.cli.documents import PartitionCard
 from fedskew.cli.options import Json, Quiet, build_run, run_options
 from fedskew.cli.shared import decode
-from fedskew.cli.terminal.progress import echo, print_card, print_json
+from fedskew.cli.shown_as import Style
+from fedskew.cli.terminal.progress import echo, print_card, print_json, say_written
 
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 
@@ -17,6 +18,7 @@ _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 def inspect_command(
     fields: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="Draw the partition as OUT.png and OUT.svg.")] = None,
+    style: Style = "screen",
     export: Annotated[Path | None, typer.Option(help="Write the split as JSON, for --partition replay:FILE.")] = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -27,13 +29,15 @@ def inspect_command(
     """
     from fedskew import partition
     from fedskew.report import figures
+    from fedskew.report.style import drawn_for
     from fedskew.simulation.plan import build_federation, describe_partition
 
     run = build_run(fields, None, {})
     decode(run, enabled=not (json_ or quiet))
     federation = build_federation(run)
     card = describe_partition(run, federation)
-    made = figures.rectangles(out, card, f"{run.title}, seed {run.seed}") if out else []
+    with drawn_for(style):
+        made = figures.rectangles(out, card, f"{run.title}, seed {run.seed}") if out else []
     if export:
         partition.export(export, run.partition, federation.indices)
         made.append(export)
@@ -45,4 +49,4 @@ def inspect_command(
     else:
         print_card(run, card)
         if made:
-            echo("written: " + ", ".join(str(path) for path in made))
+            say_written(made)

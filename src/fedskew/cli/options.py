@@ -166,7 +166,14 @@ def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -
 
 
 def from_toml(file: Path | None) -> dict[str, Any]:
-    return {} if file is None else read_toml(file)
+    if file is None:
+        return {}
+    if not file.exists() and file.suffix != ".toml":
+        raise ValueError(
+            f"there is no file {file}; allowed without an option: a run file such as run.toml. Several values of one "
+            "option are separated by commas alone: --algorithm fedavg,fedlc"
+        )
+    return read_toml(file)
 
 
 def open_store(root: str | None) -> "Store":

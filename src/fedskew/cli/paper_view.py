@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, percent_of, print_json
+from fedskew.cli.terminal.progress import console, echo, percent_of, print_json, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MapRow, PaperRow
@@ -70,7 +70,7 @@ def print_map(
         echo(f"STAND-IN DATA: {rows[0]['dataset']}, not the paper's")
     echo("\n".join(said))
     if made:
-        echo("written: " + ", ".join(made))
+        say_written(made)
 
 
 def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:

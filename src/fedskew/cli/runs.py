@@ -10,7 +10,7 @@ import typer
 from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.cli.shared import result_of
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import answer, console, echo, note, percent_of, print_json
+from fedskew.cli.terminal.progress import answer, console, echo, note, percent_of, print_json, say
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import Session
@@ -126,9 +126,21 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
     elif quiet:
         echo(f"{percent_of(shown['accuracy'])} {folder.path.name}")
     else:
-        result = {name: value for name, value in shown.items() if name != "run"}
+        result = {name: value for name, value in shown.items() if name not in ("run", "sessions")}
         for name, value in {**shown["run"], **result}.items():
-            echo(f"{name:20} {value}")
+            echo(f"{name:20} {_readable(value)}")
+        for session in shown["sessions"]:
+            told = {name: value for name, value in session.items() if value not in ("", {}, None)}
+            say(f"{'session':20} " + ", ".join(f"{name} {_readable(value)}" for name, value in told.items()))
+
+
+def _readable(value: object) -> str:
+    """A number with four digits after the point, a list as its values, `-` for nothing."""
+    if isinstance(value, list):
+        return ", ".join(map(_readable, value))
+    if isinstance(value, float):
+        return f"{value:.4f}".rstrip("0").rstrip(".") if abs(value) >= 1e-3 or not value else f"{value:g}"
+    return "-" if value is None else str(value)
 
 
 @runs_app.command("remove")

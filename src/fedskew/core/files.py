@@ -4,7 +4,6 @@ import json
 import os
 import stat
 import threading
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -60,6 +59,8 @@ def read_text(path: str | Path) -> str:
 
 
 def read_toml(path: str | Path) -> dict[str, Any]:
+    import tomllib
+
     text = read_text(path)
     try:
         return tomllib.loads(text)

@@ -201,9 +201,10 @@ def gradient(
                 f"the loss has shape {list(losses.shape)} for labels of shape {list(batch.y.shape)}; "
                 "allowed: one value per example, no mean"
             )
-        shares = _shares(losses, batch.mask)
-        grads = torch.autograd.grad(losses, list(leaves.values()), shares, materialize_grads=True)
-    return dict(zip(leaves, grads, strict=True)), (shares * losses.detach()).sum(-1), buffers
+        weighted = _shares(losses, batch.mask) * losses
+        # Of a sum: given an outer gradient, PyTorch first imports its symbolic shapes, which takes half a second.
+        grads = torch.autograd.grad(weighted.sum(), list(leaves.values()), materialize_grads=True)
+    return dict(zip(leaves, grads, strict=True)), weighted.detach().sum(-1), buffers
 
 
 def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> Local:

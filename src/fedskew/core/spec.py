@@ -26,6 +26,7 @@ from typing import Any
 
 Value = bool | int | float | str | None
 _WORDS: dict[str, Value] = {"on": True, "true": True, "off": False, "false": False, "none": None}
+_KINDS = {"bool": "on or off", "float": "a finite number", "int": "a whole number", "str": "text"}
 _LARGEST = 2**63
 """Integers must be below this."""
 _first: ContextVar[Path | None] = ContextVar("first", default=None)
@@ -232,7 +233,8 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
     if names == {"str"}:
         return value if isinstance(value, str) else _written(text, value)
     if names and type(value).__name__ not in names:
-        raise ValueError(f"{text!r}: {name} is {show(value)!r}, which is not {' or '.join(sorted(names))}")
+        allowed = " or ".join(_KINDS[kind] for kind in sorted(names))
+        raise ValueError(f"{text!r}: {name} is {show(value)!r}, which is not {allowed}")
     if isinstance(value, float) and not math.isfinite(value):
         raise ValueError(f"{text!r}: {name} is {value}, which is not a finite number")
     return value

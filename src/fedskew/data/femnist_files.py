@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from fedskew.core.files import read_text, reason, regular
 
@@ -137,6 +136,8 @@ def _rows(folder: Path, columns: Collection[str]) -> Iterator[tuple[Path, Any]]:
 
 def _pixels(file: Path, image: Any) -> NDArray[np.uint8]:
     """One stored PNG as [1, 28, 28]."""
+    from PIL import Image
+
     try:
         with Image.open(io.BytesIO(image["bytes"] if isinstance(image, dict) else image), formats=["PNG"]) as opened:
             pixels = np.asarray(opened.convert("L"))

@@ -1,25 +1,16 @@
-"""Image files in class folders: listed, decoded once in parallel, then read from a memory-mapped cache.
-
-Every image becomes RGB: greyscale is repeated, CMYK and palettes are converted, transparency is blended onto white,
-16-bit greyscale keeps its upper eight bits, and an animation counts by its first frame. EXIF orientation is not
-applied. The centre square, as wide as the shorter side, is resized to size x size (bilinear, antialiased), which is the
-usual "resize the shorter side, crop the centre"; an image that is size x size already keeps its pixels.
-"""
+"""Image files in class folders: listed, decoded once in parallel, then read from a memory-mapped cache."""
 
 import math
 import os
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import torch
-from PIL import Image, UnidentifiedImageError
 
 from fedskew.core.dataset import Dataset
-from fedskew.core.files import reason, regular
 from fedskew.data.image_cache import ImageCache, Notes, Pixels
 
 Progress = Callable[[int, int], None]  # images done, images in all
@@ -27,13 +18,14 @@ Progress = Callable[[int, int], None]  # images done, images in all
 _DECODING = 1  # raise this when the same file gives different pixels, so that old caches are not used
 _BLOCK = 64
 _LARGEST_SIDE = 10_000
-_REFUSED = {"EPS"}  # Pillow hands these to Ghostscript, which runs programs
 
 
 def images_in(folder: Path) -> list[Path]:
     """The image files of one class, by name: those in its folder, or in `images` below it as in Tiny-ImageNet."""
+    from fedskew.data.pictures import extensions  # which imports Pillow
+
     place = folder / "images" if (folder / "images").is_dir() else folder
-    known = _extensions()
+    known = extensions()
     names = [n for n in os.listdir(place) if os.path.splitext(n)[1].lower() in known and not n.startswith(".")]
     if not names:
         raise ValueError(f"the class folder {place} has no image; remove it or put images into it")
@@ -128,44 +120,9 @@ def _checked(path: Path, first: Path, shape: tuple[int, int], size: int | None) 
 
 
 def _pixels(path: Path, size: int | None) -> Pixels:
-    """One file as [3, H, W]."""
-    try:
-        with Image.open(regular(path), formats=_formats()) as image:
-            rgb = as_rgb(image)
-    except UnidentifiedImageError:
-        raise ValueError(f"{path} is not a readable image: unknown format, or truncated") from None
-    except Image.DecompressionBombError as error:
-        raise ValueError(f"{path} is refused: {error}") from error
-    except Exception as error:
-        raise ValueError(f"{path} is not a readable image: {reason(error)}") from error
-    if size is not None and rgb.size != (size, size):
-        side = min(rgb.size)
-        left, top = (rgb.width - side) / 2, (rgb.height - side) / 2
-        box = (left, top, left + side, top + side)
-        rgb = rgb.resize((size, size), Image.Resampling.BILINEAR, box=box)
-    return np.ascontiguousarray(np.asarray(rgb).transpose(2, 0, 1))
+    from fedskew.data.pictures import pixels
 
-
-def as_rgb(image: Image.Image) -> Image.Image:
-    if image.mode.startswith("I;16"):
-        image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.mode in ("I", "F"):
-        raise ValueError(f"its pixels are 32-bit ({image.mode}); convert it to 8 bits")
-    if image.has_transparency_data:
-        clear = image.convert("RGBA")
-        return Image.alpha_composite(Image.new("RGBA", clear.size, "white"), clear).convert("RGB")
-    return image.convert("RGB")
-
-
-@cache
-def _formats() -> list[str]:
-    Image.init()
-    return [name for name in Image.OPEN if name not in _REFUSED]
-
-
-@cache
-def _extensions() -> set[str]:
-    return {extension for extension, name in Image.registered_extensions().items() if name in _formats()}
+    return pixels(path, size)
 
 
 def _labels(classes: Sequence[Sequence[Path]]) -> torch.Tensor:

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from fedskew.core.dataset import Dataset
-from fedskew.data.images import as_rgb
 from fedskew.data.npz import checked, of_arrays
+from fedskew.data.pictures import as_rgb
 
 Array = NDArray[Any]
 _GREY = ("1", "L")

@@ -16,11 +16,12 @@ from fedskew.core.dataset import Dataset
 from fedskew.core.errors import locating_errors
 from fedskew.core.federation import Cohort
 from fedskew.core.pulse import meter
-from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
+from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, finish, join, take
 from fedskew.core.settings import Settings, arithmetic, threads_for
 from fedskew.core.tree import Params
 from fedskew.engine.captured import Lanes, worth_capturing
 from fedskew.engine.pool import Pool
+from fedskew.engine.recorded import Recordings
 from fedskew.engine.timetable import Schedule, client_table, local_steps, schedule
 
 _CHUNK_VALUES = 1 << 20
@@ -32,6 +33,7 @@ class Stacked:
     captured: bool | None = None
     """Whether steps are captured; None leaves it to the device and to how ragged the clients are."""
     _pool: Pool = field(default_factory=Pool, repr=False)
+    recordings: Recordings = field(default_factory=Recordings, repr=False)
     _lanes: Lanes | None = field(default=None, repr=False)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
@@ -61,14 +63,14 @@ class Stacked:
         steps = torch.from_numpy(plan.steps).to(x.device)
         batches = self._batches(plan, data, x, y)
 
-        tick = meter(len(plan.active))
+        tick, step = meter(len(plan.active)), self.recordings.step(recipe)
 
         local, now, done = begin(recipe, params, buffers, steps.shape), context, []
         for active, batch in zip(plan.active.tolist(), batches, strict=True):
             if active < len(local.loss):
                 done.append(take(local, slice(active, None)))
                 local, now = take(local, slice(active)), take(context, slice(active))
-            local = local_step(recipe, now, local, batch)
+            local = step(recipe, now, local, batch)
             tick()
         everyone = finish(recipe, context, join([local, *reversed(done)]), steps)
         place = torch.from_numpy(np.argsort(plan.rank)).to(x.device)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.report.figures import drawing, finish, no_mathematics
-from fedskew.report.style import KIND_LOOKS, looks
+from fedskew.report.style import KIND_LOOKS, for_paper, looks
 
 _BAR, _DARK, _MOST = "#c6d0dc", "#333333", 5
 
@@ -28,7 +28,7 @@ def before_and_after(path: Path, effects: Mapping[str, Mapping[str, Any]], note:
                 shown.append(_before_after(axes, client, effect["before"], name, styles[name], top))
                 axes.set_title(f"client {client['client']}" if panels is grid[0] else "", fontsize=8)
                 shown[-1].tick_params(right=column == columns - 1, labelright=column == columns - 1)
-            panels[0].set_ylabel(f"{name}\ntraining examples")
+            panels[0].set_ylabel(f"{name}\n{'' if for_paper() else 'training '}examples")
             shown[-1].set_ylabel("accuracy (%)")
         for axes in grid[-1]:
             axes.set_xlabel("class")

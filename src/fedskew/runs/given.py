@@ -14,7 +14,6 @@ from torch import nn
 from fedskew.algorithms import Algorithm, origin
 from fedskew.core.dataset import Dataset
 from fedskew.core.live import called, give
-from fedskew.data.objects import as_dataset
 
 _PLAIN = {int, float, str, bool, "int", "float", "str", "bool"}
 
@@ -65,6 +64,8 @@ def partition_spec(given: object) -> str:
 
 def _dataset(given: object) -> Dataset | str:
     """The spec of data, or of a function that returns them."""
+    from fedskew.data.objects import as_dataset  # which imports Pillow
+
     if isinstance(given, Dataset):
         return given
     if isinstance(given, Mapping) and {"train", "test"} <= set(given):

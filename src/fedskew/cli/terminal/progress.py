@@ -1,9 +1,11 @@
 """What the command line prints: progress on standard error, tables and JSON on standard output."""
 
 import json
+import shutil
 import sys
+import textwrap
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -138,9 +140,21 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     print(printable(text), file=sys.stderr if err else sys.stdout, end="\n" if nl else "", flush=True)
 
 
+def say(text: str, *, err: bool = False) -> None:
+    """Print a sentence. On a terminal it is wrapped between words."""
+    if (sys.stderr if err else sys.stdout).isatty():
+        width = shutil.get_terminal_size().columns
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    echo(text, err=err)
+
+
+def say_written(paths: Iterable[object]) -> None:
+    say("written: " + ", ".join(map(str, paths)))
+
+
 def note(message: str) -> None:
     """Print a note to standard error."""
-    echo(f"fedskew: note: {message}", err=True)
+    say(f"fedskew: note: {message}", err=True)
 
 
 def percent_of(share: float | None) -> str:
@@ -220,7 +234,7 @@ def print_comparison(
     base = next((name_of(row) for row in rows if row["method"] == BASELINE), BASELINE)
     for row, difference in zip(rows, against_baseline(rows), strict=True):
         if difference is not None:
-            echo(f"last ten rounds: {difference.sentence(name_of(row), base)}")
+            say(f"last ten rounds: {difference.sentence(name_of(row), base)}")
     if not any(one.computed for one in spent.values()):
         echo("all runs are from the store, nothing computed")
     if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):
