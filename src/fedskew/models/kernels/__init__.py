@@ -2,7 +2,30 @@
 
 from importlib.util import find_spec
 
+import torch
+from torch import Tensor
+
+_MOST_VALUES = 1 << 30
+_THIN = 128
+
 
 def available() -> bool:
     """Whether Triton is installed; PyTorch's CUDA builds bring it."""
     return find_spec("triton") is not None
+
+
+def take_together(x: Tensor) -> bool:
+    """Whether the kernels with a client axis take such images: [K, B, C, H, W] on a GPU, products in bfloat16."""
+    quick = x.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
+    return x.ndim == 5 and quick and available()
+
+
+def suit_together(inputs: int, outputs: int, window: int, pixels: int = 1) -> bool:
+    """Whether they take filters [outputs, inputs, *window], and this many pixels in a client's batch."""
+    wide = inputs % 16 == 0 or thin(inputs * window)
+    return 16 <= outputs <= 128 and outputs & (outputs - 1) == 0 and wide and pixels * outputs <= _MOST_VALUES
+
+
+def thin(values: int) -> bool:
+    """Few values per window, as in the first layer: all of it, and a 1, are the columns of one small matrix."""
+    return values < _THIN
