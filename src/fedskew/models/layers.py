@@ -57,7 +57,9 @@ class Conv2d(nn.Conv2d):
     @property
     def suits_together(self) -> bool:
         """Whether our kernels with a client axis can take its filters."""
-        plain = type(self) is Conv2d and self.bias is not None and (*self.stride, *self.dilation, self.groups) == (1,) * 5
+        plain = (
+            type(self) is Conv2d and self.bias is not None and (*self.stride, *self.dilation, self.groups) == (1,) * 5
+        )
         square = isinstance(self.padding, tuple) and len(set(self.padding)) == 1
         return plain and square and kernels.suit_together(self.in_channels, self.out_channels, self._window)
 
@@ -67,8 +69,8 @@ class Conv2d(nn.Conv2d):
             return False
         if input.requires_grad and self.in_channels % 16:
             return False
-        tall, wide = (side + 2 * int(pad) for side, pad in zip(input.shape[-2:], self.padding, strict=True))
-        pixels = input.shape[1] * tall * wide
+        height, width = (side + 2 * int(self.padding[0]) for side in input.shape[-2:])
+        pixels = input.shape[1] * height * width
         return kernels.suit_together(self.in_channels, self.out_channels, self._window, pixels)
 
     @property

@@ -20,6 +20,12 @@ def take_together(x: Tensor) -> bool:
     return x.ndim == 5 and quick and available()
 
 
+def product_type(x: Tensor) -> torch.dtype:
+    """The type that products with x are taken in."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
+
+
 def suit_together(inputs: int, outputs: int, window: int, pixels: int = 1) -> bool:
     """Whether they take filters [outputs, inputs, *window], and this many pixels in a client's batch."""
     wide = inputs % 16 == 0 or thin(inputs * window)

@@ -1,7 +1,7 @@
 """Convolution, batch norm, ReLU and 2x2 max-pooling of many clients, with one autograd function for the whole block.
 
-Images [K, B, C, H, W] lie channels-last; so do gradients and results. Arithmetic is as in `norm_relu_pool`: the mask [K, B]
-keeps images out of the statistics, and a client with one image uses its running statistics.
+Images [K, B, C, H, W] lie channels-last; so do gradients and results. Arithmetic is as in `norm_relu_pool`: the mask
+[K, B] keeps images out of the statistics, and a client with one image uses its running statistics.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ import triton
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from fedskew.models.kernels import grouped_conv, grouped_first, pooling, thin
+from fedskew.models.kernels import grouped_conv, grouped_first, pooling, product_type, thin
 from fedskew.models.kernels.grouped_conv import Sizes
 
 _ROWS, _WARPS, _SPLITS = 16, 4, 26
@@ -25,7 +25,7 @@ def conv_norm_relu_pool(
 
     Filters are [K, Co, Ci, kh, kw], the mask is bytes [K, B], and `images` [K] how many it keeps.
     """
-    y, new_mean, new_var = _Block.apply(
+    y, new_mean, new_var = _Block.apply(  # type: ignore[no-untyped-call]
         x, filters, shift, weight, bias, mean, var, mask, images, (pad, momentum, eps, True)
     )
     return y, new_mean, new_var
@@ -33,7 +33,8 @@ def conv_norm_relu_pool(
 
 def conv_relu_pool(x: Tensor, filters: Tensor, shift: Tensor, pad: int) -> Tensor:
     """relu(conv(x) + shift), pooled."""
-    y: Tensor = _Block.apply(x, filters, shift, shift, shift, shift, shift, shift, shift, (pad, 0.0, 0.0, False))[0]
+    none = [shift] * 6
+    y: Tensor = _Block.apply(x, filters, shift, *none, (pad, 0.0, 0.0, False))[0]  # type: ignore[no-untyped-call]
     return y
 
 
@@ -42,7 +43,7 @@ class _Block(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, filters: Tensor, *others: Any) -> tuple[Tensor, Tensor, Tensor]:
         *small, (pad, momentum, eps, norm) = others
         shift, weight, bias, mean, var, mask, images = (part.contiguous() for part in small)
-        kind = _kind(x)
+        kind = product_type(x)
         x, w = _last(x, kind), filters.permute(0, 1, 3, 4, 2)
         here = grouped_conv.sizes(x, w, pad)
         given = shift, weight, bias, mean, var, mask, images, here, momentum, eps, norm
@@ -60,7 +61,8 @@ class _Block(torch.autograd.Function):
         grad = _last(grad, x.dtype)
         if ctx.whole:
             dx: Tensor | None = None
-            dw, *small = grouped_first.gradients(grad, x, *kept, weight, ctx.here, norm=ctx.norm)
+            which, rows, made, sums, use = kept
+            dw, *small = grouped_first.gradients(grad, x, which, rows, made, sums, use, weight, ctx.here, norm=ctx.norm)
         else:
             w, y, top, which, use = kept
             dy, *small = _pooled_back(grad, y, top, which, use, weight, mask, norm=ctx.norm)
@@ -156,12 +158,6 @@ def _pooled_back(
         C=channels, ROWS=_ROWS, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip
     return dx, d_weight, d_bias, d_shift
-
-
-def _kind(x: Tensor) -> torch.dtype:
-    """The type of products."""
-    device = x.device.type
-    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 def _last(x: Tensor, kind: torch.dtype) -> Tensor:

@@ -1,9 +1,9 @@
 """Convolutions of many clients in one launch, with a client axis in the grid.
 
-Images x [K, B, H, W, Ci], filters w [K, Co, kh, kw, Ci], results y [K, B, OH, OW, Co]: channels last, contiguous, stride
-1. Products are in the type of the inputs, sums in float32. Every sum has one fixed order, which does not depend on the
-number of clients: results repeat to the bit, and a client's do not depend on who else is there. Block sizes are those
-that were fastest on an H200 for 20 clients with batches of 128.
+Images x [K, B, H, W, Ci], filters w [K, Co, kh, kw, Ci], results y [K, B, OH, OW, Co]: channels last, contiguous,
+stride 1. Products are in the type of the inputs, sums in float32. Every sum has one fixed order, which does not depend
+on the number of clients: results repeat to the bit, and a client's do not depend on who else is there. Block sizes are
+those that were fastest on an H200 for 20 clients with batches of 128.
 """
 
 from typing import NamedTuple
@@ -117,7 +117,7 @@ def _filter_gradient(
     KH: tl.constexpr, KW: tl.constexpr, PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
     EVEN: tl.constexpr, FULL: tl.constexpr,
 ):  # fmt: skip
-    """Block of dw [Co, kh * kw * Ci] over `steps` tiles of BK pixels. EVEN: BK divides the pixels; FULL: BN the columns."""
+    """Block of dw [Co, kh * kw * Ci] over `steps` tiles of pixels. EVEN: BK divides them; FULL: BN the columns."""
     ALL: tl.constexpr = KH * KW * CI
     MB: tl.constexpr = CO // BM
     GRAIN: tl.constexpr = CI if CI < BN else BN

@@ -1,9 +1,9 @@
-"""The first layer of many clients: convolution, norm, ReLU and 2x2 max-pooling without the convolution's result, which is
-by far the largest activation of a network and never reaches memory.
+"""The first layer of many clients: convolution, norm, ReLU and 2x2 max-pooling in one kernel.
 
-A window of the images, with a 1 behind its last value, is a row v of V. For filters w the sum and the sum of squares of the
-convolution's values are entries of w V'V and w V'V w', so a small matrix V'V per client holds the statistics of batch
-norm. Its gradient needs no more than that: with g the gradient at each pooled value and xhat = (w v - mean) * rstd,
+The convolution's result, by far the largest activation of a network, never reaches memory. A window of the images, with
+a 1 behind its last value, is a row v of V. For filters w the sum and the sum of squares of the convolution's values are
+entries of w V'V and w V'V w', so a small matrix V'V per client holds the statistics of batch norm. Its gradient needs
+no more than that: with g the gradient at each pooled value and xhat = (w v - mean) * rstd,
 
     dw = weight * rstd * (sum g v - k sum(g) sum v - k sum(g xhat) sum xhat v)
 
@@ -191,7 +191,7 @@ def _gradients(
 
 def width(here: Sizes) -> int:
     """Columns of V: a window and a 1, filled up to a power of two."""
-    return max(16, triton.next_power_of_2(here.KH * here.KW * here.CI + 1))
+    return max(16, 1 << (here.KH * here.KW * here.CI).bit_length())
 
 
 def packed(w: Tensor, here: Sizes, kind: torch.dtype) -> Tensor:
