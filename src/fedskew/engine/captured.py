@@ -158,6 +158,12 @@ class Lanes:
             return self._copy_out(recipe, servers, cohorts)
 
     def _make(self, lanes: int) -> None:
+        """Make the graph of this many lanes, if there is none yet."""
+        if self.served and not self.steps:
+            from fedskew.models.kernels.launch import compiling
+
+            with compiling():
+                self._step(lanes)
         if lanes not in self.steps:
             self.steps[lanes] = captured(lambda: self._step(lanes), self.stream, self.pool, self.taken.zero_)
 

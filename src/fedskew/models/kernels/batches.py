@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from fedskew.models.kernels.launch import launch
+
 
 @triton.jit
 def _gather(
@@ -43,7 +45,8 @@ def images(
     _, channels, height, width = x.shape
     out = torch.empty(*index.shape, height, width, channels, dtype=kind, device=x.device)
     block = min(1024, triton.next_power_of_2(height * width))
-    _gather[(triton.cdiv(height * width, block), index.numel())](
+    launch(
+        _gather, (triton.cdiv(height * width, block), index.numel()),
         x, index, index if draws is None else draws, mean, std, out,
         H=height, W=width, C=channels, CP=triton.next_power_of_2(channels), EDGE=0 if draws is None else edge,
         BLOCK=block, num_warps=4,

@@ -5,6 +5,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from fedskew.models.kernels.launch import launch
+
 
 @triton.jit
 def _descend(
@@ -34,7 +36,8 @@ def descend(
     if g.stride() != w.stride():
         g = torch.empty_like(w).copy_(g)
     size = w[0].numel()
-    _descend[(triton.cdiv(size, 1024), len(w))](
+    launch(
+        _descend, (triton.cdiv(size, 1024), len(w)),
         w, w if v is None else v, g, rate, active, size, momentum, decay,
         MOMENTUM=v is not None, DECAY=decay != 0.0, BLOCK=1024, num_warps=4,
     )  # fmt: skip

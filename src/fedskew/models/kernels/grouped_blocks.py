@@ -13,6 +13,7 @@ from torch.autograd.function import once_differentiable
 
 from fedskew.models.kernels import grouped_conv, grouped_first, pooling, product_type, thin
 from fedskew.models.kernels.grouped_conv import Sizes
+from fedskew.models.kernels.launch import launch
 
 _ROWS, _WARPS, _SPLITS = 16, 4, 26
 
@@ -116,7 +117,8 @@ def _statistics(
     new_mean, new_var = torch.empty_like(mean), torch.empty_like(var)
     use = torch.empty(clients, 3, channels, dtype=torch.float32, device=part.device)
     wide = min(8, channels)
-    pooling.statistics[(channels // wide, clients)](
+    launch(
+        pooling.statistics, (channels // wide, clients),
         part, images, shift, mean, var, new_mean, new_var, use, momentum, eps, tiles,
         C=channels, WIDE=wide, CHUNK=256, num_warps=_WARPS,
     )  # fmt: skip
@@ -128,7 +130,8 @@ def _pooled(x: Tensor, use: Tensor, weight: Tensor, bias: Tensor, *, norm: bool)
     ph, pw = height // 2, width // 2
     y = x.new_empty(clients, images, ph, pw, channels)
     top, which = torch.empty_like(y) if norm else y, torch.empty_like(y, dtype=torch.uint8)
-    pooling.largest[(triton.cdiv(images * ph * pw, _ROWS), clients)](
+    launch(
+        pooling.largest, (triton.cdiv(images * ph * pw, _ROWS), clients),
         x, use, weight, bias, y, top, which, images, height, width, ph, pw,
         C=channels, ROWS=_ROWS, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip
@@ -144,16 +147,19 @@ def _pooled_back(
     dx, windows = torch.empty_like(x), images * ph * pw
     d_weight, d_bias, d_shift = torch.empty(3, clients, channels, dtype=torch.float32, device=x.device)
     part = torch.empty(clients, _SPLITS, 2, channels, dtype=torch.float32, device=x.device)
-    pooling.gradient_sums[(_SPLITS, clients)](
+    launch(
+        pooling.gradient_sums, (_SPLITS, clients),
         grad, top, which, use, part, windows, triton.cdiv(triton.cdiv(windows, _ROWS), _SPLITS), _SPLITS,
         C=channels, ROWS=_ROWS, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip
     wide = min(8, channels)
-    pooling.gradients[(channels // wide, clients)](
+    launch(
+        pooling.gradients, (channels // wide, clients),
         part, use, weight, d_weight, d_bias, d_shift, _SPLITS,
         C=channels, WIDE=wide, CHUNK=32, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip
-    pooling.spread_back[(triton.cdiv(images * ch * cw, _ROWS), clients)](
+    launch(
+        pooling.spread_back, (triton.cdiv(images * ch * cw, _ROWS), clients),
         x, grad, which, mask, use, weight, d_weight, d_bias, dx, images, height, width, ph, pw, ch, cw,
         C=channels, ROWS=_ROWS, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip

@@ -13,6 +13,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from fedskew.models.kernels.launch import launch
+
 
 @triton.jit
 def _forward(
@@ -208,7 +210,8 @@ def convolve(x: Tensor, w: Tensor, mask: Tensor, pad: int, *, moments: bool) -> 
     tiles = triton.cdiv(rows, bm)
     y = x.new_empty(clients, images, here.OH, here.OW, here.CO)
     part = torch.empty(clients, tiles if moments else 0, 3, here.CO, dtype=torch.float32, device=x.device)
-    _forward[(tiles * (here.CO // bn), clients)](
+    launch(
+        _forward, (tiles * (here.CO // bn), clients),
         x, w, mask, y, part, images,
         **here._asdict(), BM=bm, BN=bn, BK=bk, EVEN=rows % bm == 0, MOMENTS=moments,
         num_warps=warps, num_stages=stages,
@@ -221,9 +224,10 @@ def input_gradient(dy: Tensor, w: Tensor, x: Tensor, pad: int) -> Tensor:
     bn, bk = power_in(here.CI, 128), power_in(here.CO, 64)
     bm, rows = 128 if bn == 128 else 256, images * here.H * here.W
     dx = torch.empty_like(x)
-    _input_gradient[(triton.cdiv(rows, bm) * (here.CI // bn), clients)](
-        dy, w, dx, images, **here._asdict(), BM=bm, BN=bn, BK=bk, EVEN=rows % bm == 0, num_warps=4, num_stages=3
-    )
+    launch(
+        _input_gradient, (triton.cdiv(rows, bm) * (here.CI // bn), clients),
+        dy, w, dx, images, **here._asdict(), BM=bm, BN=bn, BK=bk, EVEN=rows % bm == 0, num_warps=4, num_stages=3,
+    )  # fmt: skip
     return dx
 
 
@@ -235,7 +239,8 @@ def filter_gradient(dy: Tensor, w: Tensor, x: Tensor, pad: int) -> Tensor:
     blocks = triton.cdiv(columns, bn) * (here.CO // bm)
     splits = max(1, min(36 // blocks, triton.cdiv(rows, 2048)))
     part = torch.empty(clients, splits, here.CO * columns, dtype=torch.float32, device=x.device)
-    _filter_gradient[(blocks, splits, clients)](
+    launch(
+        _filter_gradient, (blocks, splits, clients),
         x, dy, part, images, splits, triton.cdiv(triton.cdiv(rows, bk), splits),
         **here._asdict(), BM=bm, BN=bn, BK=bk, EVEN=rows % bk == 0, FULL=columns % bn == 0, num_warps=4, num_stages=3,
     )  # fmt: skip
@@ -248,5 +253,5 @@ def added(part: Tensor) -> Tensor:
     if splits == 1:
         return part.view(clients, size)
     total = torch.empty(clients, size, dtype=torch.float32, device=part.device)
-    _add_parts[(triton.cdiv(size, 1024), clients)](part, total, splits, size, BLOCK=1024, num_warps=4)
+    launch(_add_parts, (triton.cdiv(size, 1024), clients), part, total, splits, size, BLOCK=1024, num_warps=4)
     return total

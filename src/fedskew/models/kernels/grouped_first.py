@@ -17,6 +17,7 @@ import triton.language as tl
 from torch import Tensor
 
 from fedskew.models.kernels.grouped_conv import Sizes, added
+from fedskew.models.kernels.launch import launch
 from fedskew.models.kernels.pooling import settle
 
 _SPLITS, _BLOCK = 26, 32
@@ -207,7 +208,8 @@ def products(x: Tensor, mask: Tensor, here: Sizes) -> Tensor:
     bk = 128 if kp <= 64 else 64
     part = torch.empty(clients, _SPLITS, kp * kp, dtype=torch.float32, device=x.device)
     steps = triton.cdiv(triton.cdiv(images * here.OH * here.OW, bk), _SPLITS)
-    _products[(_SPLITS, clients)](
+    launch(
+        _products, (_SPLITS, clients),
         x, mask, part, images, _SPLITS, steps, H=here.H, W=here.W, OH=here.OH, OW=here.OW, CI=here.CI, KH=here.KH,
         KW=here.KW, PAD=here.PAD, KP=kp, BK=bk, num_warps=4, num_stages=2,
     )  # fmt: skip
@@ -223,7 +225,8 @@ def statistics(
     clients, block = len(rows), min(_BLOCK, here.CO)
     use = torch.empty(clients, 3, here.CO, dtype=torch.float32, device=rows.device)
     sums = torch.empty_like(rows, dtype=torch.float32)
-    _statistics[(here.CO // block, clients)](
+    launch(
+        _statistics, (here.CO // block, clients),
         rows, made, images, shift, mean, var, new_mean, new_var, use, sums, momentum, eps,
         ALL=here.KH * here.KW * here.CI, CO=here.CO, KP=rows.shape[-1], BLOCK=block, num_warps=4,
     )  # fmt: skip
@@ -238,7 +241,8 @@ def forward(
     bm, warps = (32, 4) if here.CO >= 128 else (64, 8)
     y = x.new_empty(clients, images, ph, pw, here.CO)
     which = torch.empty_like(y, dtype=torch.uint8)
-    _forward[(triton.cdiv(images * ph * pw, bm), clients)](
+    launch(
+        _forward, (triton.cdiv(images * ph * pw, bm), clients),
         x, rows, use, weight, bias, y, which, images, H=here.H, W=here.W, PH=ph, PW=pw, CI=here.CI, CO=here.CO,
         KH=here.KH, KW=here.KW, PAD=here.PAD, KP=rows.shape[-1], BM=bm, NORM=norm, num_warps=warps,
     )  # fmt: skip
@@ -254,7 +258,8 @@ def gradients(
     ph, pw, every = here.OH // 2, here.OW // 2, here.KH * here.KW * here.CI
     bk, warps, splits = (64, 8, 26) if kp <= 64 else (32, 4, 39)
     part = torch.empty(clients, splits, here.CO * kp, dtype=torch.float32, device=x.device)
-    _sparse_sums[(splits, clients)](
+    launch(
+        _sparse_sums, (splits, clients),
         x, grad, which, part, images, splits, triton.cdiv(triton.cdiv(images * ph * pw, bk), splits),
         H=here.H, W=here.W, PH=ph, PW=pw, CI=here.CI, CO=here.CO, KH=here.KH, KW=here.KW, PAD=here.PAD, KP=kp, BK=bk,
         num_warps=warps, num_stages=2,
@@ -262,7 +267,8 @@ def gradients(
     dw = torch.empty(clients, here.CO, here.KH, here.KW, here.CI, dtype=torch.float32, device=x.device)
     d_weight, d_bias, d_shift = torch.empty(3, clients, here.CO, dtype=torch.float32, device=x.device)
     block = min(_BLOCK, here.CO)
-    _gradients[(here.CO // block, clients)](
+    launch(
+        _gradients, (here.CO // block, clients),
         rows, added(part), made, sums, use, weight, dw, d_weight, d_bias, d_shift,
         ALL=every, CO=here.CO, KP=kp, BLOCK=block, NORM=norm, num_warps=4,
     )  # fmt: skip
