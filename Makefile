@@ -123,7 +123,7 @@ reproduction: evidence
 	$(BIN)/python docs/generate.py
 
 evidence: $(READY)
-	$(BIN)/python -m fedskew.advice.evidence results/paper
+	$(BIN)/python -m docs.pages.evidence_table results/paper
 
 figures: $(READY)
 	$(BIN)/python docs/generate.py --figures

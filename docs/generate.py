@@ -7,16 +7,17 @@ import sys
 from pathlib import Path
 
 from fedskew.algorithms import describe
-from fedskew.paper import FIGURES, front, mapped
+from fedskew.paper import FIGURES, mapped
 from fedskew.paper.choice import Choice
-from fedskew.paper.document import between, reproduction
 from fedskew.paper.map import Map
 from fedskew.paper.trained import CELL
 from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
-from docs.json_page import page as json_page  # noqa: E402
+from docs.pages import front  # noqa: E402
+from docs.pages.json_page import page as json_page  # noqa: E402
+from docs.pages.reproduction import between, reproduction  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
 
 METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"

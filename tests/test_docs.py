@@ -178,7 +178,7 @@ def test_convnet_figures_are_those_of_the_results():
 
 def test_what_tau_costs_on_synthetic_is_what_was_measured():
     lines = [json.loads(line) for line in (ROOT / "results/paper/synthetic.jsonl").read_text().splitlines()]
-    text = (ROOT / "docs/algorithms.md").read_text()
+    text = " ".join((ROOT / "docs/algorithms.md").read_text().split())
     for algorithm in ("fedavg", "fedlc:tau=1", "fedlc"):
         means = []
         for dataset in ("synthetic:0,0", "synthetic:0.5,0.5", "synthetic:1,1"):
@@ -223,7 +223,7 @@ def short(value, unit="ms"):
 
 
 def test_what_ranks_and_messages_cost_is_what_was_measured():
-    text = (ROOT / "docs/scale.md").read_text()
+    text = " ".join((ROOT / "docs/scale.md").read_text().split())
     ranks, messages = figures_of("benchmark_distributed.json"), figures_of("benchmark_messages.json")
     for (part, name), value in ranks.items():
         if name.startswith("efficiency"):

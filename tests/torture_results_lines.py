@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from docs.pages.evidence_table import build
 from fedskew.advice import evidence
 from fedskew.runs.results import Results, read_lines
 from tests.helpers.attempts import Tally
@@ -63,7 +64,7 @@ def _read(folder: Path) -> dict[str, Any]:
 
 
 def _evidence(folder: Path) -> int:
-    return len(evidence.build(Results(None, folder), evidence.load()["partitions"])["settings"])
+    return len(build(Results(None, folder), evidence.load()["partitions"])["settings"])
 
 
 def _paths(content: Any, above: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:

@@ -1,4 +1,4 @@
-"""Federated learning under label skew: FedLC and its rivals, defined once, run fast, measured honestly.
+"""Federated learning under label skew: FedLC and its rivals, each defined once.
 
 Besides the names in `__all__`, every registered method can be imported by name: `from fedskew import fedlc, scaffold`.
 """

@@ -76,6 +76,7 @@ class Algorithm:
 
     @property
     def needs_travel(self) -> bool:
+        """Whether a part uses how far a client's optimiser moves under a unit gradient."""
         parts = (self.loss, *self.terms, self.correction, self.aggregate)
         return any(getattr(part, "needs_travel", False) for part in parts)
 

@@ -30,8 +30,7 @@ class Range:
         return float(f"{math.exp(value) if self.log else value:.2g}")
 
     def values(self, count: int, default: Value) -> list[Value]:
-        """The midpoints of `count` equal parts of the range; the one nearest to the default is replaced by the
-        default."""
+        """The midpoints of `count` equal parts of the range, with the default in place of the nearest one."""
         found = [self.at((i + 0.5) / count) for i in range(count)]
         if isinstance(default, int | float) and (default > 0 or not self.log):
             there, span = self._scaled(default), self._scaled(self.high) - self._scaled(self.low)

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from docs.pages import evidence_table
 from fedskew import cross_entropy
 from fedskew.advice import evidence
 from fedskew.runs.measures import rounds_to_reach
@@ -26,10 +27,10 @@ def test_the_table_is_regenerated_to_the_byte():
     new = {evidence.partition_name(line) for line in Results(None, PUBLISHED)} - set(known)
     stale = "evidence.json is not what `make evidence` writes"
     try:
-        table = evidence.build(Results(None, PUBLISHED), known)
+        table = evidence_table.build(Results(None, PUBLISHED), known)
     except (FileNotFoundError, ValueError) as error:
         pytest.fail(f"{stale}: nothing is known of partitions {new} ({error})")
-    assert evidence.FILE.read_text() == evidence.text(table), stale
+    assert evidence_table.FILE.read_text() == evidence_table.text(table), stale
 
 
 def test_every_figure_is_that_of_a_published_run():
@@ -148,7 +149,7 @@ def test_a_damaged_run_is_named_and_the_others_count(tmp_path):
 def test_settings_without_fedavg_or_a_rival_are_not_evidence():
     runs = [Run(dataset="synthetic:1,1", clients=3, algorithm=name, rounds=2) for name in ("fedlc", "fedavg")]
     for run in runs:
-        assert evidence.build([result(run, 0.5)], {})["settings"] == []
+        assert evidence_table.build([result(run, 0.5)], {})["settings"] == []
 
 
 def test_data_sets_that_share_a_partition_hash_have_skews_of_their_own():
@@ -169,11 +170,11 @@ def test_a_new_partition_is_split_again():
     both = [result(run.model_copy(update={"algorithm": name}), 0.5) for name in ("fedavg", "fedlc:tau=5")]
     for one in both:
         one.summary["partition_hash"] = card["hash"]
-    table = evidence.build(both, {})
+    table = evidence_table.build(both, {})
     (kept,) = table["partitions"].values()
     assert kept["skew"] == pytest.approx(card["skew"], abs=1e-6)
-    assert json.loads(evidence.text(table)) == table
+    assert json.loads(evidence_table.text(table)) == table
     for one in both:
         one.summary["partition_hash"] = "f" * 64
     with pytest.raises(ValueError, match="splitting again gives"):
-        evidence.build(both, {})
+        evidence_table.build(both, {})

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from docs.pages.evidence_table import build
 from fedskew import partition
-from fedskew.advice.evidence import build, load, partition_name
+from fedskew.advice.evidence import load, partition_name
 from fedskew.advice.findings import FAR, NEAR, advise, distance, scaled
 from fedskew.advice.kinds import UNKNOWN, kind_of
 from fedskew.core import rng

@@ -76,9 +76,9 @@ def test_a_round_is_the_median_of_the_clients(engine: str) -> None:
 def test_what_has_no_meaning_is_refused() -> None:
     with pytest.raises(ValueError, match="fednova and median both set the aggregate"):
         build_algorithm("fednova+median")
-    with pytest.raises(ValueError, match="median counts all clients the same: weighting is 'samples'"):
+    with pytest.raises(ValueError, match="median gives all clients the same weight: weighting is 'samples'"):
         Run(algorithm="median")
-    with pytest.raises(ValueError, match="mean of its correction's messages"):
+    with pytest.raises(ValueError, match="server averages its correction's messages"):
         Simulation(Run(**RUN, algorithm="scaffold+trimmed"))
 
 

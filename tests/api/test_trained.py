@@ -77,7 +77,7 @@ def test_a_file_of_python_is_run_only_where_that_is_allowed(folder, tmp_path):
         "    return nn.Sequential(nn.Flatten(), nn.Linear(math.prod(input_shape), num_classes))\n"
     )
     _, result = folder(model=f"{tmp_path / 'own.py'}:own_net")
-    with pytest.raises(ValueError, match="own_files=True allows it"):
+    with pytest.raises(ValueError, match="pass own_files=True to allow it"):
         load_model(tmp_path / "model.safetensors")
     for options in ({"own_files": True}, {"model": own_net((1, 8, 8), 10)}):
         found = load_model(tmp_path / "model.safetensors", **options)
@@ -93,7 +93,7 @@ def test_a_file_of_another_program_says_so(tmp_path, about):
 
 def test_a_damaged_file_says_so(tmp_path):
     (tmp_path / "model.safetensors").write_bytes(b"no model" * 10)
-    with pytest.raises(ValueError, match="is damaged, or no safetensors file"):
+    with pytest.raises(ValueError, match="is damaged, or not a safetensors file"):
         load_model(tmp_path / "model.safetensors")
 
 

@@ -101,3 +101,12 @@ def test_words_and_numbers_with_their_spread_stay_whole(width: int) -> None:
     assert max(map(len, text.splitlines())) <= width
     for whole in (*federation.split(), "44.21 ± 0.52", "+6.00", "[+3.52, +8.48]", "12.34 ± 0.56", "(shortened)"):
         assert whole in text
+
+
+def test_a_block_leaves_out_rows_that_are_empty_there() -> None:
+    grid = Grid("method", "first column", "second column")
+    grid.add_row("fedavg", "1" * 12, "2" * 12)
+    grid.add_row("fedlc", "3" * 12, "-")
+    narrow, wide = (" ".join(printed(grid, width)) for width in (24, 80))
+    assert (narrow.count("fedavg"), narrow.count("fedlc")) == (2, 1)
+    assert wide.count("fedlc") == 1

@@ -297,4 +297,4 @@ def test_show_far_from_published_results_says_that_there_are_none(
     monkeypatch.chdir(tmp_path)
     code, out, err = call(capsys, "paper", "show", "table4")
     assert (code, err) == (0, "fedskew: note: no published results: there is no folder results/paper\n")
-    assert "Nothing of this has been run yet." in out
+    assert "None of this has been run yet." in out

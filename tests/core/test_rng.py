@@ -131,7 +131,7 @@ def test_uniform_is_uniform() -> None:
 
 def test_too_many_permutations_are_refused() -> None:
     many = 1 << 20
-    with pytest.raises(ValueError, match=f"{many} permutations at once; at most {many - 1}"):
+    with pytest.raises(ValueError, match=f"{many} permutations at once; allowed: at most {many - 1}"):
         rng.permutations(np.zeros(many, dtype=np.uint64), np.ones(many, dtype=np.int64))
 
 

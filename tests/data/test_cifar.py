@@ -214,7 +214,7 @@ def test_wrong_number_of_bytes(tmp_path, change):
     raw = rows[:3].tobytes()
     (tmp_path / "cifar-10-batches-bin" / "data_batch_2.bin").write_bytes(raw[:-1] if change < 0 else raw + b"\0")
     with pytest.raises(
-        ValueError, match=rf"data_batch_2\.bin has {9219 + change:,} bytes; 3 records of 3,073 are 9,219"
+        ValueError, match=rf"data_batch_2\.bin has {9219 + change:,} bytes; 3 records of 3,073 bytes need 9,219"
     ):
         cifar10(str(tmp_path))
 
@@ -223,7 +223,7 @@ def test_label_out_of_range(tmp_path):
     rows = write_binary10(tmp_path)
     rows[2, 0] = 10
     (tmp_path / "cifar-10-batches-bin" / "test_batch.bin").write_bytes(rows[:3].tobytes())
-    with pytest.raises(ValueError, match=r"test_batch\.bin has a label 10; allowed: 0\.\.9"):
+    with pytest.raises(ValueError, match=r"test_batch\.bin has label 10; allowed: 0\.\.9"):
         cifar10(str(tmp_path))
 
 

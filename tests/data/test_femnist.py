@@ -142,7 +142,9 @@ def test_too_few_writers(tmp_path: Path) -> None:
     assert LEAST == 10
     path = make(tmp_path, "all_data")
     for clients in (0, 5):
-        with pytest.raises(ValueError, match=rf"clients is {clients}; allowed: 1 to 4, the writers here with 10"):
+        with pytest.raises(
+            ValueError, match=rf"clients is {clients}; allowed: 1 to 4, the number of writers with at least 10"
+        ):
             femnist(0, clients, path)
 
 

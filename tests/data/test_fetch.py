@@ -190,7 +190,7 @@ def test_broken_connection_is_resumed(tmp_path, server, sources):
 def test_truncated_then_resumed_by_the_next_fetch(tmp_path, server, sources):
     sources(NOISE)
     server.cuts = [1_000_000, 10, 10]
-    with pytest.raises(FetchError, match=r"broke off at 1,000,020 of 3,000,000 bytes, 3 times; fetch again"):
+    with pytest.raises(FetchError, match=r"stopped at 1,000,020 of 3,000,000 bytes after 3 attempts; fetch again"):
         fetch("set", str(tmp_path))
     assert names(tmp_path) == [f"{FILE}.part"]
     assert listing(str(tmp_path))[0].state == "partial"
@@ -266,7 +266,7 @@ def test_silent_server_is_given_up(tmp_path, server, sources, monkeypatch):
     sources(NOISE)
     server.cuts = [100_000] * 3
     server.go_on.clear()
-    with pytest.raises(FetchError, match="broke off at 196,608 of 3,000,000 bytes"):
+    with pytest.raises(FetchError, match="stopped at 196,608 of 3,000,000 bytes"):
         fetch("set", str(tmp_path))
 
 

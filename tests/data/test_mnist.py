@@ -79,7 +79,7 @@ def test_a_missing_file_is_named(tmp_path, file):
     ("replaced", "said"),
     [
         ({"train_labels": idx(np.array([1, 2], np.uint8))}, "has 3 images, .* has 2 labels"),
-        ({"train_labels": idx(np.array([1, 2, 10], np.uint8))}, r"has a label 10; allowed: 0\.\.9"),
+        ({"train_labels": idx(np.array([1, 2, 10], np.uint8))}, r"has label 10; allowed: 0\.\.9"),
         ({"train_images": idx(np.zeros((3, 32, 32), np.uint8))}, "images are 32x32; allowed: 28x28"),
         ({"train_images": idx(np.zeros((3, 28, 28), np.uint8), kind=13)}, "does not start like a file of images"),
         ({"train_images": idx(np.zeros(3, np.uint8))}, "does not start like a file of images"),

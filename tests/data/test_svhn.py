@@ -77,7 +77,7 @@ def test_missing_extra(tmp_path):
 def test_label_out_of_range(tmp_path, label):
     write(tmp_path, "train", [1, label])
     write(tmp_path, "test", [1])
-    with pytest.raises(ValueError, match=rf"train_32x32\.mat has a label {label}; allowed: 1\.\.10"):
+    with pytest.raises(ValueError, match=rf"train_32x32\.mat has label {label}; allowed: 1\.\.10"):
         svhn(data_dir=str(tmp_path))
 
 

@@ -111,7 +111,11 @@ def test_paths_of_data_are_whole_in_the_app(tmp_path, capsys, monkeypatch):
 
 @pytest.mark.parametrize(
     ("file", "problem"),
-    [("test_mod.py", "Flower leaves tests out"), ("federation.py", "another federation.py"), ("alg.py", "another alg")],
+    [
+        ("test_mod.py", "Flower leaves test files out"),
+        ("federation.py", "another federation.py"),
+        ("alg.py", "another alg"),
+    ],
 )
 def test_a_file_that_cannot_be_in_the_app_is_refused(tmp_path, capsys, monkeypatch, file, problem):
     monkeypatch.chdir(tmp_path)
@@ -198,7 +202,7 @@ def test_init_writes_over_nothing(tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("kept")
     code, _, err = call(capsys, "flower", "init", str(tmp_path))
     assert code == 2
-    assert "exists already and is not overwritten" in err
+    assert "already exists and is not overwritten" in err
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

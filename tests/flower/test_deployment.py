@@ -319,7 +319,7 @@ def test_a_run_with_too_few_nodes_fails_cleanly(federation, recorded):
     number = federation.submit(recorded, "start-timeout=1.0 min-clients=3 seed=2")
     status, details = federation.finish(number)
     assert status == "finished:failed"
-    assert "min-clients asks for 3" in details + federation.said(number)
+    assert "min-clients requires 3" in details + federation.said(number)
 
 
 def test_a_node_without_a_valid_key_is_refused(federation):

@@ -124,7 +124,7 @@ def test_central_privacy_needs_every_answer():
     def wrap(strategy):
         return DifferentialPrivacyServerSideFixedClipping(strategy, 1.0, 0.1, 3)
 
-    with pytest.raises(RuntimeError, match="2 clients answered properly, min-clients asks for 3"):
+    with pytest.raises(RuntimeError, match="2 clients answered properly, but min-clients requires 3"):
         federate(Nodes(client_app(FEDLC, mods=[breaks]), THREE), FEDLC, Rules(), wrap=wrap)
 
 

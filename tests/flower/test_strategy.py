@@ -125,7 +125,7 @@ def test_a_bad_reply_may_fail_the_run():
 
 def test_too_few_answers_fail_the_run():
     grid = Nodes(client_app(RUN), THREE, answers_of(1, 1, lambda reply: None))
-    with pytest.raises(RuntimeError, match="2 clients answered properly, min-clients asks for 3"):
+    with pytest.raises(RuntimeError, match="2 clients answered properly, but min-clients requires 3"):
         federate(grid, RUN, Rules(min_clients=3, round_timeout=0.5))
 
 

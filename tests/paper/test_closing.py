@@ -1,9 +1,9 @@
 """How much of the IID gap methods close, in words and shares."""
 
+from docs.pages.closing import SETTING, closed, section
+from docs.pages.depends import CELLS
 from fedskew.paper import TABLES, mapped
 from fedskew.paper.choice import Choice
-from fedskew.paper.closing import SETTING, closed, section
-from fedskew.paper.depends import CELLS
 from fedskew.runs.run import Run
 from tests.paper.test_tables import Known, result
 

@@ -6,12 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from docs.pages.claims import claims, in_short
+from docs.pages.reproduction import BEGIN, END, between, reproduction
 from fedskew.paper import FIGURES, TABLES
-from fedskew.paper.behind import behind
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import claims, in_short
-from fedskew.paper.document import BEGIN, END, between, reproduction
-from fedskew.paper.formats import cell_text, rests_on
+from fedskew.paper.formats import behind, cell_text, rests_on
 from fedskew.runs.results import Results, read_lines
 from fedskew.runs.run import Run
 from fedskew.runs.versions import result_version
@@ -49,7 +48,7 @@ def test_figures_on_the_page_change_with_the_results() -> None:
     results = Known([result(plain, 0.4), result(calibrated, 0.61)])
     page = reproduction(results, Path("nowhere"))
     assert "FedLC against FedAvg is not decided: one seed, +21.00 (last round +21.00; the paper +17.84)" in page
-    assert "Nothing of this has been run yet." in page
+    assert "None of this has been run yet." in page
     assert (
         "| table1: cifar10/dirichlet:0.1 | stated | 400 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | not decided: one "
         "seed, +21.00 | 48.07, 65.91 |" in page
@@ -115,7 +114,7 @@ def test_what_was_not_run_still_shows_the_printed_figure_and_other_versions() ->
     row = next(row for row in TABLES["table1"].rows(Results()) if row["method"] == "fedlc")
     assert cell_text(row) == f"- ({row['printed']['mean']:.2f})"
     assert rests_on([{**row, "other_versions": 3}]) == [
-        "Nothing of this has been run yet.",
+        "None of this has been run yet.",
         "3 runs of another result version are not shown.",
     ]
 
@@ -166,4 +165,4 @@ def test_only_the_marked_part_is_replaced() -> None:
 
 def test_nothing_published_is_an_empty_page() -> None:
     page = reproduction(Results(), Path("nowhere"))
-    assert len(re.findall("Nothing of this has been run yet", page)) == len(TABLES)
+    assert len(re.findall("None of this has been run yet", page)) == len(TABLES)

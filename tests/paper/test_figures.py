@@ -66,7 +66,7 @@ def base(value=1.0):
 
 
 def varied():
-    return [{"name": "epochs", "value": v, "differences": {"fedlc": v, "fedrs": None}} for v in (1, 5)]
+    return [{"name": f"{v} epochs", "differences": {"fedlc": v, "fedrs": None}} for v in (1, 5)]
 
 
 DRAWINGS = {

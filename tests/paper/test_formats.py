@@ -29,14 +29,15 @@ def test_markdown_has_ours_the_printed_figure_and_what_it_rests_on() -> None:
 def test_shortened_and_diverged_runs_are_marked() -> None:
     short = [result(run.model_copy(update={"rounds": 60}), 0.5) for run in TABLES["table1"].runs(CHOICE)]
     text = formats.markdown(TABLES["table1"].rows(Known(short), CHOICE))
-    assert "50.00 ± 0.00 · 50.00 [60 rounds] (48.07; +1.93)" in text
+    assert "50.00 ± 0.00 · 50.00 (48.07; +1.93)" in text
+    assert "cifar10/dirichlet:0.1 [60 rounds]" in text
     assert "square brackets" in text
     assert "diverged (2 diverged, round 9)" in formats.markdown(rows(diverged=True, rounds=9))
 
 
 def test_nothing_run_yet() -> None:
     text = formats.markdown(TABLES["table1"].rows(Known([]), CHOICE))
-    assert "Nothing of this has been run yet." in text
+    assert "None of this has been run yet." in text
     assert "| fedavg | - (48.07) | - (60.18) |" in text
 
 

@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from fedskew.paper import TABLES, depends, front
+from docs.pages import depends, front
+from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES
 from fedskew.runs.results import Result, Results

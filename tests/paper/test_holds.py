@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from fedskew.paper.holds import Cell, cells, section
+from docs.pages.holds import Cell, cells, section
 from tests.paper.test_tables import Known
 
 

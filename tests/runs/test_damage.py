@@ -136,7 +136,7 @@ def replaced(path: Path, line: int | None, change: dict) -> None:
         ("run.json", None, {"short.title": "\x1b[2J"}, r'short.title is "\\u001b\[2J"; allowed: text without control'),
         ("run.json", None, {"lengths": []}, r"lengths is \[\]"),
         ("records.jsonl", 2, {"accuracy": "high"}, 'line 2 is damaged: accuracy is "high"'),
-        ("records.jsonl", 2, {"round": 3}, "line 2 is damaged: it is of round 3"),
+        ("records.jsonl", 2, {"round": 3}, "line 2 is damaged: it is for round 3"),
         ("records.jsonl", 1, {"diverged": None}, "line 1 is damaged: diverged is null"),
         ("records.jsonl", 1, {"per_class_accuracy": [1, "a"]}, "per_class_accuracy.1 is"),
         ("sessions.jsonl", 1, {"engine": 7}, "line 1 is damaged: engine is 7"),

@@ -48,7 +48,7 @@ def run_on(folder, rounds=2):
 def test_other_data_are_refused_with_both_digests_and_places(tmp_path, stored, rounds):
     known = stored.folder(run_on(tmp_path / "a").hash)
     before = {path.name: path.read_bytes() for path in known.path.iterdir()}
-    with pytest.raises(StoreError, match="other data") as refused:
+    with pytest.raises(StoreError, match="different data") as refused:
         final(run_on(tmp_path / "b", rounds), stored)
     (session,) = known.sessions()
     for named in (str(tmp_path / "a"), str(tmp_path / "b"), session["data"], known.card()["data"]):
@@ -69,7 +69,7 @@ def test_files_that_did_not_change_are_not_read_to_answer(tmp_path, stored, monk
 def test_files_that_changed_where_they_are_are_noticed(tmp_path, stored):
     for part in ("train", "test"):
         shutil.copy(tmp_path / "b" / f"{part}_32x32.mat", tmp_path / "a" / f"{part}_32x32.mat")
-    with pytest.raises(StoreError, match="other data"):
+    with pytest.raises(StoreError, match="different data"):
         final(run_on(tmp_path / "a"), stored)
 
 
@@ -81,7 +81,7 @@ def test_an_answer_does_not_need_the_data(tmp_path, stored):
 def test_a_model_is_not_looked_at_with_other_data(tmp_path, stored):
     folder = stored.folder(run_on(tmp_path / "a").hash)
     assert from_folder(folder, data_dir=str(tmp_path / "c")).round == 2
-    with pytest.raises(StoreError, match="other data"):
+    with pytest.raises(StoreError, match="different data"):
         from_folder(folder, data_dir=str(tmp_path / "b"))
 
 
@@ -90,7 +90,7 @@ def test_rounds_that_are_filled_in_later_are_of_the_same_data(tmp_path, stored):
     sparse = run_on(tmp_path / "a", 30).model_copy(update={"eval_every": 30})
     final(sparse, stored)
     before = stored.folder(sparse.hash).about()
-    with pytest.raises(StoreError, match="other data"):
+    with pytest.raises(StoreError, match="different data"):
         final(run_on(tmp_path / "b", 15), stored)
     assert stored.folder(sparse.hash).about() == before
 

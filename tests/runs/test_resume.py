@@ -112,7 +112,7 @@ def test_a_file_of_python_runs_only_when_allowed(tmp_path: Path) -> None:
     store, run = Store(tmp_path), Run(**FIELDS, model=f"{OWN}:plain", rounds=1)
     list(simulate(run, store=store))
     export_model(store.folder(run.hash), tmp_path / "x.safetensors")
-    with pytest.raises(ValueError, match="own_files=True allows it"):
+    with pytest.raises(ValueError, match="pass own_files=True to allow it"):
         load_model(tmp_path / "x.safetensors")
     assert load_model(tmp_path / "x.safetensors", own_files=True)
 

@@ -18,5 +18,5 @@ def test_schedules():
 def test_a_rate_that_ends_at_nothing_is_refused_before_it_begins():
     with pytest.raises(ValueError, match=r"lr_schedule is exponential:.*lr is 0 in round 400"):
         Run(lr_schedule="exponential:0.1", rounds=400)
-    with pytest.raises(ValueError, match="those of nodes cannot be held out"):
+    with pytest.raises(ValueError, match="examples of nodes cannot be held out"):
         Run(dataset="nodes:1x8x8,10", partition="natural", model="mlp", validation=0.1)

@@ -1,22 +1,15 @@
 """What runs say about methods, by how skewed the labels were: the table that `fedskew advise` reads, and the user's own
 runs.
 
-    python -m fedskew.advice.evidence [FOLDER]      writes evidence.json from FOLDER/*.jsonl (results/paper)
-
 A setting is everything about a run except its method and its seed; it is evidence if FedAvg and another method ran in
-it. A partition's skew is computed from its label counts. The table keeps the skew of partitions that it knows; others
-are split again, which needs the data set's labels ($FEDSKEW_DATA).
+it. `docs/pages/evidence_table.py` writes the table.
 """
 
 import json
-import sys
 from collections.abc import Callable, Iterable, Mapping
 from importlib import resources
 from itertools import groupby
-from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from fedskew.core import spec
 from fedskew.partition.owners import Ints
@@ -25,7 +18,6 @@ from fedskew.runs.results import Result, Results, question
 from fedskew.runs.store import Store
 from fedskew.runs.verdict import BASELINE
 
-FILE = Path(__file__).with_name("evidence.json")
 _SHOWN = ("dataset", "partition", "model")
 _PLAIN = (
     "clients", "clients_per_round", "rounds", "local_epochs", "batch_size", "optimizer", "lr", "momentum",
@@ -42,20 +34,9 @@ def load() -> dict[str, Any]:
     return content
 
 
-def build(results: Iterable[Result], known: Mapping[str, Any]) -> dict[str, Any]:
-    """The table: settings with what each method reached in them, and the skew of every partition they used."""
-    found = list(results)
-    kept = settings(found)
-    names = {name for setting in kept for method in setting["methods"].values() for name in method["partitions"]}
-    example = {partition_name(result): result for result in found}
-    partitions = {name: known.get(name) or _measure(example[name]) for name in sorted(names)}
-    return {"partitions": partitions, "settings": kept}
-
-
 def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[dict[str, Any]], list[str]]:
-    """Settings of the user's runs in which some run has this split, and what could not be read. All seeds of such a
-    setting belong to it, since they draw the split by the same rule. Without a data set, equal label counts are
-    enough."""
+    """Settings of the user's runs in which some run has this split, and what could not be read. All seeds
+    of such a setting belong to it: the same rule draws their splits. Without a data set, equal counts are enough."""
     results = Results(store)
     found, table = list(results), counts.tolist()
 
@@ -72,13 +53,6 @@ def partition_name(result: Result, dataset: str | None = None) -> str:
     """A split of labels. Its hash covers only indices, so data sets or their seeds can share it, as Synthetic does."""
     named = dataset or _short(result)["dataset"]
     return f"{named} seed {result.run['seed']} {str(result.summary['partition_hash'])[:16]}"
-
-
-def text(table: Mapping[str, Any]) -> str:
-    """The table as stored: one line per partition or setting."""
-    partitions = ",\n".join(f" {json.dumps(name)}: {json.dumps(p)}" for name, p in table["partitions"].items())
-    settings = ",\n".join(f" {json.dumps(setting)}" for setting in table["settings"])
-    return f'{{"partitions": {{\n{partitions}\n}},\n"settings": [\n{settings}\n]}}\n'
 
 
 def _short(result: Result) -> Mapping[str, str]:
@@ -142,36 +116,3 @@ def _method(same: list[Result], ends: Mapping[int, float], dataset: str) -> dict
         "runs": [r.hash for r in same],
         "partitions": [partition_name(r, dataset) for r in same],
     }
-
-
-def _measure(result: Result) -> dict[str, Any]:
-    """The skew of a run's partition, split again from the data."""
-    from fedskew.runs.run import Run
-    from fedskew.simulation.plan import build_federation, describe_partition
-
-    run = Run(**{**result.run, "device": "cpu", "data_dir": None})
-    card = describe_partition(run, build_federation(run))
-    if card["hash"] != result.summary["partition_hash"]:
-        raise ValueError(
-            f"run {result.hash} had partition {result.summary['partition_hash']}; splitting again gives {card['hash']}"
-        )
-    skew = {name: round(value, 6) for name, value in card["skew"].items()}
-    classes = int((np.array(card["counts"]).sum(0) > 0).sum())
-    return {"clients": card["clients"], "classes": classes, "samples": card["samples"], "skew": skew}
-
-
-def main(folder: Path) -> None:
-    known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
-    try:
-        results = Results(None, folder)
-        for problem in results.problems:
-            print(f"left out: {problem}", file=sys.stderr)
-        table = build(results, known)
-    except FileNotFoundError as error:
-        sys.exit(f"evidence.json is unchanged: a new partition needs its data: {error}")
-    FILE.write_text(text(table))
-    print(f"written: {FILE.name}, {len(table['settings'])} settings on {len(table['partitions'])} partitions")
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results/paper"))

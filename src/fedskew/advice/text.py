@@ -117,8 +117,7 @@ def _saved(item: Evidence, gain: Gain) -> str:
 
 
 def training(advice: Advice) -> str | None:
-    """Where a method gains much more with one momentum or augmentation than with another, all else except rounds
-    equal."""
+    """Where a method gains much more with one momentum or augmentation than with another, all else but rounds equal."""
     best: dict[tuple[Any, ...], tuple[Evidence, Gain]] = {}
     for item in advice.evidence:
         free = ("momentum", "augment", "rounds", "methods")

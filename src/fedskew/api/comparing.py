@@ -38,7 +38,7 @@ class Compared:
         return method_rows(self._finished, target=target)
 
     def table(self, style: Style = "markdown", target: float | None = None) -> str:
-        """The rows as text. Rounds are counted to `target`, or to FedAvg's end if FedAvg is compared."""
+        """The rows as text. Rounds are counted to `target`, or to FedAvg's final accuracy if FedAvg is compared."""
         return table_text(self.runs, style, target)
 
     def plot(self, axes: Any = None, measure: str = "accuracy") -> Any:

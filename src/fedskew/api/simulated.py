@@ -27,7 +27,7 @@ _STYLES = {"markdown": markdown, "latex": latex, "csv": lambda rows, target: csv
 class Simulated(Iterator[RoundRecord]):
     """The records of one run, computed on demand; `result()` computes the rest.
 
-    Everything else is about the rounds so far: after `for record in simulated`, about the whole run.
+    Everything else describes the rounds so far; after `for record in simulated`, the whole run.
     """
 
     def __init__(self, run: Run, coming: Iterator[RoundRecord], store: Store | None = None) -> None:
@@ -50,14 +50,14 @@ class Simulated(Iterator[RoundRecord]):
         self._server = record.server
 
     def result(self) -> "Simulated":
-        """The same, after its last round. One that was closed or interrupted before has no more rounds to give."""
+        """This object, after computing the remaining rounds; none remain if it was closed or interrupted."""
         for _ in self:
             pass
         done = self.records[-1].round if self.records else 0
         if done < self.run.rounds and not (self.records and self.records[-1].diverged):
             raise ValueError(
-                f"run {self.run.hash} was stopped after round {done} of {self.run.rounds}; call simulate again: with a "
-                "store it goes on from the last model kept there"
+                f"run {self.run.hash} was stopped after round {done} of {self.run.rounds}; call simulate again; with a "
+                "store it continues from the last model stored there"
             )
         return self
 
@@ -122,7 +122,7 @@ class Simulated(Iterator[RoundRecord]):
         return data_frame(rows).set_index("round")
 
     def table(self, style: Style = "markdown") -> str:
-        """The row that a comparison has for this run."""
+        """This run's row in a comparison."""
         self._begun()
         return table_text({self.run.short_algorithm: [self]}, style)
 
@@ -142,7 +142,7 @@ class Simulated(Iterator[RoundRecord]):
 def simulate(
     run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
 ) -> Simulated:
-    """A run, round after round: `for record in simulate(run)`, or `simulate(run).result()` at once.
+    """Simulate a run, round by round: `for record in simulate(run)`, or `simulate(run).result()` for all rounds.
 
     With a store, or its folder, finished rounds are read instead of computed again. Probes run every `every` rounds.
     """

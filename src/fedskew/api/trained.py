@@ -80,7 +80,9 @@ def load_model(
         raise FileNotFoundError(f"there is no file {source}; for a run in a store: load_model({str(source)!r}, 'runs')")
     about, tensors = read_export(source)
     if model is None and spec.parse(about["model"])[0].endswith(".py") and not own_files:
-        raise ValueError(f"{source} needs {about['model']}, and loading it runs that file; own_files=True allows it")
+        raise ValueError(
+            f"{source} needs {about['model']}, and loading it runs that file; pass own_files=True to allow it"
+        )
     return _filled(about, tensors, model)
 
 

@@ -4,17 +4,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedskew.cli.options import (
-    DataDir,
-    Json,
-    Quiet,
-)
-from fedskew.cli.terminal.progress import (
-    byte_progress,
-    echo,
-    print_data,
-    print_json,
-)
+from fedskew.cli.options import DataDir, Json, Quiet
+from fedskew.cli.terminal.progress import answer, byte_progress, print_data
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import FetchedData
@@ -66,8 +57,5 @@ def data_fetch(
 
     with byte_progress(name, enabled=not (json_ or quiet)) as report:
         paths = fetch(name, data_dir, mirror, report)
-    if json_:
-        document: FetchedData = {"dataset": name, "files": [str(path) for path in paths]}
-        print_json(document)
-    elif not quiet:
-        echo("there: " + ", ".join(str(path) for path in paths))
+    document: FetchedData = {"dataset": name, "files": [str(path) for path in paths]}
+    answer(document, "there: " + ", ".join(document["files"]), json_=json_, quiet=quiet)

@@ -11,9 +11,9 @@ Value = str | float | bool | None
 class Measure(TypedDict):
     """One measure over seeds."""
 
-    mean: Annotated[float | None, "over the seeds that have a value; null where none has"]
+    mean: Annotated[float | None, "over the seeds that have a value; null if none has"]
     std: Annotated[float | None, "sample standard deviation; null for fewer than two values"]
-    each: Annotated[list[float | None], "the value of each seed; null where it diverged or has none"]
+    each: Annotated[list[float | None], "the value of each seed; null if it diverged or has none"]
 
 
 class Difference(TypedDict):
@@ -33,7 +33,7 @@ class Judged(Difference):
 class Reach(TypedDict):
     """Rounds to an accuracy."""
 
-    rounds: Annotated[int | None, "median over seeds; null where the median seed never reached it"]
+    rounds: Annotated[int | None, "median over seeds; null if the median seed never reached it"]
     reached: Annotated[int, "how many seeds reached it"]
     seeds: Annotated[int, "how many seeds there are"]
 
@@ -42,7 +42,7 @@ class Share(TypedDict):
     """The share of the gap to IID data that a method closes."""
 
     share: Annotated[float, "the share of the gap, 1 for all of it"]
-    gap: Annotated[float, "FedAvg on IID data less FedAvg on this split, as a fraction"]
+    gap: Annotated[float, "FedAvg on IID data minus FedAvg on this split, as a fraction"]
     seeds: Annotated[int, "how many seeds have all three runs"]
 
 
@@ -52,7 +52,7 @@ class OverSeeds(TypedDict):
     algorithm: Annotated[str, "the method with every argument"]
     seeds: Annotated[list[int], "the seeds"]
     diverged: Annotated[int, "how many of them diverged"]
-    seconds: Annotated[float, "time of all of them together"]
+    seconds: Annotated[float, "total time"]
     accuracy: Annotated[Measure, "on the test set after the last evaluated round, as a fraction"]
     balanced_accuracy: Annotated[Measure, "mean of the accuracies per class"]
     client_accuracy: Annotated[Measure, "mean of the accuracies on each client's own test part"]
@@ -65,14 +65,14 @@ class MethodWithoutSkew(OverSeeds):
     """A method on IID data."""
 
     method: Annotated[str, "the method as it was asked for"]
-    against_fedavg: Annotated[Judged | None, "`accuracy_last10` less FedAvg's; null for FedAvg or without it"]
+    against_fedavg: Annotated[Judged | None, "`accuracy_last10` minus FedAvg's; null for FedAvg or without it"]
 
 
 class MethodRow(MethodWithoutSkew):
     """A method in a comparison."""
 
     name: NotRequired[Annotated[str, "what figures and tables call the method; only from `compare`"]]
-    rounds_to_reach: Annotated[Reach | None, "rounds to `target`; null where no seed can tell"]
+    rounds_to_reach: Annotated[Reach | None, "rounds to `target`; null if no seed can tell"]
     gap_closed: Annotated[Share | None, "share of the IID gap closed; null without `--iid` or without a gap"]
     iid: Annotated[MethodWithoutSkew | None, "the same method on IID data; null without `--iid`"]
 
@@ -83,7 +83,7 @@ class SweptRow(OverSeeds):
     values: Annotated[dict[str, Value], "what was set, by name"]
     rounds: Annotated[int, "rounds of its runs"]
     runs: Annotated[list[str], "hashes of its runs"]
-    against_reference: Annotated[Judged | None, "`measure` less that of the reference; null for the reference"]
+    against_reference: Annotated[Judged | None, "`measure` minus that of the reference; null for the reference"]
 
 
 class Try(TypedDict):
@@ -92,7 +92,7 @@ class Try(TypedDict):
     method: Annotated[str, "the method"]
     values: Annotated[dict[str, Value], "its knobs, by name"]
     rounds: Annotated[int, "how many rounds it got"]
-    held_out: Annotated[float | None, "accuracy on held-out examples; null where it diverged"]
+    held_out: Annotated[float | None, "accuracy on held-out examples; null if it diverged"]
     chosen: Annotated[bool, "whether it was chosen"]
     runs: Annotated[list[str], "hashes of its runs"]
 
@@ -101,8 +101,8 @@ class TunedMethod(TypedDict):
     """What was tried for a method, and what was chosen."""
 
     tries: Annotated[list[Try], "every try"]
-    chosen: Annotated[dict[str, Value] | None, "the chosen values; null where all tries diverged"]
-    at_an_edge: Annotated[list[str], "knobs whose choice is the outermost tried"]
+    chosen: Annotated[dict[str, Value] | None, "the chosen values; null if all tries diverged"]
+    at_an_edge: Annotated[list[str], "knobs whose chosen value is the smallest or largest tried"]
 
 
 class Skew(TypedDict):
@@ -115,9 +115,9 @@ class Skew(TypedDict):
 
 
 class Session(TypedDict, total=False):
-    """One start of a run. A key is absent where there is nothing to say."""
+    """One start of a run. A key is absent if it does not apply."""
 
-    from_round: Annotated[int, "rounds that were done before"]
+    from_round: Annotated[int, "rounds done before this session"]
     fedskew: Annotated[str, "version of fedskew"]
     torch: Annotated[str, "version of PyTorch"]
     numpy: Annotated[str, "version of NumPy"]
@@ -147,8 +147,8 @@ class Knob(TypedDict):
 class PaperFigure(TypedDict):
     """A number printed in the paper."""
 
-    mean: Annotated[float | None, "in percent; null where the paper has none"]
-    std: Annotated[float | None, "in percent; null where the paper has none"]
+    mean: Annotated[float | None, "in percent; null if the paper has none"]
+    std: Annotated[float | None, "in percent; null if the paper has none"]
 
 
 class Ours(TypedDict):
@@ -163,7 +163,7 @@ class Ours(TypedDict):
     seeds: Annotated[list[int], "the seeds"]
     diverged: Annotated[dict[str, int], "the round in which a seed diverged, by seed"]
     rounds: Annotated[int, "rounds of the runs"]
-    other_lengths: Annotated[list[int], "rounds of other runs that are there and not counted"]
+    other_lengths: Annotated[list[int], "rounds of other runs, which are not counted"]
     shortened: Annotated[bool, "whether the paper has more rounds"]
     precision: Annotated[str, "arithmetic of the runs"]
     device: Annotated[str, "where they ran"]
@@ -178,10 +178,10 @@ class Ours(TypedDict):
     clients: Annotated[int, "clients of the runs"]
     partitions: Annotated[list[str], "beginning of each run's partition hash"]
     hashes: Annotated[list[str], "hashes of the runs"]
-    seconds: Annotated[float, "time of all of them together"]
-    gain: Annotated[Difference | None, "points of the last ten rounds ahead of FedAvg; null where runs are absent"]
+    seconds: Annotated[float, "total time"]
+    gain: Annotated[Difference | None, "points over FedAvg in the last ten rounds; null if runs are missing"]
     iid_gain: Annotated[Difference | None, "the same on IID data"]
-    rounds_to_reach: Annotated[Reach | None, "rounds to FedAvg's end, or to `--target`"]
+    rounds_to_reach: Annotated[Reach | None, "rounds to FedAvg's final accuracy, or to `--target`"]
     gap_closed: Annotated[Share | None, "share of the IID gap closed"]
 
 
@@ -192,8 +192,8 @@ class PaperRow(TypedDict):
     method: Annotated[str, "the method"]
     printed: Annotated[PaperFigure, "what the paper prints"]
     stand_in: Annotated[bool, "whether ours are on stand-in data"]
-    ours: Annotated[Ours | None, "what we measured; null where nothing is there"]
-    difference: Annotated[float | None, "ours less the printed mean, in points"]
+    ours: Annotated[Ours | None, "what we measured; null if nothing was run"]
+    difference: Annotated[float | None, "ours minus the printed mean, in points"]
     other_versions: Annotated[int, "runs left out because another version of fedskew computed them"]
 
 
@@ -204,8 +204,8 @@ class MapRow(TypedDict):
     setting: Annotated[str, "the setting"]
     algorithm: Annotated[str, "the method with what was set"]
     method: Annotated[str, "the method's name"]
-    validation: Annotated[float, "accuracy on held-out examples; 0 where it diverged"]
-    test: Annotated[float | None, "accuracy on the test set; null where it diverged"]
+    validation: Annotated[float, "accuracy on held-out examples; 0 if it diverged"]
+    test: Annotated[float | None, "accuracy on the test set; null if it diverged"]
     last_ten: Annotated[float | None, "mean test accuracy of the last ten rounds"]
     balanced: Annotated[float | None, "mean of the test accuracies per class"]
     diverged: Annotated[int | None, "the round in which it diverged, or null"]

@@ -7,16 +7,7 @@ from typing import Annotated, Any
 from typing_extensions import TypedDict
 
 from fedskew.cli.advice_document import Advice
-from fedskew.cli.document_parts import (
-    Knob,
-    MapRow,
-    MethodRow,
-    PaperRow,
-    Session,
-    Skew,
-    SweptRow,
-    TunedMethod,
-)
+from fedskew.cli.document_parts import Knob, MapRow, MethodRow, PaperRow, Session, Skew, SweptRow, TunedMethod
 
 
 class RunResult(TypedDict):
@@ -43,7 +34,7 @@ class RunResult(TypedDict):
 
 
 class ShownRun(RunResult):
-    """As of `fedskew run`, with its sessions."""
+    """The result of a run as from `fedskew run`, with its sessions."""
 
     sessions: Annotated[list[Session], "each start of the run"]
 
@@ -53,7 +44,7 @@ class ComparedMethods(TypedDict):
 
     runs: Annotated[dict[str, list[str]], "hashes by method"]
     iid_runs: Annotated[dict[str, list[str]] | None, "the same on IID data; null without `--iid`"]
-    target: Annotated[float | None, "accuracy that rounds are counted to; null for FedAvg's end"]
+    target: Annotated[float | None, "the accuracy to which rounds are counted; null for FedAvg's final accuracy"]
     rows: Annotated[list[MethodRow], "one per method"]
     files: Annotated[list[str], "what was written"]
 
@@ -63,7 +54,7 @@ class SweptSettings(TypedDict):
 
     swept: Annotated[dict[str, list[Any]], "the values of what differs, by name"]
     measure: Annotated[str, "what settings are judged by"]
-    reference: Annotated[int, "the place in `rows` of the setting that others are compared with"]
+    reference: Annotated[int, "the index in `rows` of the setting that others are compared with"]
     rows: Annotated[list[SweptRow], "one per setting"]
     files: Annotated[list[str], "what was written"]
 
@@ -74,12 +65,12 @@ class TunedMethods(TypedDict):
     search: Annotated[str, "`random` or `grid`"]
     budget: Annotated[int, "tries for each method"]
     validation: Annotated[float, "share of training examples held out"]
-    halving: Annotated[bool, "whether tries began short and the better half went on"]
+    halving: Annotated[bool, "whether tries began short and only the better half continued"]
     chosen_with_seeds: Annotated[list[int], "seeds of the tries"]
     seeds: Annotated[list[int], "seeds of the chosen settings"]
     methods: Annotated[dict[str, TunedMethod], "tries and choice, by method"]
     runs: Annotated[dict[str, list[str]], "hashes of the chosen settings' runs, by method"]
-    target: Annotated[float | None, "accuracy that rounds are counted to; null for FedAvg's end"]
+    target: Annotated[float | None, "the accuracy to which rounds are counted; null for FedAvg's final accuracy"]
     rows: Annotated[list[MethodRow], "one per method, on the test set"]
     files: Annotated[list[str], "what was written"]
 
@@ -148,11 +139,11 @@ class ExportedModel(TypedDict):
 
 
 class DataFiles(TypedDict):
-    """Each element is what is there of a data set."""
+    """Each element is a data set's files."""
 
     dataset: Annotated[str, "the data set"]
     state: Annotated[
-        str, "`present`, `partial` or `missing`; of `verify` `good`, `other checksum`, `missing`, `not checked`"
+        str, "`present`, `partial` or `missing`; from `verify` `good`, `other checksum`, `missing`, `not checked`"
     ]
     bytes: Annotated[int, "size"]
     path: Annotated[str, "file or folder"]
@@ -160,7 +151,7 @@ class DataFiles(TypedDict):
 
 
 class FetchedData(TypedDict):
-    """A data set that is there now."""
+    """The data set that was fetched."""
 
     dataset: Annotated[str, "the data set"]
     files: Annotated[list[str], "its files"]
@@ -211,9 +202,9 @@ class PaperItem(TypedDict):
     runs: Annotated[int, "how many runs it takes"]
     done: Annotated[int, "how many are done"]
     shortened: Annotated[int, "how many are done with other lengths only"]
-    measured: Annotated[bool | None, "whether its measurements are there; null where it needs none"]
-    seconds_left: Annotated[float, "time of the others, as far as it is known"]
-    of_unknown_time: Annotated[int, "runs of which nothing alike has run on this device"]
+    measured: Annotated[bool | None, "whether its measurements exist; null if it needs none"]
+    seconds_left: Annotated[float, "estimated time of the others, as far as known"]
+    of_unknown_time: Annotated[int, "runs without an estimate, because nothing similar has run on this device"]
 
 
 class UndoneRuns(TypedDict):
@@ -232,7 +223,7 @@ class PaperRuns(TypedDict):
 
 
 class PaperTable(TypedDict):
-    """A table, ours beside the paper's. A figure has rows of its own: what it draws."""
+    """A table, ours beside the paper's. The rows of a figure are what it draws."""
 
     title: Annotated[str, "what it shows"]
     rows: Annotated[list[PaperRow], "one per cell and method"]

@@ -7,12 +7,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Annotated
 
 import click
 import typer
+import typer.core
 
 from fedskew import __version__
 from fedskew.cli.advise import advise_command
@@ -21,7 +22,7 @@ from fedskew.cli.data import data_app
 from fedskew.cli.diagnose import diagnose_command
 from fedskew.cli.export import export_command
 from fedskew.cli.flower import flower_app
-from fedskew.cli.help_text import Commands, with_plain_help
+from fedskew.cli.help_text import with_plain_help
 from fedskew.cli.inspect import inspect_command
 from fedskew.cli.methods import methods_command
 from fedskew.cli.options import interruption
@@ -35,29 +36,46 @@ from fedskew.cli.tune import tune_command
 from fedskew.cli.values import TAKES_ARGUMENTS
 from fedskew.core.ranks import expected, rank
 
+_COMMANDS: dict[str, tuple[Callable[..., None] | typer.Typer, str | None]] = {
+    "run": (run_command, None),
+    "compare": (compare_command, "Compare several methods over several seeds."),
+    "sweep": (sweep_command, "A run at many settings: table and figure."),
+    "tune": (tune_command, "Choose each method's knobs on held-out examples."),
+    "inspect": (inspect_command, "Who holds what: label counts and skew of a partition."),
+    "diagnose": (diagnose_command, "What label skew does to a stored run's model."),
+    "methods": (methods_command, "Every method, and which parts of FedAvg it changes."),
+    "advise": (advise_command, "Which methods help under these label counts."),
+    "report": (report_command, "Stored runs as one HTML page."),
+    "paper": (paper_app, None),
+    "runs": (runs_app, None),
+    "export": (export_command, None),
+    "data": (data_app, None),
+    "flower": (flower_app, None),
+}
+"""Each command or group in the order of docs/cli.md, with its line in the list; None: the first of its own help."""
+
+
+class _InOrder(typer.core.TyperGroup):
+    """typer would list the groups last."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_COMMANDS)
+
+
 app = typer.Typer(
-    cls=Commands,
+    cls=_InOrder,
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for name, group in {"runs": runs_app, "data": data_app, "paper": paper_app, "flower": flower_app}.items():
-    app.add_typer(group, name=name)
-app.command("methods", short_help="Every method, and which parts of FedAvg it changes.")(methods_command)
-app.command("advise", short_help="Which methods help under these label counts.")(advise_command)
-app.command("diagnose", short_help="What label skew does to a stored run's model.")(diagnose_command)
-app.command("report", short_help="Stored runs as one HTML page.")(report_command)
-app.command("run")(run_command)
-app.command("compare", short_help="Compare several methods over several seeds.")(compare_command)
-for name, about, command in (
-    ("sweep", "A run at many settings: table and figure.", sweep_command),
-    ("tune", "Choose each method's knobs on held-out examples.", tune_command),
-):
-    app.command(name, short_help=about, context_settings=TAKES_ARGUMENTS)(command)
-app.command("inspect", short_help="Who holds what: label counts and skew of a partition.")(inspect_command)
-app.command("export")(export_command)
+for name, (command, about) in _COMMANDS.items():
+    if isinstance(command, typer.Typer):
+        app.add_typer(command, name=name)
+    else:
+        settings = TAKES_ARGUMENTS if command in (sweep_command, tune_command) else None
+        app.command(name, short_help=about, context_settings=settings)(command)
 
 _INTERRUPTED = 130
 _LONGEST = 500

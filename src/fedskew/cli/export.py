@@ -5,16 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedskew.cli.options import (
-    Json,
-    Quiet,
-    Runs,
-    open_store,
-)
-from fedskew.cli.terminal.progress import (
-    echo,
-    print_json,
-)
+from fedskew.cli.options import Json, Quiet, Runs, open_store
+from fedskew.cli.terminal.progress import answer
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import ExportedModel
@@ -35,8 +27,6 @@ def export_command(
 
     folder = open_store(runs).find(run)
     round = export_model(folder, path)
-    if json_:
-        document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}
-        print_json(document)
-    elif not quiet:
-        echo(f"written: {path}, the model of {folder.path.name} after round {round}")
+    document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}
+    said = f"written: {path}, the model of {folder.path.name} after round {round}"
+    answer(document, said, json_=json_, quiet=quiet)

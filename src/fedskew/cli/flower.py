@@ -7,17 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fedskew.cli.options import (
-    RUN_OPTIONS,
-    Algorithm,
-    Json,
-    Quiet,
-    algorithm_names,
-    build_run,
-    open_store,
-    run_options,
-)
-from fedskew.cli.terminal.progress import echo, print_json
+from fedskew.cli.options import RUN_OPTIONS, Algorithm, Json, Quiet, algorithm_names, build_run, open_store, run_options
+from fedskew.cli.terminal.progress import answer
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import WrittenFiles
@@ -87,9 +78,5 @@ def certificates_command(
 
 
 def _tell(written: list[Path], more: str, *, json_: bool, quiet: bool) -> None:
-    if json_:
-        document: WrittenFiles = {"files": [str(path) for path in written]}
-        print_json(document)
-    elif not quiet:
-        echo("written: " + ", ".join(str(path) for path in written))
-        echo(more)
+    document: WrittenFiles = {"files": [str(path) for path in written]}
+    answer(document, f"written: {', '.join(document['files'])}\n{more}", json_=json_, quiet=quiet)

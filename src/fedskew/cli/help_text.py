@@ -1,27 +1,9 @@
-"""How help is shown: commands in the order of docs/cli.md, without escapes for markup that is off."""
+"""Help without escapes for markup that is off."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import click
-import typer.core
-
-ORDER = (
-    "run",
-    "compare",
-    "sweep",
-    "tune",
-    "inspect",
-    "diagnose",
-    "methods",
-    "advise",
-    "report",
-    "paper",
-    "runs",
-    "export",
-    "data",
-    "flower",
-)
 
 
 class _Formatter(click.HelpFormatter):
@@ -32,13 +14,6 @@ class _Formatter(click.HelpFormatter):
 
 class _Context(click.Context):
     formatter_class = _Formatter
-
-
-class Commands(typer.core.TyperGroup):
-    """All commands; typer would list those that are groups last."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return sorted(super().list_commands(ctx), key=ORDER.index)
 
 
 def with_plain_help(command: click.Command) -> click.Command:

@@ -5,18 +5,9 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from fedskew.cli.options import (
-    Json,
-    Quiet,
-    build_run,
-    run_options,
-)
+from fedskew.cli.options import Json, Quiet, build_run, run_options
 from fedskew.cli.shared import decode
-from fedskew.cli.terminal.progress import (
-    echo,
-    print_card,
-    print_json,
-)
+from fedskew.cli.terminal.progress import echo, print_card, print_json
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import PartitionCard

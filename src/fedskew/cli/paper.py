@@ -158,7 +158,7 @@ def paper_show(
 
     Example: fedskew paper show table4 --format markdown
     """
-    from fedskew.paper.behind import behind
+    from fedskew.paper.formats import behind
     from fedskew.report.style import drawn_for
     from fedskew.runs.store import write_whole
 

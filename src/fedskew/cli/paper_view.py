@@ -61,7 +61,8 @@ def print_map(
         return
     grid = Grid("part", "setting", "method", "held out %", "test %", "last ten %", "rounds", keys=3)
     for row in rows:
-        figures = [_percent(row[name]) for name in ("validation", "test", "last_ten")]
+        known = [row[name] for name in ("validation", "test", "last_ten")]
+        figures = ["-" if value is None else f"{value:.2f}" for value in known]
         grid.add_row(row["part"], row["setting"], row["algorithm"], *figures, str(row["rounds"]))
     if not quiet:
         console().print(grid if rows else "nothing of this map has been run yet")
@@ -97,23 +98,19 @@ def _terminal(rows: Sequence[dict[str, Any]], title: str, target: float | None, 
         screen.print(_grid(*formats.whole(rows)))
         for line in formats.rests_on(rows) if not quiet else ():
             screen.print(line)
-        gained = formats.gains(rows, target)
-        if gained is not None:
-            screen.print(_grid(gained.methods, gained.cells, gained.texts))
-            for line in gained.said if not quiet else ():
+        if gained := formats.gains(rows, target):
+            heads, texts, said = gained
+            screen.print(_grid(heads, texts))
+            for line in said if not quiet else ():
                 screen.print(line)
     return str(capture.get())
 
 
-def _grid(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> Grid:
-    grid = Grid("method", *cells)
-    for method, shown in zip(methods, texts, strict=True):
-        grid.add_row(method, *shown)
+def _grid(heads: Sequence[str], texts: Sequence[Sequence[str]]) -> Grid:
+    grid = Grid(*heads)
+    for line in texts:
+        grid.add_row(*line)
     return grid
-
-
-def _percent(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def span(seconds: float, unknown: int) -> str:

@@ -21,14 +21,7 @@ from fedskew.cli.options import (
     run_options,
 )
 from fedskew.cli.shared import decode, result_of
-from fedskew.cli.terminal.progress import (
-    Spent,
-    echo,
-    percent_of,
-    print_json,
-    print_result,
-    round_progress,
-)
+from fedskew.cli.terminal.progress import Spent, echo, percent_of, print_json, print_result, round_progress
 from fedskew.core.ranks import expected, rank
 
 if TYPE_CHECKING:

@@ -7,21 +7,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import click
 import typer
 
-from fedskew.cli.options import (
-    Json,
-    Quiet,
-    Runs,
-    open_store,
-)
+from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.cli.shared import result_of
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import (
-    console,
-    echo,
-    note,
-    percent_of,
-    print_json,
-)
+from fedskew.cli.terminal.progress import answer, console, echo, note, percent_of, print_json
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import Session
@@ -93,7 +82,7 @@ def runs_list(
 def _print_rows(rows: Sequence["Listed"]) -> None:
     """A column for each field that differs; what all runs have in common is printed once, above."""
     from fedskew.core.spec import family, show
-    from fedskew.runs.listing import differing
+    from fedskew.runs.listing import arguments, differing
 
     readable = [row for row in rows if row.problem is None]
     settings = differing(rows)
@@ -103,7 +92,7 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
         **{name: lambda row, name=name: show(row.fields[name]) if name in row.fields else "" for name in settings},  # type: ignore[misc]
         "seed": lambda row: str(row.fields["seed"]),
     }
-    if any(name in settings for row in readable for name in _arguments(row)):
+    if any(name in settings for row in readable for name in arguments(row.whole["algorithm"])):
         columns["method"] = lambda row: family(row.fields["algorithm"])
     found = {head: [text(row) if row.problem is None else "" for row in rows] for head, text in columns.items()}
     same = {head: texts[0] for head, texts in found.items() if len(set(texts)) == 1 and len(rows) > 1}
@@ -121,12 +110,6 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
     for row in rows:
         if row.problem is not None:
             note(f"run {row.hash} cannot be read: {row.problem}")
-
-
-def _arguments(row: "Listed") -> list[str]:
-    from fedskew.runs.listing import arguments
-
-    return list(arguments(row.whole["algorithm"]))
 
 
 @runs_app.command("show")
@@ -163,11 +146,8 @@ def runs_remove(
     found = [store.find(beginning) for beginning in run]
     for folder in found:
         store.remove(folder)
-    if json_:
-        document: RemovedRuns = {"removed": [folder.path.name for folder in found]}
-        print_json(document)
-    elif not quiet:
-        echo("removed: " + ", ".join(folder.path.name for folder in found))
+    document: RemovedRuns = {"removed": [folder.path.name for folder in found]}
+    answer(document, "removed: " + ", ".join(document["removed"]), json_=json_, quiet=quiet)
 
 
 @runs_app.command("condense", short_help="Write each finished run as one line.")
@@ -188,8 +168,5 @@ def runs_condense(
     lines = write_lines(path, found)
     for problem in problems:
         note(f"left out: {problem}")
-    if json_:
-        document: CondensedRuns = {"file": str(path), "added": len(found), "lines": lines, "left_out": problems}
-        print_json(document)
-    elif not quiet:
-        echo(f"written: {path}, {lines} runs")
+    document: CondensedRuns = {"file": str(path), "added": len(found), "lines": lines, "left_out": problems}
+    answer(document, f"written: {path}, {lines} runs", json_=json_, quiet=quiet)

@@ -3,9 +3,7 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from fedskew.cli.terminal.progress import (
-    byte_progress,
-)
+from fedskew.cli.terminal.progress import byte_progress
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import RunResult

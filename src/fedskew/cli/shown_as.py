@@ -27,5 +27,5 @@ def display_names(given: Sequence[str] | None, methods: Collection[str]) -> dict
         found[method] = name
     shown = [found.get(method, method) for method in methods]
     if twice := sorted({name for name in shown if shown.count(name) > 1}):
-        raise ValueError(f"two methods would be called {twice[0]!r}; allowed: names of their own")
+        raise ValueError(f"two methods would be called {twice[0]!r}; allowed: different names")
     return found

@@ -4,7 +4,7 @@ Commas separate values. A spec may contain commas itself; there a comma separate
 (`dirichlet:0.1,dirichlet:1,balance=off` are two). Repeating an option adds values.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -40,8 +40,7 @@ class Request:
 def requested(
     given: Mapping[str, Sequence[str]], rest: Sequence[str] | None, assignments: Sequence[str] | None
 ) -> Request:
-    """The options, which override the run file. A field with one value is fixed; a list in the file is several
-    values."""
+    """The options, which override the run file. A field with one value is fixed; a list in the file is several."""
     file, arguments = _divide_rest(rest or ())
     for text in assignments or ():
         name, equals, written = text.partition("=")
@@ -53,12 +52,8 @@ def requested(
     fields = {name: found[0] for name, found in several.items() if len(found) == 1}
     values = {name: [value for text in texts for value in _values(name, text)] for name, texts in arguments.items()}
     chosen = {name: found for name, found in several.items() if name not in fields}
-    return Request(fields, {name: {**values, **chosen}[name] for name in _in_order(values, chosen)})
-
-
-def _in_order(arguments: Iterable[str], fields: Iterable[str]) -> list[str]:
-    """The method, then its arguments, then other fields."""
-    return sorted(dict.fromkeys([*arguments, *fields]), key=lambda name: name != "algorithm")
+    several = {**values, **chosen}
+    return Request(fields, {name: several[name] for name in sorted(several, key=lambda name: name != "algorithm")})
 
 
 def _divide_rest(rest: Sequence[str]) -> tuple[Path | None, dict[str, list[str]]]:

@@ -1,5 +1,6 @@
 """Data sets: arrays in memory, in their stored type, normalised only when a batch is used."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from fedskew.core import tree
+
+Arrays = tuple[NDArray[Any], NDArray[Any]]
+"""Examples and labels."""
 
 
 @lru_cache(maxsize=32)
@@ -47,8 +51,24 @@ class Dataset:
                 wrong = low if low < 0 else high
                 raise ValueError(f"{self.name}: {part} label {wrong} is outside 0..{self.num_classes - 1}")
 
+    @classmethod
+    def of(cls, name: str, train: tuple[Any, Any], test: tuple[Any, Any], num_classes: int, **more: Any) -> "Dataset":
+        """From examples and labels for training and for testing, as arrays or tensors; `more` are the other fields."""
+        x_train, y_train, x_test, y_test = (torch.as_tensor(values) for values in (*train, *test))
+        return cls(name, x_train, y_train, x_test, y_test, num_classes, **more)
+
+    @classmethod
+    def of_clients(
+        cls, name: str, train: Sequence[Arrays], test: Sequence[Arrays], num_classes: int, **more: Any
+    ) -> "Dataset":
+        """From the examples and labels of each client, in the order of their numbers."""
+        (x, y, owner), (x_test, y_test, owner_test) = _joined(train), _joined(test)
+        owners = {"client_train": owner, "client_test": owner_test}
+        return cls.of(name, (x, y), (x_test, y_test), num_classes, **owners, **more)
+
     @property
     def input_shape(self) -> tuple[int, ...]:
+        """The shape of one example."""
         return tuple(self.x_train.shape[1:])
 
     @property
@@ -58,6 +78,7 @@ class Dataset:
 
     @property
     def nbytes(self) -> int:
+        """The size of all tensors."""
         return sum(value.nbytes for value in self.tensors.values())
 
     @cached_property
@@ -79,8 +100,7 @@ class Dataset:
         return (x - _constant(self.mean, axes, dtype, x.device)) / _constant(self.std, axes, dtype, x.device)
 
     def held_out(self, share: float, generator: np.random.Generator) -> NDArray[np.int64]:
-        """Which training examples to hold out for choosing settings: a share of each class, or of each client's
-        examples."""
+        """Training examples to hold out for choosing settings: a share of each class, or of each client's examples."""
         groups = self.y_train if self.client_train is None else self.client_train
         order = generator.permutation(len(groups))
         groups_in_order = groups.cpu().numpy()[order]
@@ -88,3 +108,9 @@ class Dataset:
         sizes = np.bincount(groups_in_order)
         within = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
         return np.sort(by_group[within < np.floor(share * np.repeat(sizes, sizes))])
+
+
+def _joined(parts: Sequence[Arrays]) -> tuple[NDArray[Any], NDArray[Any], Tensor]:
+    """All examples, labels and owners, client after client."""
+    x, y = (np.concatenate(arrays) for arrays in zip(*parts, strict=True))
+    return x, y, torch.from_numpy(np.repeat(np.arange(len(parts)), [len(labels) for _, labels in parts]))

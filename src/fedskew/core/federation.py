@@ -117,7 +117,7 @@ def _whole_numbers(part: Tensor | Sequence[int]) -> Ints:
     numbers = part.cpu().numpy() if isinstance(part, Tensor) else np.asarray(part)
     if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
         raise ValueError(
-            f"a client's examples have shape {numbers.shape} of {numbers.dtype}; allowed: a list of indices"
+            f"a client's examples are {numbers.dtype} of shape {numbers.shape}; allowed: a list of indices"
         )
     return numbers.astype(np.int64)
 

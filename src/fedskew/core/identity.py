@@ -230,7 +230,7 @@ def _source(code: CodeType, where: str) -> str:
     try:
         text = inspect.getsource(code)
     except (OSError, TypeError):
-        raise _refused(where, "has no source here") from None
+        raise _refused(where, "has no source code") from None
     if code.co_name == "<lambda>" and len(re.findall(r"\blambda\b", text)) > 1:
         raise _refused(where, "is one of several lambdas on one line; write it with def")
     return textwrap.dedent(text).strip()
@@ -277,5 +277,5 @@ def _installed(module: str | None) -> bool:
 def _file_digest(module: ModuleType, where: str) -> str:
     file = getattr(module, "__file__", None)
     if file is None or not Path(file).is_file():
-        raise _refused(where, "has no source here")
+        raise _refused(where, "has no source file")
     return hashlib.sha256(Path(file).read_bytes()).hexdigest()

@@ -66,7 +66,7 @@ def permutations(keys: Keys, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     on the other segments computed with it.
     """
     if len(keys) >= 1 << _SEGMENT_BITS:
-        raise ValueError(f"{len(keys)} permutations at once; at most {(1 << _SEGMENT_BITS) - 1}")
+        raise ValueError(f"{len(keys)} permutations at once; allowed: at most {(1 << _SEGMENT_BITS) - 1}")
     segment = np.repeat(np.arange(len(sizes), dtype=np.uint64), sizes)
     mixed = (segment << np.uint64(64 - _SEGMENT_BITS)) | (_drawn(keys, sizes) >> np.uint64(_SEGMENT_BITS))
     return np.argsort(mixed, kind="stable") - np.repeat(np.cumsum(sizes) - sizes, sizes)

@@ -181,8 +181,8 @@ def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
     server = Server(params, buffers, algorithm.correction.server_state(params), algorithm.server.init(params))
     if not algorithm.aggregate.linear and zero_sums(recipe, server).message:
         raise ValueError(
-            f"{algorithm.name}: the server takes the mean of its correction's messages, through which one client could "
-            "still do all that the aggregate keeps out; allowed: methods whose clients send a model alone"
+            f"{algorithm.name}: the server averages its correction's messages, so one client could bypass the "
+            "aggregate; allowed: methods whose clients send only a model"
         )
     return server
 

@@ -35,8 +35,7 @@ LIVE: dict[str, Callable[..., Any]] = {}
 
 @dataclass(frozen=True)
 class Resolved:
-    """A factory with all its arguments: `build()` makes the object, `text` is the spec with all defaults written
-    out."""
+    """A factory with all its arguments: `build()` makes the object, `text` is the spec with all defaults in it."""
 
     factory: Callable[..., Any]
     arguments: Mapping[str, Value]
@@ -254,7 +253,7 @@ def _live(name: str, kind: str) -> Callable[..., Any]:
     if name not in LIVE:
         called, _, digest = name.partition("@")
         raise ValueError(
-            f"{kind} {called!r} (digest {digest}) was given as a Python object that this process does not have: the "
+            f"{kind} {called!r} (digest {digest}) was given as a Python object, which this process does not have: the "
             f"run's own code is needed; run the script or notebook that creates it, with {called!r} unchanged"
         )
     return LIVE[name]

@@ -51,8 +51,8 @@ class Correction:
 
     def absorb(self, server: Params, sums: Sums, fraction: float) -> Params:
         """The server's state after a round. `sums` holds the mean message and the aggregated delta of the clients that
-        answered, which are the share `fraction` of all clients by `weigh`. Only sums: a cohort may be split over
-        machines."""
+        answered, which are the share `fraction` of all clients by `weigh`. It may use only sums, because a cohort may
+        be split over machines."""
         return server
 
     def shift(self, server: Params) -> Params:

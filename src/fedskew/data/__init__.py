@@ -86,8 +86,7 @@ def load_dataset(
     device: str = "cpu",
     progress: Progress | None = None,
 ) -> Dataset:
-    """The data set that a spec names, on a device. The last one loaded is kept, so that runs of one process share
-    it."""
+    """The data set that a spec names, on a device. The last one is kept, so that runs of one process share it."""
     resolved = resolve_dataset(text)
     wanted = spec.parameters(resolved.factory)
     key = (seed if "seed" in wanted else 0, clients if "clients" in wanted else 0)
@@ -159,8 +158,7 @@ def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
 
 
 def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
-    """Names, lengths and times of a file, or of all files in a folder: while these stay the same, so does the
-    digest."""
+    """Names, lengths and times of a file, or of all files in a folder: while these are the same, so is the digest."""
     files = sorted(file for file in path.rglob("*") if file.is_file()) if path.is_dir() else [path]
     stats = [(str(file), file.stat()) for file in files if file.exists()]
     return tuple((name, stat.st_size, stat.st_mtime_ns) for name, stat in stats)

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import IO
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedskew.core.checks import check_choice
@@ -32,8 +31,7 @@ _DAMAGE = (tarfile.TarError, EOFError, zlib.error, gzip.BadGzipFile)
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a data set is stored: in each file, this many bytes of labels before each image; the last file is for
-    testing."""
+    """How a data set is stored: so many bytes of labels before each image of a file; the last file is for testing."""
 
     name: str
     places: dict[str, str]
@@ -112,19 +110,10 @@ def _load(name: str, layout: _Layout, data_dir: str | None) -> Dataset:
         raise ValueError(
             f"{place} is truncated or damaged ({reason(error)}); remove it, then `fedskew data fetch {layout.name}`"
         ) from error
-    images, labels = torch.from_numpy(x.reshape(-1, 3, 32, 32)), torch.from_numpy(y)
-    train = 5 * BATCH
-    return Dataset(
-        name=name,
-        x_train=images[:train],
-        y_train=labels[:train],
-        x_test=images[train:],
-        y_test=labels[train:],
-        num_classes=layout.classes,
-        mean=layout.mean,
-        std=layout.std,
-        class_names=class_names,
-    )
+    x, last = x.reshape(-1, 3, 32, 32), 5 * BATCH
+    train, test = (x[:last], y[:last]), (x[last:], y[last:])
+    about = {"mean": layout.mean, "std": layout.std, "class_names": class_names}
+    return Dataset.of(name, train, test, layout.classes, **about)
 
 
 def _read(place: Path, layout: _Layout) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...] | None]:
@@ -177,7 +166,7 @@ def _fill_from_records(
 ) -> None:
     width = layout.label_bytes + _PIXELS
     if size != len(x) * width:
-        raise ValueError(f"{where} has {size:,} bytes; {len(x):,} records of {width:,} are {len(x) * width:,}")
+        raise ValueError(f"{where} has {size:,} bytes; {len(x):,} records of {width:,} bytes need {len(x) * width:,}")
     for start in range(0, len(x), _CHUNK):
         stop = min(start + _CHUNK, len(x))
         raw = stream.read((stop - start) * width)
@@ -187,7 +176,7 @@ def _fill_from_records(
         x[start:stop] = records[:, layout.label_bytes :]
         y[start:stop] = records[:, layout.label_at]
     if y.max() >= layout.classes:
-        raise ValueError(f"{where} has a label {y.max()}; allowed: 0..{layout.classes - 1}")
+        raise ValueError(f"{where} has label {y.max()}; allowed: 0..{layout.classes - 1}")
 
 
 def _fill_from_pickle(
@@ -202,7 +191,7 @@ def _fill_from_pickle(
         raise ValueError(f"{where}: {layout.label_key} is not a list of {len(y):,} labels")
     for label in labels:
         if type(label) is not int or not 0 <= label < layout.classes:
-            raise ValueError(f"{where} has a label {label!r}; allowed: 0..{layout.classes - 1}")
+            raise ValueError(f"{where} has label {label!r}; allowed: 0..{layout.classes - 1}")
     x[:], y[:] = data.array, labels
 
 

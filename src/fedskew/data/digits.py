@@ -1,7 +1,6 @@
 """The 1,797 handwritten 8x8 digits that ship with scikit-learn: real images for runs of seconds."""
 
 import numpy as np
-import torch
 
 from fedskew.core.dataset import Dataset
 
@@ -16,14 +15,6 @@ def digits() -> Dataset:
     for label in range(10):
         members = np.flatnonzero(labels == label)
         test[members[: len(members) // 5]] = True
-    train = images[~test].astype(np.float64)
-    return Dataset(
-        name="digits",
-        x_train=torch.from_numpy(images[~test]),
-        y_train=torch.from_numpy(labels[~test].astype(np.int64)),
-        x_test=torch.from_numpy(images[test]),
-        y_test=torch.from_numpy(labels[test].astype(np.int64)),
-        num_classes=10,
-        mean=(float(train.mean()),),
-        std=(float(train.std()),),
-    )
+    values = images[~test].astype(np.float64)
+    first, second = ((images[kept], labels[kept].astype(np.int64)) for kept in (~test, test))
+    return Dataset.of("digits", first, second, 10, mean=(float(values.mean()),), std=(float(values.std()),))

@@ -43,7 +43,7 @@ def _resume(url: str, output: str, _pooch: Any, *, part: Path, size: int, report
             _continue(url, part, size, report)
     if size_of(part) != size:
         raise FetchError(
-            f"{url} broke off at {size_of(part):,} of {size:,} bytes, {_ATTEMPTS} times; fetch again to resume"
+            f"{url} stopped at {size_of(part):,} of {size:,} bytes after {_ATTEMPTS} attempts; fetch again to resume"
         )
     part.replace(output)
 

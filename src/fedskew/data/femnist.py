@@ -13,11 +13,11 @@ Writers with at least 10 examples, at least one of them for training and one for
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
-import torch
 
 from fedskew.core import rng
 from fedskew.core.dataset import Dataset
@@ -37,22 +37,10 @@ def femnist(seed: int, clients: int, data_dir: str | None = None) -> Dataset:
     """Mean and standard deviation are those of the chosen writers' training images."""
     root, read = _found(data_dir)
     train, test = read(root, lambda sizes: _chosen(sizes, seed, clients))
-    x_train, y_train, client_train = _joined(train)
-    x_test, y_test, client_test = _joined(test)
-    mean, std = channel_statistics(x_train.numpy())
-    return Dataset(
-        name="femnist",
-        x_train=x_train,
-        y_train=y_train,
-        x_test=x_test,
-        y_test=y_test,
-        num_classes=len(CHARACTERS),
-        mean=mean,
-        std=std,
-        client_train=client_train,
-        client_test=client_test,
-        class_names=tuple(CHARACTERS),
-    )
+    parts = list(train.values()), list(test.values())
+    made = Dataset.of_clients("femnist", *parts, len(CHARACTERS), class_names=tuple(CHARACTERS))
+    mean, std = channel_statistics(made.x_train.numpy())
+    return replace(made, mean=mean, std=std)
 
 
 def femnist_files(data_dir: str | None = None) -> list[Path]:
@@ -72,8 +60,8 @@ def _found(data_dir: str | None) -> tuple[Path, Callable[[Path, Choose], tuple[W
             return root, partial(_whole, parquet_sizes, parquet_examples)
     raise FileNotFoundError(
         f"femnist is not in {base.absolute()}: looked for train/*.json with test/*.json, all_data/*.json and *.parquet "
-        f"in {', '.join(_PLACES)}; LEAF's preprocess.sh writes the first two, the last is flwrlabs/femnist of Hugging "
-        "Face; set --data-dir or FEDSKEW_DATA to look elsewhere"
+        f"in {', '.join(_PLACES)}; LEAF's preprocess.sh writes the first two, the last is flwrlabs/femnist from "
+        "Hugging Face; set --data-dir or FEDSKEW_DATA to look elsewhere"
     )
 
 
@@ -81,8 +69,8 @@ def _chosen(sizes: Mapping[str, tuple[int, int]], seed: int, clients: int) -> li
     able = sorted(writer for writer, parts in sizes.items() if sum(parts) >= LEAST and min(parts) > 0)
     if not 1 <= clients <= len(able):
         raise ValueError(
-            f"femnist: clients is {clients}; allowed: 1 to {len(able)}, the writers here with {LEAST} examples or "
-            "more, some to train and some to test with (LEAF: preprocess.sh -t sample)"
+            f"femnist: clients is {clients}; allowed: 1 to {len(able)}, the number of writers with at least {LEAST} "
+            "examples, both for training and for testing (LEAF: preprocess.sh -t sample)"
         )
     drawn = rng.stream(seed, "writers").choice(len(able), clients, replace=False)
     return [able[k] for k in sorted(drawn.tolist())]
@@ -108,10 +96,3 @@ def _whole(
         tenth = np.arange(len(y)) % 10 == 9
         train[writer], test[writer] = (x[~tenth], y[~tenth]), (x[tenth], y[tenth])
     return train, test
-
-
-def _joined(writers: Writers) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """All images, labels and owners, writer after writer."""
-    sizes = torch.tensor([len(y) for _, y in writers.values()])
-    x, y = (np.concatenate(parts) for parts in zip(*writers.values(), strict=True))
-    return torch.from_numpy(x), torch.from_numpy(y), torch.arange(len(sizes)).repeat_interleave(sizes)

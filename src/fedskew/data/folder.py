@@ -1,8 +1,7 @@
 """The user's own images in class folders: `PATH/train/<class>/*` and `PATH/test/<class>/*` (or `val`).
 
 Classes are numbered by the sorted names of the folders in `train`; a class may be absent from the test images. Any
-format that Pillow reads will do; `images.py` documents how a file becomes pixels. Names that begin with a dot are
-ignored.
+format that Pillow reads will do; `images.py` says how a file becomes pixels. Names that begin with a dot are ignored.
 """
 
 import hashlib

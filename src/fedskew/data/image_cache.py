@@ -55,8 +55,7 @@ class ImageCache:
     def write(
         self, blocks: Iterator[Pixels], shape: tuple[int, ...], describe: Callable[[Pixels], Notes]
     ) -> tuple[Pixels, Notes]:
-        """Write the images, then the index that names them with what `describe` computes from them; remove older
-        images."""
+        """Write the images, then the index that names them and has what `describe` computes; remove older images."""
         self.index.parent.mkdir(parents=True, exist_ok=True)
         path = self.index.with_name(f"{self.index.stem}-{self.fingerprint[:16]}.npy")
         with replacing(path) as handle:

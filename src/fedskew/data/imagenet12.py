@@ -3,8 +3,7 @@
     imagenet12/train/<wnid>/*.JPEG   or, as in Tiny-ImageNet,   imagenet12/train/<wnid>/images/*.JPEG
     imagenet12/val/<wnid>/*.JPEG     or                         imagenet12/val/images/*.JPEG with val_annotations.txt
 
-`test/<wnid>` is used if there is no `val`. Other classes in the tree are ignored. `images.py` documents how a file
-becomes pixels.
+`test/<wnid>` is used if there is no `val`. Other classes are ignored. `images.py` says how a file becomes pixels.
 """
 
 from collections import defaultdict
@@ -63,8 +62,7 @@ def _images(root: Path, wnids: list[str]) -> tuple[list[list[Path]], list[list[P
 
 
 def read_classes(path: str) -> dict[str, str]:
-    """Class folders and names from a text file, one wnid per line, optionally followed by a name; # begins a
-    comment."""
+    """Class folders and names from a text file: a wnid per line, optionally with a name; # begins a comment."""
     file = user_path(path)
     if not file.exists():
         raise FileNotFoundError(f"imagenet12: there is no list of classes {path}; it is a text file, one wnid per line")

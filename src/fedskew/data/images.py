@@ -55,18 +55,9 @@ def image_dataset(
     files = [path for part in (train, test) for members in part for path in members]
     cut = sum(len(members) for members in train)
     pixels, notes = _load(root, files, cut, size, progress)
-    images = torch.from_numpy(pixels)
-    return Dataset(
-        name=name,
-        x_train=images[:cut],
-        y_train=_labels(train),
-        x_test=images[cut:],
-        y_test=_labels(test),
-        num_classes=len(class_names),
-        mean=tuple(notes["mean"]),
-        std=tuple(notes["std"]),
-        class_names=tuple(class_names),
-    )
+    parts = (pixels[:cut], _labels(train)), (pixels[cut:], _labels(test))
+    about = {"mean": tuple(notes["mean"]), "std": tuple(notes["std"]), "class_names": tuple(class_names)}
+    return Dataset.of(name, *parts, len(class_names), **about)
 
 
 def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
@@ -142,7 +133,7 @@ def _pixels(path: Path, size: int | None) -> Pixels:
         with Image.open(regular(path), formats=_formats()) as image:
             rgb = as_rgb(image)
     except UnidentifiedImageError:
-        raise ValueError(f"{path} is not a readable image: no known format, or cut short") from None
+        raise ValueError(f"{path} is not a readable image: unknown format, or truncated") from None
     except Image.DecompressionBombError as error:
         raise ValueError(f"{path} is refused: {error}") from error
     except Exception as error:

@@ -13,7 +13,6 @@ import zlib
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedskew.core.dataset import Dataset
@@ -56,19 +55,8 @@ def _either(name: str, place: Path, file: str) -> Path:
 def _loaded(name: str, mean: float, std: float, class_names: tuple[str, ...], data_dir: str | None) -> Dataset:
     files = mnist_files(name, data_dir)
     _notice(name, files)
-    x_train, y_train = _pair(name, *files[:2])
-    x_test, y_test = _pair(name, *files[2:])
-    return Dataset(
-        name=name,
-        x_train=x_train,
-        y_train=y_train,
-        x_test=x_test,
-        y_test=y_test,
-        num_classes=_CLASSES,
-        mean=(mean,),
-        std=(std,),
-        class_names=class_names,
-    )
+    train, test = _pair(name, *files[:2]), _pair(name, *files[2:])
+    return Dataset.of(name, train, test, _CLASSES, mean=(mean,), std=(std,), class_names=class_names)
 
 
 def _notice(name: str, paths: list[Path]) -> None:
@@ -85,7 +73,7 @@ def _unpacked(path: Path) -> int:
     return 16 + examples * _SIDE * _SIDE if "images" in path.name else 8 + examples
 
 
-def _pair(name: str, images: Path, labels: Path) -> tuple[torch.Tensor, torch.Tensor]:
+def _pair(name: str, images: Path, labels: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     x, y = _values(name, images, 3), _values(name, labels, 1)
     if x.shape[1:] != (_SIDE, _SIDE):
         raise ValueError(f"{images}: images are {x.shape[1]}x{x.shape[2]}; allowed: {_SIDE}x{_SIDE}")
@@ -93,8 +81,8 @@ def _pair(name: str, images: Path, labels: Path) -> tuple[torch.Tensor, torch.Te
         raise ValueError(f"{images} has {len(x)} images, {labels} has {len(y)} labels")
     wrong = y[y >= _CLASSES]
     if len(wrong):
-        raise ValueError(f"{labels} has a label {wrong[0]}; allowed: 0..{_CLASSES - 1}")
-    return torch.from_numpy(x[:, None].copy()), torch.from_numpy(y.astype(np.int64))
+        raise ValueError(f"{labels} has label {wrong[0]}; allowed: 0..{_CLASSES - 1}")
+    return x[:, None].copy(), y.astype(np.int64)
 
 
 def _values(name: str, path: Path, axes: int) -> NDArray[np.uint8]:

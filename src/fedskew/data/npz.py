@@ -46,18 +46,8 @@ def of_arrays(name: str, path: str, arrays: dict[str, Array], *, channels_first:
     mean, std = None, None
     if x_train.dtype == np.uint8:
         mean, std = channel_statistics(x_train if x_train.ndim == 4 else x_train[:, None])
-    return Dataset(
-        name=name,
-        x_train=torch.from_numpy(x_train),
-        y_train=torch.from_numpy(y_train),
-        x_test=torch.from_numpy(x_test),
-        y_test=torch.from_numpy(y_test),
-        num_classes=num_classes,
-        mean=mean,
-        std=std,
-        client_train=client_train,
-        client_test=client_test,
-    )
+    about = {"mean": mean, "std": std, "client_train": client_train, "client_test": client_test}
+    return Dataset.of(name, (x_train, y_train), (x_test, y_test), num_classes, **about)
 
 
 def own_examples(path: str) -> tuple[Array, Ints]:
@@ -131,12 +121,14 @@ def _examples(path: str, name: str, x: Array, channels_first: bool = False) -> A
     if x.dtype != np.uint8 and x.dtype.kind != "f":
         raise ValueError(f"{path}: {name} holds {x.dtype}; allowed: uint8 images or floating-point features")
     if not math.prod(x.shape):
-        raise ValueError(f"{path}: {name} has the shape {list(x.shape)}, which holds no value")
+        raise ValueError(f"{path}: {name} is empty: its shape is {list(x.shape)}")
     if x.dtype.kind == "f":
         x = _finite(path, name, x)
     if x.ndim == 4 and not channels_first:
         if x.shape[1] == x.shape[3]:
-            raise ValueError(f"{path}: {name} {list(x.shape)} may be [n, H, W, C] or [n, C, H, W]; they must differ")
+            raise ValueError(
+                f"{path}: {name} {list(x.shape)} could be [n, H, W, C] or [n, C, H, W]; axes 1 and 3 must differ"
+            )
         x = x if x.shape[1] < x.shape[3] else x.transpose(0, 3, 1, 2)
     elif x.ndim == 3 and x.dtype == np.uint8:
         x = x[:, None]
@@ -164,7 +156,7 @@ def _labels(path: str, arrays: dict[str, Array]) -> tuple[Ints, Ints, int]:
     wrong = np.flatnonzero(present != np.arange(len(present)))
     if len(wrong):
         raise ValueError(
-            f"{path}: y_train has label {present[wrong[0]]} but not {wrong[0]}; allowed: 0..C-1, all of them"
+            f"{path}: y_train has label {present[wrong[0]]} but not {wrong[0]}; allowed: 0..C-1 without gaps"
         )
     classes = len(present)
     for label in (int(arrays["y_test"].min()), int(arrays["y_test"].max())):

@@ -23,7 +23,7 @@ _GREY = ("1", "L")
 
 
 def as_dataset(train: Any, test: Any, name: str = "data") -> Dataset:
-    """The data set of training and test examples. uint8 images are normalised per channel, floats are used
+    """Make a data set of training and test examples. uint8 images are normalised per channel, floats are used
     unchanged."""
     parts = {"train": train, "test": test}
     arrays = dict[str, Array]()

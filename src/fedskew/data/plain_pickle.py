@@ -20,7 +20,7 @@ class ByteArray:
     def __setstate__(self, state: tuple[int, tuple[int, ...], "_Kind", bool, bytes]) -> None:
         _, shape, kind, by_columns, raw = state
         if kind.name != "u1" or by_columns:
-            raise pickle.UnpicklingError("an array that is not of bytes, row by row")
+            raise pickle.UnpicklingError("it has an array that is not of bytes stored row by row")
         self.array = np.frombuffer(raw, np.uint8).reshape(shape)
 
 

@@ -8,7 +8,6 @@ random stream, whatever the seed of a run.
 from collections.abc import Callable
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedskew.core import rng
@@ -50,19 +49,9 @@ def shapes(train: int = 6000, test: int = 2000) -> Dataset:
     for name, value in (("train", train), ("test", test)):
         if not (value >= 10 and value % 10 == 0 and value <= 1_000_000):
             raise ValueError(f"shapes: {name} is {value}; allowed: a multiple of 10, from 10 to 1000000")
-    parts = [_drawn(count, rng.stream(0, "shapes", part)) for part, count in enumerate((train, test))]
-    (x_train, y_train), (x_test, y_test) = parts
-    return Dataset(
-        name="shapes",
-        x_train=torch.from_numpy(x_train),
-        y_train=torch.from_numpy(y_train),
-        x_test=torch.from_numpy(x_test),
-        y_test=torch.from_numpy(y_test),
-        num_classes=len(NAMES),
-        mean=(float(x_train.mean(dtype=np.float64)),),
-        std=(float(x_train.std(dtype=np.float64)),),
-        class_names=NAMES,
-    )
+    first, second = (_drawn(count, rng.stream(0, "shapes", part)) for part, count in enumerate((train, test)))
+    mean, std = float(first[0].mean(dtype=np.float64)), float(first[0].std(dtype=np.float64))
+    return Dataset.of("shapes", first, second, len(NAMES), mean=(mean,), std=(std,), class_names=NAMES)
 
 
 def _drawn(count: int, generator: np.random.Generator) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

@@ -8,7 +8,6 @@ import warnings
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from fedskew.core.dataset import Dataset
@@ -21,19 +20,9 @@ def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:
     """73,257 training and 26,032 test images of 3x32x32; `extra` appends 531,131 easier ones to the training images."""
     *train, test = svhn_files(extra, data_dir)
     _notice([*train, test])
-    x_train, y_train = _load(train)
-    x_test, y_test = _load([test])
-    return Dataset(
-        name="svhn:extra=on" if extra else "svhn",
-        x_train=x_train,
-        y_train=y_train,
-        x_test=x_test,
-        y_test=y_test,
-        num_classes=10,
-        mean=(111.608937, 113.161275, 120.565128),
-        std=(50.497682, 51.258984, 50.244216),
-        class_names=tuple("0123456789"),
-    )
+    mean, std = (111.608937, 113.161275, 120.565128), (50.497682, 51.258984, 50.244216)
+    about = {"mean": mean, "std": std, "class_names": tuple("0123456789")}
+    return Dataset.of("svhn:extra=on" if extra else "svhn", _load(train), _load([test]), 10, **about)
 
 
 def svhn_files(extra: bool = False, data_dir: str | None = None) -> list[Path]:
@@ -60,7 +49,7 @@ def _extra(data_dir: str | None) -> Path:
         ) from None
 
 
-def _load(paths: list[Path]) -> tuple[torch.Tensor, torch.Tensor]:
+def _load(paths: list[Path]) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
     """Images [n, 3, 32, 32] and digits of several files, one after another."""
     sizes = [_size(path) for path in paths]
     x, y = np.empty((sum(sizes), 3, 32, 32), np.uint8), np.empty(sum(sizes), np.int64)
@@ -68,7 +57,7 @@ def _load(paths: list[Path]) -> tuple[torch.Tensor, torch.Tensor]:
     for path, size in zip(paths, sizes, strict=True):
         _fill(path, x[start : start + size], y[start : start + size])
         start += size
-    return torch.from_numpy(x), torch.from_numpy(y)
+    return x, y
 
 
 def _size(path: Path) -> int:
@@ -102,7 +91,7 @@ def _fill(path: Path, x: NDArray[np.uint8], y: NDArray[np.int64]) -> None:
         raise ValueError(f"{path}: X is {images.dtype}; allowed: uint8")
     wrong = labels[~np.isin(labels, np.arange(1, 11))]
     if len(wrong):
-        raise ValueError(f"{path} has a label {wrong[0]}; allowed: 1..10, where 10 is the digit 0")
+        raise ValueError(f"{path} has label {wrong[0]}; allowed: 1..10, where 10 is the digit 0")
     x[:], y[:] = images.transpose(3, 2, 0, 1), labels % 10
 
 

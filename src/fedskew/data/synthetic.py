@@ -32,19 +32,9 @@ def synthetic(lam: float, mu: float, seed: int, clients: int, max_size: int | No
     check_room(f"synthetic:{lam:g},{mu:g}", needed, free_memory(torch.device("cpu")), "cpu", "use fewer clients")
     drawn = [_client(lam, mu, rng.stream(seed, "data", k), max_size) for k in range(clients)]
     cuts = [max(1, len(y) * 9 // 10) for _, y in drawn]
-    owner = torch.arange(clients)
-    return Dataset(
-        name=f"synthetic:{lam:g},{mu:g}",
-        x_train=torch.from_numpy(np.concatenate([x[:cut] for (x, _), cut in zip(drawn, cuts, strict=True)])),
-        y_train=torch.from_numpy(np.concatenate([y[:cut] for (_, y), cut in zip(drawn, cuts, strict=True)])),
-        x_test=torch.from_numpy(np.concatenate([x[cut:] for (x, _), cut in zip(drawn, cuts, strict=True)])),
-        y_test=torch.from_numpy(np.concatenate([y[cut:] for (_, y), cut in zip(drawn, cuts, strict=True)])),
-        num_classes=_CLASSES,
-        client_train=owner.repeat_interleave(torch.tensor(cuts)),
-        client_test=owner.repeat_interleave(
-            torch.tensor([len(y) - cut for (_, y), cut in zip(drawn, cuts, strict=True)])
-        ),
-    )
+    train = [(x[:cut], y[:cut]) for (x, y), cut in zip(drawn, cuts, strict=True)]
+    test = [(x[cut:], y[cut:]) for (x, y), cut in zip(drawn, cuts, strict=True)]
+    return Dataset.of_clients(f"synthetic:{lam:g},{mu:g}", train, test, _CLASSES)
 
 
 def _client(

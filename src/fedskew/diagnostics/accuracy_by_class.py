@@ -10,7 +10,7 @@ from fedskew.simulation.records import Observation
 
 
 def class_accuracy(seen: Observation, client_limit: int | None = None) -> dict[str, Any]:
-    """The probe: `local_effect` of the round, None if there is no finite update."""
+    """Probe: accuracy by class before and after the local updates (`local_effect`); None without a finite update."""
     update = finite_update(seen)
     return {"class_accuracy": None if update is None else local_effect(seen, update, client_limit)}
 

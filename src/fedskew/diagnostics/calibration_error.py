@@ -64,5 +64,5 @@ def calibration_of(seen: Observation, server: Server) -> dict[str, Any] | None:
 
 
 def calibration(seen: Observation) -> dict[str, Any]:
-    """The probe: the global model after aggregation."""
+    """Probe: calibration and confusion of the global model after aggregation."""
     return {"calibration": calibration_of(seen, seen.after)}

@@ -49,7 +49,7 @@ def spread(products: Tensor, weights: Tensor) -> dict[str, Any]:
 
 
 def drift(seen: Observation) -> dict[str, Any]:
-    """The probe: spread of the client deltas, the classifier's rows, and what the round forgot per class."""
+    """Probe: spread of the client deltas, the classifier's rows, and forgetting per class."""
     update = finite_update(seen)
     if update is None:
         return {"drift": None}

@@ -45,12 +45,12 @@ class Measured:
 
 
 def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, Any]:
-    """The probe: one row for each client, majority class j and minority or missing class r, and their summary.
+    """Probe: one row for each client, majority class j and minority or missing class r, and their summary.
 
-    The summary is over all rows; of more than `MOST` rows, every second, third, ... is kept.
+    The summary covers all rows; at most `MOST` of them are kept, evenly spaced.
 
     Means h and p are those of the global model before the update, over the client's training examples; for a class
-    that the client misses over the test set, with n_j / n_r infinite (None). p is the softmax of the run's own loss.
+    that the client misses, over the test set, with n_j / n_r infinite (None). p is the softmax of the run's own loss.
     """
     update = finite_update(seen)
     if update is None:

@@ -21,7 +21,7 @@ PLAIN, CALIBRATED = "fedavg", "fedlc"
 
 
 def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str | None = None) -> dict[str, Any]:
-    """One local round from the checkpoint under the run's method, a plain and a calibrated one, seen by all probes.
+    """Make one local round from the checkpoint with the run's method, a plain and a calibrated one, and probe each.
 
     `client_limit` limits how many clients are reported in `methods`, except for drift, which covers the whole cohort.
     """

@@ -20,10 +20,13 @@ Floats = NDArray[np.float64]
 
 
 def features(seen: Observation, per_class: int = 200) -> dict[str, Any]:
-    """The probe: `feature_map` of the client and classes of `choose`, None if there is nothing to draw."""
+    """Probe: `feature_map` of the client and classes that `choose` picks; None if there is nothing to draw."""
     update = finite_update(seen)
-    chosen = None if update is None else choose(client_counts(seen), examples_per_class(data_of(seen)))
-    if update is None or chosen is None:
+    if update is None:
+        return {"features": None}
+    data = data_of(seen)
+    chosen = choose(client_counts(seen), torch.bincount(data.y_test, minlength=data.num_classes).tolist())
+    if chosen is None:
         return {"features": None}
     try:
         return {"features": feature_map(seen, update, *chosen, per_class=per_class)}
@@ -34,13 +37,13 @@ def features(seen: Observation, per_class: int = 200) -> dict[str, Any]:
 def choose(counts: Sequence[Sequence[int]], drawable: Sequence[int]) -> tuple[int, dict[str, int]] | None:
     """A position in the cohort and one class of each kind there: largest majority, smallest minority, first missing.
 
-    The client with the most kinds, then with the most examples, then the first one. Classes have two test examples
-    or more.
+    The client with the most kinds, then the most examples, then the first one. Classes have two test examples or more.
     """
     found = []
     for k, row in enumerate(counts):
         kept = {kind: [c for c in of if drawable[c] >= _LEAST] for kind, of in kinds(row).items()}
-        best = {kind: _typical(kind, of, row) for kind, of in kept.items() if of}
+        pick = {"majority": max, "minority": min, "missing": min}
+        best = {kind: pick[kind](of, key=row.__getitem__) for kind, of in kept.items() if of}
         found.append((len(best), sum(row), -k, best))
     most, _, k, best = max(found, key=lambda each: each[:3])
     return (-k, best) if most else None
@@ -74,8 +77,7 @@ def feature_map(
 
 
 def embedded(features: Floats) -> Floats:
-    """t-SNE into the plane; a map of fewer than 91 points has a smaller perplexity. If all points are equal, all go to
-    0."""
+    """t-SNE into the plane; fewer than 91 points have a smaller perplexity, and points that are all equal go to 0."""
     from sklearn.manifold import TSNE
     from threadpoolctl import threadpool_limits
 
@@ -95,18 +97,6 @@ def own_neighbours(features: Floats, labels: NDArray[np.int64]) -> Floats:
 
     near = NearestNeighbors(n_neighbors=min(_NEIGHBOURS, len(features) - 1)).fit(features).kneighbors()[1]
     return np.asarray((labels[near] == labels[:, None]).mean(1))
-
-
-def examples_per_class(data: Dataset) -> list[int]:
-    """How many test examples each class has."""
-    counts: list[int] = torch.bincount(data.y_test, minlength=data.num_classes).tolist()
-    return counts
-
-
-def _typical(kind: str, members: Sequence[int], counts: Sequence[int]) -> int:
-    if kind == "majority":
-        return max(members, key=lambda c: counts[c])
-    return min(members, key=lambda c: counts[c])
 
 
 def _test_examples(data: Dataset, classes: Mapping[str, int], per_class: int) -> dict[str, Tensor]:

@@ -68,7 +68,7 @@ def optimal_split(total: float, n_y: float, n_i: float) -> tuple[float, float]:
 
 
 def margins(seen: Observation, client_limit: int | None = None) -> dict[str, Any]:
-    """The probe: theorem 2 for each client's model after its update, on its own training examples."""
+    """Probe: theorem 2 for each client's updated model, on its own training examples."""
     update = finite_update(seen)
     if update is None:
         return {"margins": None}

@@ -71,7 +71,7 @@ server = server_app()  # evaluate=... measures the model your way, wrap=... adds
 def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
     """A new folder with a runnable app."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} exists already and is not overwritten; name another folder")
+        raise ValueError(f"{folder} already exists and is not overwritten; choose another folder")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "federation"
     own = _own_files(run)
     fields = run.model_dump(exclude=set(OF_THE_MACHINE), exclude_none=True) | _specs(run) | rules.model_dump()
@@ -109,10 +109,10 @@ def _own_files(run: Run) -> dict[str, bytes]:
             continue
         path = spec.own_file(name)
         if path.name.startswith("test_") or path.name.endswith("_test.py"):
-            raise ValueError(f"{name}: Flower leaves tests out of an app; give the file a name without test")
+            raise ValueError(f"{name}: Flower leaves test files out of an app; choose a name without test")
         content = path.read_bytes()
         if path.name == "federation.py" or found.setdefault(path.name, content) != content:
-            raise ValueError(f"{name}: the app has another {path.name}; give the file another name")
+            raise ValueError(f"{name}: the app has another {path.name}; rename this file")
     return found
 
 

@@ -27,9 +27,9 @@ def make_certificates(folder: Path, hosts: Sequence[str] = (), nodes: int = 3, d
     if not 1 <= days <= _MOST_DAYS:
         raise ValueError(f"days is {days}; allowed: 1 to {_MOST_DAYS:,}")
     if folder.exists() and not folder.is_dir():
-        raise ValueError(f"{folder} is a file; name a folder")
+        raise ValueError(f"{folder} is a file; allowed: a folder")
     if folder.exists() and any(folder.iterdir()):
-        raise ValueError(f"{folder} is not empty, and keys are never overwritten; name another folder")
+        raise ValueError(f"{folder} is not empty, and keys are never overwritten; choose another folder")
     names = x509.SubjectAlternativeName([_host(host) for host in (*LOOPBACK, *hosts)])
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))

@@ -26,7 +26,7 @@ from fedskew.simulation.plan import Plan, usable_device
 def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
     """A Flower ClientApp for one client of a run; without a run, of the run in the app's configuration.
 
-    `mods` are Flower's, around training only: its differential privacy goes here.
+    `mods` are Flower's and wrap training only. Flower's differential privacy goes here.
     """
     app, folder = ClientApp(), caller_folder()
 

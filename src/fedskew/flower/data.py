@@ -70,22 +70,13 @@ def _from_file(path: Path, known: Dataset | Nodes) -> Dataset:
     x, y = own_examples(str(path))
     if x.shape[1:] != known.input_shape:
         raise ValueError(f"{path}: examples have shape {list(x.shape[1:])}; allowed: {list(known.input_shape)}")
-    examples, labels = torch.from_numpy(x), torch.from_numpy(y)
     bytes_wanted = known.mean is not None if isinstance(known, Nodes) else known.x_train.dtype == torch.uint8
-    if (examples.dtype == torch.uint8) != bytes_wanted:
+    if (x.dtype == np.uint8) != bytes_wanted:
         kind = "bytes (uint8), which the run normalises" if bytes_wanted else "real numbers, as in the run"
-        raise ValueError(f"{path}: examples are {examples.dtype}; allowed: {kind}")
-    return Dataset(
-        name=str(path),
-        x_train=examples,
-        y_train=labels,
-        x_test=examples[:1],  # a node evaluates nothing
-        y_test=labels[:1],
-        num_classes=known.num_classes,
-        mean=known.mean,
-        std=known.std,
-        class_names=known.class_names,
-    )
+        raise ValueError(f"{path}: examples are {x.dtype}; allowed: {kind}")
+    test = x[:1], y[:1]  # a node evaluates nothing
+    about = {"mean": known.mean, "std": known.std, "class_names": known.class_names}
+    return Dataset.of(str(path), (x, y), test, known.num_classes, **about)
 
 
 def _from_folder(path: Path, known: Dataset | Nodes) -> Dataset:

@@ -10,6 +10,7 @@ model is used. The factor is three times what honest clients need under extreme 
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median_high, median_low
 
 import torch
 
@@ -48,22 +49,22 @@ def check_reach(move: Move, others: Sequence[Move], earlier: Norms, server: Serv
         limit = MULTIPLE * (expected_norm(name, move, others, earlier) or stand_in)
         if limit and not norm <= limit:
             raise ValueError(
-                f"its {name} moved by {norm:.4g}; max-norm is auto, and the other answers allow {limit:.4g}"
+                f"its {name} moved by {norm:.4g}; max-norm=auto allows {limit:.4g}, judging by the other answers"
             )
 
 
 def expected_norm(name: str, move: Move, others: Sequence[Move], earlier: Norms) -> float:
     """How far a record usually moves in this many steps; 0 if unknown."""
     norms = [other.norms[name] for other in others]
-    usual = max(earlier.get(name, 0.0), _upper_median(norms) if len(norms) > 1 else 0.0)
-    return usual * (max(1.0, move.steps / _upper_median([other.steps for other in others])) if others else 1.0)
+    usual = max(earlier.get(name, 0.0), median_high(norms) if len(norms) > 1 else 0.0)
+    return usual * (max(1.0, move.steps / median_high([other.steps for other in others])) if others else 1.0)
 
 
 def learnt(earlier: Norms, moves: Sequence[Move]) -> Norms:
     """The largest median of a round so far, by record, after a round with these moves."""
     if not moves:
         return earlier
-    medians = {name: _lower_median([move.norms[name] for move in moves]) for name in moves[0].norms}
+    medians = {name: median_low([move.norms[name] for move in moves]) for name in moves[0].norms}
     return {name: max(median, earlier.get(name, 0.0)) for name, median in medians.items()}
 
 
@@ -72,7 +73,7 @@ def most_examples(held: int | None, others: Sequence[int]) -> int | None:
     times what the others claim. None: there is no basis for a limit."""
     if held is not None:
         return held
-    return CROWD * int(_upper_median(others)) if others else None
+    return CROWD * int(median_high(others)) if others else None
 
 
 def _change(after: Params, before: Params) -> Params:
@@ -82,11 +83,3 @@ def _change(after: Params, before: Params) -> Params:
 
 def _norm(leaves: Params) -> float:
     return float(tree.norm(tree.map(torch.Tensor.double, leaves), 0)) if leaves else 0.0
-
-
-def _upper_median(values: Sequence[float]) -> float:
-    return sorted(values)[len(values) // 2]
-
-
-def _lower_median(values: Sequence[float]) -> float:
-    return sorted(values)[(len(values) - 1) // 2]

@@ -87,13 +87,12 @@ def encode_answer(answer: Answer) -> RecordDict:
 
 
 def decode_answer(content: RecordDict, call: Call, message: Params, device: torch.device | str) -> Answer:
-    """A node's answer to a call, whose correction message must look like `message`; a ValueError explains what is
-    wrong."""
+    """A node's answer to a call; its correction message must look like `message`. A ValueError says what is wrong."""
     try:
         records = {name: _tree(content, name, device) for name in (PARAMS, BUFFERS, MESSAGE)}
         metrics = dict(content.metric_records.get(METRICS, {}))
     except Exception as error:
-        raise ValueError(f"arrays that cannot be read: {type(error).__name__}: {error}") from error
+        raise ValueError(f"its arrays cannot be read: {type(error).__name__}: {error}") from error
     wanted = {PARAMS: call.server.params, BUFFERS: call.server.buffers, MESSAGE: message}
     _same("records", set(content), {METRICS, *(name for name, leaves in wanted.items() if leaves)})
     _same("numbers", set(metrics) - _ADDED, set(NUMBERS))

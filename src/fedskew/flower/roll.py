@@ -33,7 +33,7 @@ def pulled(grid: Grid, key: str) -> Message | None:
     try:
         return next(iter(grid.pull_messages([key])), None)
     except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        raise ValueError(f"a reply that cannot be read: {type(error).__name__}: {error}") from error
+        raise ValueError(f"the reply cannot be read: {type(error).__name__}: {error}") from error
 
 
 def short(text: object) -> str:
@@ -149,7 +149,7 @@ class Roll:
         about: dict[str, Any] = dict(reply.content.config_records.get(CONFIG, {}))
         client, examples = about.get("client"), about.get(EXAMPLES)
         if about.get("run") != self._hash:
-            raise ValueError(f"it has run {about.get('run')}; allowed: {self._hash}")
+            raise ValueError(f"its run is {about.get('run')}; allowed: {self._hash}")
         if not isinstance(client, int) or not 0 <= client < self._clients:
             raise ValueError(f"its client is {client!r}; allowed: a number from 0 to {self._clients - 1}")
         if not isinstance(examples, int) or examples < 1:

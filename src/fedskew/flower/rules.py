@@ -37,7 +37,7 @@ class Rules(BaseModel):
     @classmethod
     def _absolute(cls, given: str) -> str:
         if given and not Path(given).expanduser().is_absolute():
-            raise ValueError("must be an absolute path: the server app's own folder is Flower's")
+            raise ValueError("must be an absolute path, because Flower manages the server app's folder")
         return given
 
     @field_validator("max_norm", "max_examples", mode="before")
@@ -48,9 +48,11 @@ class Rules(BaseModel):
         return given
 
     def needed(self, sampled: int) -> int:
+        """How many of the sampled clients must give a valid answer: by default half."""
         return min(sampled, self.min_clients or -(-sampled // 2))
 
     def folder(self) -> Path | None:
+        """The store's folder, if there is a store."""
         return Path(self.store).expanduser() if self.store else None
 
 
@@ -64,6 +66,7 @@ def read_run(config: Mapping[str, Any]) -> Run:
 
 
 def read_rules(config: Mapping[str, Any]) -> Rules:
+    """The rules that a configuration describes; other keys are ignored."""
     given = {key.replace("-", "_"): value for key, value in config.items()}
     try:
         return Rules(**{name: value for name, value in given.items() if name in Rules.model_fields})

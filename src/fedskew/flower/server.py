@@ -92,7 +92,7 @@ def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluat
         replies = strategy.proper(round, replies)
     merged, _ = outer.aggregate_train(round, replies)
     if merged is None:
-        raise RuntimeError(f"round {round}: {type(outer).__name__} made no model of {len(replies)} replies")
+        raise RuntimeError(f"round {round}: {type(outer).__name__} made no model from {len(replies)} replies")
     params = from_record(merged, usable_device(run.device))
     strategy.server = replace(strategy.server, params=params)
     diverged = not tree.finite(params)

@@ -35,9 +35,9 @@ from fedskew.simulation.plan import Plan, sampled_clients, usable_device
 class LabelSkew(Strategy):
     """Any method of this package as a Flower strategy. One of Flower's wrappers for differential privacy may wrap it.
 
-    `server` is the global model with what the method remembers, `sent` is what clients receive of it, `sizes` how many
-    examples each client reported, `absorbed` the last round of each client that counted, `reach` how far clients went
-    so far.
+    `server` is the global model with the method's state, `sent` is what clients receive of it, `sizes` is how many
+    examples each client reported, `absorbed` is the last round in which each client counted, and `reach` is how far
+    clients have moved so far.
     """
 
     def __init__(self, plan: Plan, rules: Rules | None = None) -> None:
@@ -91,8 +91,8 @@ class LabelSkew(Strategy):
         return to_record(self.server.params), MetricRecord({"clients": len(answers), "train-loss": loss})
 
     def proper(self, server_round: int, replies: Iterable[Message]) -> list[Message]:
-        """The replies that count, enough of them, for a wrapper that skips a round for one bad reply; their arrays in
-        the order of ours, because wrappers go by position."""
+        """The valid replies, if there are enough: a wrapper would skip a round because of one bad reply. Their arrays
+        are in the order of ours, because wrappers go by position."""
         found = [reply for reply, _ in self._answered(server_round, replies)]
         self._check_enough(server_round, len(found), "answered properly")
         for reply in found:
@@ -103,7 +103,7 @@ class LabelSkew(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """Nodes evaluate nothing."""
+        """No calls, because nodes do not evaluate."""
         return []
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
@@ -152,7 +152,7 @@ class LabelSkew(Strategy):
             raise ValueError(f"error {reply.error.code}: {(reply.error.reason or '').strip()}")
         call = self._calls.get(node)
         if call is None:
-            raise ValueError("this node was not asked")
+            raise ValueError("this node was not asked for an answer")
         answer = decode_answer(reply.content, call, self._message, self._device)
         self._check_examples(answer, node)
         expected = self.plan.steps(answer.examples)
@@ -189,7 +189,7 @@ class LabelSkew(Strategy):
             log(WARNING, "round %s: %s of %s clients did not give a valid answer", round, silent, len(self._calls))
         if found < self._needed:
             raise RuntimeError(
-                f"round {round}: {found} clients {what}, min-clients asks for {self._needed}"
+                f"round {round}: {found} clients {what}, but min-clients requires {self._needed}"
                 f"{self.roll.problems}; the next `flwr run` continues after round {round - 1}"
             )
 

@@ -17,13 +17,13 @@ class CalibratedCrossEntropyLoss(nn.Module):
 
     `input` is `[C]`, `[N, C]` or `[N, C, d1, ...]`. `target` is class numbers of any integer type, in the shape of the
     input without its class axis, or class probabilities in the input's shape. `weight`, `ignore_index`,
-    `label_smoothing` and `reduction` mean what they mean there. The loss is computed in float32 or more.
+    `label_smoothing` and `reduction` have the same meaning as there. The loss is computed in float32 or wider.
 
     With `missing="mask"` a class with count 0 is left out: smoothing spreads over the other classes only. Each call
-    checks that labels are in range and that no label is of a masked class; on a GPU that waits for the device, and it
-    cannot be traced. `check=False` skips the check: a label of a masked class is then ignored, as `ignore_index` is.
+    checks that labels are in range and that none belongs to a masked class. On a GPU the check waits for the device,
+    and it cannot be traced. `check=False` skips it; labels of masked classes are then ignored, like `ignore_index`.
 
-    The sum over all classes but the label's (`denominator="others"`) is for class numbers without smoothing.
+    `denominator="others"`, the sum over all classes but the label's, needs class numbers and no smoothing.
     """
 
     counts: Tensor

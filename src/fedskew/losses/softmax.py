@@ -5,7 +5,7 @@ from torch import Tensor
 
 
 def cross_entropy(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
-    """logsumexp_i f_i - f_y, whatever the counts."""
+    """The plain loss of each example, logsumexp_i f_i - f_y; the counts do not matter."""
     return softmax_loss(at_least_float32(logits), labels)
 
 

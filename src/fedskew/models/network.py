@@ -4,10 +4,10 @@ from torch import Tensor, nn
 
 
 class Network(nn.Module):
-    """A module with free leading axes in which masked examples do not affect the others. A subclass has `embed` and a
-    last layer `linear`. Whoever subclasses it promises both things: parameters [..., *shape] meet examples [..., B,
-    *shape], and what `embed` gives for an example does not depend on examples that the mask leaves out. Any other
-    module runs one client at a time, or with `torch.vmap`.
+    """A module that can take all clients at once. Any other module runs one client at a time, or with `torch.vmap`.
+
+    A subclass has `embed` and a last layer `linear`, and promises two things. It takes parameters [..., *shape] with
+    examples [..., B, *shape]. And the features of an example do not depend on examples that the mask leaves out.
     """
 
     linear: nn.Module

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.paper.map_figure import signed
-from fedskew.report.class_figures import as_percent, class_ticks, standing
+from fedskew.report.class_figures import as_percent, class_ticks, mark_classes, standing
 from fedskew.report.figures import (
     canvas,
     count_bar,
@@ -123,8 +123,9 @@ def figure6(path: Path, effects: Mapping[str, Mapping[str, Any]], note: str | No
         shown = {"mean_after": "before aggregation, mean over clients", "aggregated": "after aggregation"}
         for axes, (measure, words) in zip(panels, shown.items(), strict=True):
             for position, (name, effect) in enumerate(effects.items()):
-                _class_bars(axes, effect[measure], (position, len(effects)), name, styles[name])
-            _marks(axes, first["before"])
+                places = range(first["classes"])
+                _bars(axes, places, effect[measure], (position, len(effects)), name, styles[name])
+            mark_classes(axes, [as_percent(value) for value in first["before"]])
             axes.set_title(words, fontsize=8)
             axes.set_xlabel("class")
             class_ticks(axes, first["classes"])
@@ -163,7 +164,7 @@ def _plane(axes: Any, result: Mapping[str, Any], method: Mapping[str, Any], styl
     axes.contour(contour["u"], contour["v"], contour["loss"], levels=levels, colors="#bdbdbd", linewidths=0.6)
     for k, dashes in enumerate(("-", ":")):
         for before, after in zip(method["global"], method["local"], strict=False):
-            axes.plot(*_ends(before, after[k]), color=style["color"], linestyle=dashes, linewidth=0.6, alpha=0.6)
+            axes.plot(*_columns([before, after[k]]), color=style["color"], linestyle=dashes, linewidth=0.6, alpha=0.6)
         marker = {"marker": "<>"[k], "markersize": 3, "linestyle": "none"}
         axes.plot(*_columns([after[k] for after in method["local"]]), color=style["color"], alpha=0.7, **marker)
         axes.plot([], [], color=_DARK, label=f"client {k + 1}'s model after a local update", **marker)
@@ -199,8 +200,7 @@ def _after_by_client(
     for position, (name, method) in enumerate(methods.items()):
         measured = method["per_class_accuracy"]
         values = [value for row in (*measured["after"], measured["aggregated"]) for value in row]
-        shifted = [place + (position + 0.5) * 0.8 / len(methods) - 0.4 for place in places]
-        _bars(axes, shifted, values, 0.8 / len(methods), (name, position), styles[name])
+        _bars(axes, places, values, (position, len(methods)), name, styles[name])
     axes.set_xticks(places, names * len(parts))
     for part, words in enumerate(parts):
         axes.text(part * (classes + 1) + (classes - 1) / 2, 103, words, ha="center", fontsize=7)
@@ -212,40 +212,20 @@ def _after_by_client(
     axes.grid(visible=False, axis="x")
 
 
-def _class_bars(
-    axes: Any, values: Sequence[float | None], place: tuple[int, int], name: str, style: Mapping[str, Any]
-) -> None:
-    """A method's bar next to those of the others in each class."""
-    position, methods = place
-    width = 0.8 / methods
-    places = [c + (position + 0.5) * width - 0.4 for c in range(len(values))]
-    _bars(axes, places, values, width, (name, position), style)
-
-
 def _bars(
     axes: Any,
-    places: Sequence[float],
+    places: Sequence[int],
     values: Sequence[float | None],
-    width: float,
-    label: tuple[str, int],
+    turn: tuple[int, int],
+    name: str,
     style: Mapping[str, Any],
 ) -> None:
-    """Bars in a method's colour; every second method is hatched, so that they remain distinct in grey."""
-    name, position = label
-    heights = [as_percent(value) for value in values]
-    hatch = "////" if position % 2 else ""
-    axes.bar(places, heights, width, color=style["color"], hatch=hatch, edgecolor="white", linewidth=0.4, label=name)
-
-
-def _marks(axes: Any, before: Sequence[float | None]) -> None:
-    """The global model's accuracy per class, across the bars."""
-    for c, value in enumerate(before):
-        label = "_" if c else "the global model before"
-        axes.plot([c - 0.45, c + 0.45], [as_percent(value)] * 2, color="black", linewidth=1.1, label=label)
-
-
-def _ends(one: Sequence[float], other: Sequence[float]) -> tuple[list[float], list[float]]:
-    return [one[0], other[0]], [one[1], other[1]]
+    """A method's bars next to those of the others, in its colour; `turn` is its position and how many methods there
+    are. Every second method is hatched, so that they remain distinct in grey."""
+    position, methods = turn
+    shifted = [place + (position + 0.5) * 0.8 / methods - 0.4 for place in places]
+    look = {"color": style["color"], "hatch": "////" if position % 2 else "", "edgecolor": "white", "linewidth": 0.4}
+    axes.bar(shifted, [as_percent(value) for value in values], 0.8 / methods, label=name, **look)
 
 
 def _columns(points: Sequence[Sequence[float]]) -> tuple[list[float], list[float]]:

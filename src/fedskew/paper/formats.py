@@ -1,14 +1,17 @@
 """Tables of the paper, our figures next to the printed ones: Markdown, LaTeX, CSV. Rows come from `paper.table`."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from fedskew.paper.table import answer
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.measures import Reach, Share, target_words
+from fedskew.runs.results import Results
 from fedskew.runs.verdict import Difference
 
 Row = dict[str, Any]
+Shown = tuple[list[str], list[list[str]]]
+"""Heads, and the texts of each line."""
 
 COLUMNS = (
     "cell", "method", "printed_mean", "printed_std", "ours_mean", "ours_std", "difference", "seeds", "rounds",
@@ -28,8 +31,8 @@ def grid(rows: Sequence[Row]) -> tuple[list[str], list[str], dict[tuple[str, str
 
 
 def ours_text(row: Row) -> str:
-    """`57.34 ± 0.21 · 57.10`: the last round over seeds, and the mean of the last ten rounds. A shortened run carries
-    its rounds, a diverged seed the round it ended in."""
+    """`57.34 ± 0.21 · 57.10`: the last round over seeds, and the mean of the last ten rounds. A diverged seed carries
+    the round it ended in."""
     ours = row["ours"]
     if ours is None:
         return "-"
@@ -38,8 +41,6 @@ def ours_text(row: Row) -> str:
         text += f" ± {ours['std']:.2f}"
     if ours["last_ten"] is not None:
         text += f" · {ours['last_ten']:.2f}"
-    if ours["shortened"]:
-        text += f" [{ours['rounds']} rounds]"
     if ours["diverged"]:
         text += f" ({len(ours['diverged'])} diverged, round {min(ours['diverged'].values())})"
     return text
@@ -54,48 +55,38 @@ def cell_text(row: Row) -> str:
 
 
 def markdown(rows: Sequence[Row], target: float | None = None) -> str:
-    """A row per method and a column per cell, with the printed figure in brackets; the settings of our runs; then the
-    gains."""
-    lines = _markdown_grid(*whole(rows))
-    text = ["", *rests_on(rows)]
+    """A row per method and a column per cell, printed figures in brackets; the settings of our runs; the gains."""
+    lines = [*as_markdown(*whole(rows)), "", *rests_on(rows)]
     if gained := gains(rows, target):
-        text += ["", *_markdown_grid(gained.methods, gained.cells, gained.texts), "", *gained.said]
-    return "\n".join([*lines, *text]) + "\n"
+        heads, texts, said = gained
+        lines += ["", *as_markdown(heads, texts), "", *said]
+    return "\n".join(lines) + "\n"
 
 
-def _markdown_grid(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
-    return as_markdown(["method", *cells], [[m, *shown] for m, shown in zip(methods, texts, strict=True)])
+def whole(rows: Sequence[Row]) -> Shown:
+    """A line per method, with the text of each cell."""
+    return _shown(rows, cell_text)
 
 
-def _tabular(methods: Sequence[str], cells: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
-    rows = [[tex(m), *map(tex, shown)] for m, shown in zip(methods, texts, strict=True)]
-    return as_latex(["method", *cells], rows)
-
-
-def whole(rows: Sequence[Row]) -> tuple[list[str], list[str], list[list[str]]]:
-    """Methods, cells, and the text of each pair."""
+def _shown(rows: Sequence[Row], text: Callable[[Row], str]) -> Shown:
     methods, cells, at = grid(rows)
-    texts = [[cell_text(at[m, c]) if (m, c) in at else "-" for c in cells] for m in methods]
-    return methods, cells, texts
+    texts = [[m, *(text(at[m, c]) if (m, c) in at else "-" for c in cells)] for m in methods]
+    return ["method", *(_head(rows, cell) for cell in cells)], texts
 
 
-@dataclass(frozen=True)
-class Gains:
-    """Gains over FedAvg: a text for each method and cell, and a legend."""
-
-    methods: list[str]
-    cells: list[str]
-    texts: list[list[str]]
-    said: list[str]
+def _head(rows: Sequence[Row], cell: str) -> str:
+    """A cell's name, and its rounds if those are fewer than the paper's: all runs of a cell have one length."""
+    short = next(
+        (row["ours"] for row in rows if row["cell"] == cell and row["ours"] and row["ours"]["shortened"]), None
+    )
+    return f"{cell} [{short['rounds']} rounds]" if short else cell
 
 
-def gains(rows: Sequence[Row], target: float | None = None) -> Gains | None:
-    """Every method that was run except FedAvg; None if there is none."""
+def gains(rows: Sequence[Row], target: float | None = None) -> tuple[list[str], list[list[str]], list[str]] | None:
+    """Gains of the other methods that were run over FedAvg, as `whole` has them, and a legend; None if none was."""
     ran = [row for row in rows if row["ours"] and row["ours"]["gain"]]
     if not ran:
         return None
-    methods, cells, at = grid(ran)
-    texts = [[gain_text(at[m, c]) if (m, c) in at else "-" for c in cells] for m in methods]
     said = [
         "Points over FedAvg in the mean of the last ten rounds [95 % interval over seeds] · rounds to "
         f"{target_words(target)} · share of the IID gap closed."
@@ -104,7 +95,7 @@ def gains(rows: Sequence[Row], target: float | None = None) -> Gains | None:
     if level:
         told = (f"{method} {_difference_text(gain)}" for method, gain in level.items())
         said.append(f"Gain on IID data, points: {', '.join(told)}.")
-    return Gains(methods, cells, texts, said)
+    return *_shown(ran, gain_text), said
 
 
 def gain_text(row: Row) -> str:
@@ -142,22 +133,17 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     other = sum(row["other_versions"] for row in rows)
     aside = [f"{other} runs of another result version are not shown."] if other else []
     if not found:
-        return ["Nothing of this has been run yet.", *aside]
+        return ["None of this has been run yet.", *aside]
     settings, seeds, methods = settings_of(found)
     text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
     if any(row["stand_in"] for row in rows):
         text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if any(ours["shortened"] for ours in found):
-        text.append("A figure in square brackets marks a run that is shorter than the paper's.")
-    if absent := _absent(rows):
+        text.append("Rounds in square brackets are fewer than the paper's.")
+    ran = {row["cell"] for row in rows if row["ours"]}
+    if absent := dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran):
         text.append(f"Not run: {', '.join(absent)}.")
     return [*text, *aside, *other_measures(rows)]
-
-
-def _absent(rows: Sequence[Row]) -> list[str]:
-    """Cells that the table leaves out because they have not been run."""
-    ran = {row["cell"] for row in rows if row["ours"]}
-    return list(dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran))
 
 
 def settings_of(found: Sequence[Row]) -> list[str]:
@@ -169,6 +155,19 @@ def settings_of(found: Sequence[Row]) -> list[str]:
         f"Seeds {_values(found, 'seeds')}; {seconds:,.0f} s of rounds in total.",
         f"Methods as run: {', '.join(dict.fromkeys('`' + ours['resolved'] + '`' for ours in found))}.",
     ]
+
+
+def behind(rows: Sequence[Mapping[str, Any]], results: Results) -> list[str]:
+    """How the runs of a figure's rows were done, which runs they are, and where a model was measured afterwards."""
+    shown = {(name, row.get("rounds")) for row in rows for name in row.get("hashes") or [row.get("hash")]}
+    found = [answer([result], result.rounds) for result in results if (result.hash, result.rounds) in shown]
+    known = [ours for ours in found if ours is not None]
+    if not known:
+        return []
+    names = ", ".join(f"{ours['hashes'][0]} (partition {ours['partitions'][0]})" for ours in known)
+    devices = dict.fromkeys(row["measured_on"] for row in rows if row.get("measured_on"))
+    looked = [f"Local updates of that model were measured on {device}." for device in devices]
+    return [*settings_of(known), f"Runs: {names}.", *looked]
 
 
 _LABELS = {
@@ -188,8 +187,13 @@ def latex(rows: Sequence[Row], target: float | None = None) -> str:
     lines = ["% STAND-IN DATA, not the paper's"] if any(row["stand_in"] for row in rows) else []
     lines += _tabular(*whole(rows))
     if gained := gains(rows, target):
-        lines += ["", *(f"% {line}" for line in gained.said), *_tabular(gained.methods, gained.cells, gained.texts)]
+        heads, texts, said = gained
+        lines += ["", *(f"% {line}" for line in said), *_tabular(heads, texts)]
     return "\n".join(lines) + "\n"
+
+
+def _tabular(heads: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
+    return as_latex(heads, [[tex(cell) for cell in line] for line in texts])
 
 
 def csv_text(rows: Sequence[Row]) -> str:

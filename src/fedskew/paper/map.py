@@ -159,12 +159,8 @@ def _panel(base: Setting, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any] |
     taus = [tau for tau in TAUS if any(text in here for text in margins((tau,)))]
     if plain is None:
         return None
-
-    def gain(tau: float, rule: str) -> float | None:
-        value = here.get(f"fedlc:tau={tau:g},missing={rule}")
-        return None if value is None else round(value - plain, 2)
-
-    difference = [[gain(tau, rule) for tau in taus] for rule in RULES]
+    found = [[here.get(f"fedlc:tau={tau:g},missing={rule}") for tau in taus] for rule in RULES]
+    difference = [[_gain(value, plain) for value in row] for row in found]
     return {"title": base.name, "taus": taus, "missing": list(RULES), "difference": difference}
 
 
@@ -178,7 +174,7 @@ def _differences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     for setting, here in found.items():
         plain = (found.get(UNCHANGED.name, {}) if setting == DENOMINATOR else here).get("fedavg")
         gains = {method: _gain(here.get(method), plain) for method in ("fedlc", "fedrs")}
-        varied.append({"name": setting, "value": "", "differences": gains})
+        varied.append({"name": setting, "differences": gains})
     return varied
 
 

@@ -23,7 +23,7 @@ def map_figure(
     each method minus FedAvg in points, a row per varied assumption.
 
     A base setting is {"title", "taus": [T], "missing": [M], "difference": [M][T] of points or None}; a row is
-    {"name", "value", "differences": {method: points or None}}.
+    {"name", "differences": {method: points or None}}.
     """
     tall = max(1.3 + sum(0.75 + 0.3 * len(panel["missing"]) for panel in base), 1.5 + 0.2 * len(varied))
     with canvas(9.4, tall) as figure:
@@ -65,7 +65,7 @@ def _heat(axes: Any, panel: Mapping[str, Any], span: float) -> Any:
 
 
 def _dots(figure: Any, varied: Sequence[Mapping[str, Any]]) -> None:
-    """A row per varied assumption, from the top; rows of one assumption share its name."""
+    """A row per varied assumption, from the top."""
     axes = figure.subplots()
     for name, style in looks(dict.fromkeys(name for row in varied for name in row["differences"])).items():
         found = [(row["differences"].get(name), place) for place, row in enumerate(varied)]
@@ -82,9 +82,9 @@ def _dots(figure: Any, varied: Sequence[Mapping[str, Any]]) -> None:
                 edge = _LIMIT if value > 0 else -_LIMIT
                 axes.annotate(signed(value), (edge, place), (8, 0), textcoords="offset points", va="center", fontsize=7)
     axes.axvline(0, color="#333333", linewidth=1)
-    axes.set_yticks(range(len(varied)), _row_labels(varied), fontsize=7)
+    axes.set_yticks(range(len(varied)), [row["name"] for row in varied], fontsize=7)
     axes.set_ylim(len(varied) - 0.4, -0.6)
-    for place in _first_rows(varied)[1:]:
+    for place in range(1, len(varied)):
         axes.axhline(place - 0.5, color="#bdbdbd", linewidth=0.7)
     axes.set_xlabel("points of test accuracy above fedavg")
     legend(figure, [axes], 3)
@@ -93,13 +93,3 @@ def _dots(figure: Any, varied: Sequence[Mapping[str, Any]]) -> None:
 def signed(value: float | None) -> str:
     """`+1.2`, `−0.4`; a dot where nothing was measured."""
     return "·" if value is None else f"{value:+.1f}".replace("-", "−")
-
-
-def _first_rows(varied: Sequence[Mapping[str, Any]]) -> list[int]:
-    return [i for i, row in enumerate(varied) if i == 0 or row["name"] != varied[i - 1]["name"]]
-
-
-def _row_labels(varied: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The name comes before the first of its values."""
-    first = _first_rows(varied)
-    return [f"{row['name']}   {row['value']}" if i in first else str(row["value"]) for i, row in enumerate(varied)]

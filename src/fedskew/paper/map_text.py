@@ -59,14 +59,9 @@ def _against(what: str, row: Row, plain: Row) -> str:
         return f"{what} diverged in round {row['diverged']}."
     difference = paired({row["seed"]: row["last_ten"]}, {plain["seed"]: plain["last_ten"]})
     assert difference is not None  # all runs of a map are of one seed
-    _, last = gains(row, plain)
+    last = row["test"] - plain["test"]
     said = difference.sentence(f"{what}, {row['last_ten']:.2f} %,", f"FedAvg, {plain['last_ten']:.2f} %,")
     return f"{said} (last round {last:+.2f})."
-
-
-def gains(row: Row, plain: Row) -> tuple[float, float]:
-    """Points ahead over the last ten rounds and in the last one."""
-    return row["last_ten"] - plain["last_ten"], row["test"] - plain["test"]
 
 
 def _around(setting: str, rows: Sequence[Row]) -> str:

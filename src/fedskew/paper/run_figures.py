@@ -60,8 +60,7 @@ class Figure1(Tabled):
     )
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
-        """Accuracy as a fraction, and the drop that the paper prints, if it does; all of one length, the one that most
-        cells have."""
+        """Accuracy as a fraction, and the drop that the paper prints; all of the one length that most cells have."""
         rows = [row for row in self.table.rows(results, choice) if row["ours"]]
         lengths = [row["ours"]["rounds"] for row in rows]
         if len(set(lengths)) > 1:

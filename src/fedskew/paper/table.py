@@ -15,7 +15,7 @@ from fedskew.paper.profiles import VALIDATION
 from fedskew.runs.measures import IID, gap_closed, rounds_to_reach
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
-from fedskew.runs.verdict import BASELINE, Difference, paired
+from fedskew.runs.verdict import BASELINE, paired
 
 SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")
@@ -177,30 +177,20 @@ class Finished:
     def measures(self, base: "Finished", target: float | None) -> dict[str, Any]:
         """Against FedAvg in the same cell: the gain in points of the last ten rounds, here and on IID data, rounds to
         the target, and the share of the IID gap closed; None if the runs for it are missing."""
-        mine, plain, level = (_curves(found) for found in (self.skewed, base.skewed, base.iid))
+        mine, plain, level = (
+            {seed: result.curve for seed, result in found.items()} for found in (self.skewed, base.skewed, base.iid)
+        )
         reach, share = rounds_to_reach(mine, plain if target is None else target), gap_closed(mine, plain, level)
         gains = [
             None if self == base else paired(_ends(one), _ends(other))
             for one, other in ((self.skewed, base.skewed), (self.iid, base.iid))
         ]
-        return {
-            "gain": _gain(gains[0]),
-            "iid_gain": _gain(gains[1]),
-            "rounds_to_reach": None if reach is None else asdict(reach),
-            "gap_closed": None if share is None else asdict(share),
-        }
-
-
-def _curves(found: Mapping[int, Result]) -> dict[int, list[tuple[int, float]]]:
-    return {seed: result.curve for seed, result in found.items()}
+        found = {"gain": gains[0], "iid_gain": gains[1], "rounds_to_reach": reach, "gap_closed": share}
+        return {name: None if value is None else asdict(value) for name, value in found.items()}
 
 
 def _ends(found: Mapping[int, Result]) -> dict[int, float | None]:
     return {seed: 100 * result.summary["accuracy_last10"] for seed, result in found.items()}
-
-
-def _gain(found: Difference | None) -> dict[str, Any] | None:
-    return None if found is None else asdict(found)
 
 
 def commonest_length(found: Iterable[Sequence[Result]], full: int) -> int | None:

@@ -73,6 +73,13 @@ def as_percent(value: float | None) -> float:
     return math.nan if value is None else 100 * value
 
 
+def mark_classes(axes: Any, values: Sequence[float]) -> None:
+    """The global model's value for each class, across what is drawn there."""
+    for c, value in enumerate(values):
+        label = "_" if c else "the global model before"
+        axes.plot([c - 0.45, c + 0.45], [value] * 2, color="black", linewidth=1.2, label=label)
+
+
 def class_ticks(axes: Any, classes: int) -> None:
     axes.set_xticks(range(0, classes, 1 if classes <= 12 else -(-classes // 5)))
     axes.grid(visible=False, axis="x")

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.report.class_figures import before_and_after, feature_maps, standing
+from fedskew.report.class_figures import before_and_after, feature_maps, mark_classes, standing
 from fedskew.report.figures import drawing, frame, legend, mark_break, no_mathematics, save
 from fedskew.report.style import KIND_LOOKS
 
@@ -105,9 +105,7 @@ def classifier_figure(path: Path, document: Document) -> list[Path]:
             rows = found["drift"]["classifier"]
             before = rows["before"]["norm"]
             _norms(axes, found["class_accuracy"]["clients"], rows["client_norm"])
-            for c, norm in enumerate(before):
-                label = "_" if c else "the global model before"
-                axes.plot([c - 0.45, c + 0.45], [norm] * 2, color="black", linewidth=1.3, label=label)
+            mark_classes(axes, before)
             axes.set_xticks(range(0, len(before), max(1, len(before) // 10)))
             axes.grid(visible=False, axis="x")
             axes.set_title(no_mathematics(name), fontsize=8)

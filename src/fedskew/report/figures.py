@@ -219,8 +219,7 @@ def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "s
 
 
 def draw_rectangles(axes: Any, counts: Sequence[Sequence[int]], top: int) -> Any:
-    """Label counts [clients][labels] as shades of their square root up to that of `top`, with the numbers if there is
-    room."""
+    """Label counts [clients][labels] as shades of their square root up to that of `top`, with numbers if they fit."""
     clients, classes = len(counts), len(counts[0])
     shades = [[row[c] ** 0.5 for row in counts] for c in range(classes)]
     image = axes.imshow(shades, cmap="Blues", aspect="auto", vmin=0, vmax=top**0.5)

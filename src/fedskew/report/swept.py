@@ -77,7 +77,8 @@ class Swept:
             said = "reference" if row is self.rows[self.reference] else "-" if difference is None else str(difference)
             if row["diverged"]:
                 said += f" ({row['diverged']} diverged)"
-            lines.append([*(_shown(row["values"][name]) for name in self.names), *cells, said])
+            shown = ("-" if (v := row["values"][name]) is None else spec.show(v) for name in self.names)
+            lines.append([*shown, *cells, said])
         return heads, lines
 
     def markdown(self) -> str:
@@ -116,7 +117,3 @@ def _row(store: Store, setting: Done) -> dict[str, Any]:
     summaries = [summarise(f.run(), f.records()[: setting.rounds], f.card()) for f in folders]
     about = {"values": dict(setting.values), "rounds": setting.rounds, "runs": list(setting.hashes)}
     return {**about, **over_seeds(summaries)}
-
-
-def _shown(value: Value) -> str:
-    return "-" if value is None else spec.show(value)

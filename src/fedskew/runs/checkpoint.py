@@ -57,7 +57,7 @@ def load_checkpoint(
         raise _damaged(path, "it holds numbers that are not finite, but the run has not diverged")
     clients, states = tensors.pop("clients", None), tree.unprefix(tensors, "states")
     if clients is None or any(leaf.ndim and leaf.shape[:1] != clients.shape for leaf in states.values()):
-        raise _damaged(path, "it does not name the clients of its states")
+        raise _damaged(path, "it does not say which clients its states belong to")
     there = {name: leaf.to(device) for name, leaf in tensors.items()}
     server = Server(**{part: _ordered(tree.unprefix(there, part), getattr(like, part, {})) for part in _PARTS})
     if like is not None and _shapes(server) != _shapes(like):

@@ -81,7 +81,7 @@ def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:
             about = json.loads((file.metadata() or {}).get("fedskew", "null"))
         tensors = load_file(str(path))
     except (SafetensorError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is damaged, or no safetensors file: {error}") from error
+        raise ValueError(f"{path} is damaged, or not a safetensors file: {error}") from error
     if not (isinstance(about, dict) and isinstance(about.get("model"), str) and about.keys() >= _ABOUT):
         raise ValueError(f"{path} was not written by `fedskew export`")
     return about, tensors
@@ -94,7 +94,9 @@ def load_model(path: Path | str, *, own_files: bool = False) -> nn.Module:
     """
     about, tensors = read_export(path)
     if spec.parse(about["model"])[0].endswith(".py") and not own_files:
-        raise ValueError(f"{path} needs {about['model']}, and loading it runs that file; own_files=True allows it")
+        raise ValueError(
+            f"{path} needs {about['model']}, and loading it runs that file; pass own_files=True to allow it"
+        )
     return rebuild(about, tensors)
 
 

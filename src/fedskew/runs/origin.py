@@ -56,7 +56,7 @@ def _known(folder: Folder) -> dict[str, Any]:
 def _compare(folder: Folder, known: dict[str, Any], here: dict[str, str]) -> None:
     if known and here and known["data"] != here["data"]:
         raise StoreError(
-            f"run {folder.path.name} was computed with other data: digest {known['data']}, from "
-            f"{known.get('data_from', 'files it does not name')}; {here['data_from']} has {here['data']}; "
-            "use those data, or another --runs folder"
+            f"run {folder.path.name} was computed with different data: digest {known['data']}, from "
+            f"{known.get('data_from', 'unnamed files')}; {here['data_from']} has {here['data']}; "
+            "use the original data, or another --runs folder"
         )

@@ -108,18 +108,24 @@ class Run(BaseModel):
         if self.engine != "auto" and self.engine not in ENGINES:
             raise ValueError(spec.unknown("engine", self.engine, {"auto": None, **ENGINES}))
         if self.optimizer != "sgd" and (self.momentum or self.weight_decay):
-            raise ValueError(f"momentum and weight_decay belong to sgd, not to {self.optimizer}")
+            raise ValueError(f"optimizer is {self.optimizer}; momentum and weight_decay need optimizer=sgd")
         algorithm = self.build_algorithm()
         if algorithm.needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
         if not algorithm.aggregate.linear and self.weighting != "uniform":
             named = self.short_algorithm
-            raise ValueError(f"{named} counts all clients the same: weighting is {self.weighting!r}; allowed: uniform")
+            raise ValueError(
+                f"{named} gives all clients the same weight: weighting is {self.weighting!r}; allowed: uniform"
+            )
         lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
         if not lowest > 0:
-            raise ValueError(f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}")
+            raise ValueError(
+                f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}; allowed: above 0"
+            )
         if self.validation and self.dataset.partition(":")[0] == "nodes":
-            raise ValueError("validation needs examples on one machine; those of nodes cannot be held out")
+            raise ValueError(
+                f"validation is {self.validation:g}; allowed: 0, because the examples of nodes cannot be held out"
+            )
         try:
             torch.device(self.device)
         except RuntimeError:
@@ -133,12 +139,12 @@ class Run(BaseModel):
             raise ValueError(explain(error)) from error
 
     def replace(self, **changes: Any) -> "Run":
-        """The same run with some fields changed, checked as a new one is."""
+        """A copy with some fields changed, validated like a new run."""
         return type(self)(**{**self.model_dump(), **changes})
 
     @classmethod
     def stored(cls, folder: Folder, **changes: Any) -> "Run":
-        """The run of a folder, with some fields changed."""
+        """The run stored in a folder, with some fields changed."""
         try:
             return cls(**{**folder.run(), **changes})
         except ValueError as error:
@@ -159,7 +165,7 @@ class Run(BaseModel):
 
     @property
     def short_algorithm(self) -> str:
-        """The algorithm without arguments that are defaults."""
+        """The algorithm without its default arguments."""
         return "+".join(spec.short(part, ALGORITHMS) for part in self.algorithm.split("+"))
 
     @property
@@ -179,7 +185,7 @@ class Run(BaseModel):
         return f"{self.short['dataset']}{split}, {self.clients} clients"
 
     def files(self) -> list[str]:
-        """The paths of the user's own files that take part, as the specs have them."""
+        """The paths of the user's own files that the run uses, as written in the specs."""
         return [path for parts in self._resolved().values() for part in parts for _, path, _ in _files(part)]
 
     def _resolved(self) -> dict[str, list[spec.Resolved]]:
@@ -192,6 +198,7 @@ class Run(BaseModel):
         }
 
     def build_algorithm(self) -> Algorithm:
+        """The `Algorithm` that the spec describes."""
         return build_algorithm(self.algorithm)
 
     def client_optimizer(self, round: int) -> Optimizer:

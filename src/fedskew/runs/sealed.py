@@ -72,13 +72,9 @@ def explained(error: ValidationError) -> str:
     return f"{name} is {short}; {message[0].lower()}{message[1:]}"
 
 
-def has_control(text: str) -> bool:
-    """Whether a text has control characters, which a terminal would interpret."""
-    return any(unicodedata.category(letter) == "Cc" for letter in text)
-
-
 def _line(text: str) -> str:
-    if has_control(text):
+    """Refuse control characters, which a terminal would interpret."""
+    if any(unicodedata.category(letter) == "Cc" for letter in text):
         raise ValueError("allowed: text without control characters")
     return text
 

@@ -115,9 +115,9 @@ class Folder:
         found = self._lines(path, RecordForm)
         for number, record in enumerate(found, 1):
             if record["round"] != number:
-                raise self._damaged(_line_of(path, number), f"it is of round {record['round']}")
+                raise self._damaged(_line_of(path, number), f"it is for round {record['round']}")
         if len(found) < saved:
-            raise self._damaged(path, f"it ends with round {len(found)}, but the checkpoint is of round {saved}")
+            raise self._damaged(path, f"it ends with round {len(found)}, but the checkpoint is from round {saved}")
         return found
 
     def saved(self) -> int:
@@ -235,14 +235,14 @@ class Folder:
 
 
 class Store:
-    """All runs below one folder."""
+    """A folder of runs."""
 
     def __init__(self, root: Path | str) -> None:
         self.root = Path(root)
 
     @classmethod
     def of(cls, given: "Store | Path | str | None") -> "Store | None":
-        """A store, or the one in a folder; None for no store."""
+        """A store as given, or the store in a folder; None for no store."""
         if isinstance(given, str | Path):
             return cls(given)
         if given is None or isinstance(given, Store):
@@ -250,18 +250,19 @@ class Store:
         raise TypeError(f"store is {given!r}; allowed: a Store or the path of its folder")
 
     def folder(self, hash: str) -> Folder:
+        """The folder of a run, which need not exist yet."""
         return Folder(self.root / hash)
 
     def find(self, beginning: str) -> Folder:
-        """The one run whose hash starts like this; the path of its folder in this store also works."""
+        """The only run whose hash begins like this. The path of its folder in this store also works."""
         if "/" in beginning and Path(beginning).parent.resolve() == self.root.resolve():
             beginning = Path(beginning).name
         names = [folder.path.name for folder in self if folder.path.name.startswith(beginning)]
         if len(names) == 1:
             return self.folder(names[0])
         if names:
-            raise ValueError(f"{beginning!r} is the beginning of several runs: {', '.join(names[:5])}")
-        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows the existing ones")
+            raise ValueError(f"{beginning!r} matches several runs: {', '.join(names[:5])}")
+        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows all runs")
 
     def __iter__(self) -> Iterator[Folder]:
         if self.root.is_dir():
@@ -270,6 +271,7 @@ class Store:
                     yield Folder(path)
 
     def remove(self, folder: Folder) -> None:
+        """Delete a run; `StoreBusy` if another process is working on it."""
         windows = sys.platform == "win32"  # on systems where the open lock can only be removed afterwards
         with folder.lock():
             shutil.rmtree(folder.path, ignore_errors=windows)

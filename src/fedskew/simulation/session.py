@@ -26,8 +26,7 @@ FEDERATED = "flower"
 def simulate(
     run: Run, probes: Sequence[Probe] = (), *, every: int = 1, store: Store | Path | str | None = None
 ) -> Iterator[RoundRecord]:
-    """Records of one run, round after round. With a store, or its folder, finished rounds are read instead of computed
-    again."""
+    """Records of one run, round after round. With a store, or its folder, finished rounds are read from there."""
     for _, record in simulate_many([run], probes, every=every, store=store):
         yield record
 
@@ -111,8 +110,7 @@ def _simulate_group(
 
 def opened(run: Run, folder: Folder | None, stack: ExitStack, *, federated: bool = False) -> list[RoundRecord]:
     """The records of a run that needs no more work. If it does, its folder is locked, so that what is read stays valid;
-    a finished run does not change and can be read even from a read-only store. A run is either simulated or
-    federated."""
+    a finished run can be read even from a read-only store. A run is either simulated or federated."""
     if folder is None:
         return []
     if folder.exists():

@@ -14,13 +14,13 @@ _TOGETHER = re.compile(r" (?=±)|(?<=±) |(?<=\d,) (?=[-+−])")
 _GLUE = "\x00"
 _GAP = 2
 """Blanks between columns."""
+_NOTHING = ("", "-")
 _MOST_LINES = 2
 """Lines that a text may take before the table is broken into blocks."""
 
 
 def printable(text: str) -> str:
-    """A text with everything escaped that a terminal would interpret or could not show: all but letters, blanks, tabs
-    and newlines."""
+    """A text in which everything is escaped that a terminal would interpret or could not show."""
     return "".join(
         letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
         for letter in text
@@ -31,7 +31,8 @@ class Grid:
     """Rows under headings. Headings wrap first, then long texts between words; words and numbers are never broken if
     the terminal has room for them.
 
-    A table that is still too wide is printed in blocks of columns, each with the first `keys` columns.
+    A table that is still too wide is printed in blocks of columns, each with the first `keys` columns and without the
+    rows that say nothing else there.
     """
 
     def __init__(self, *heads: str, keys: int = 1) -> None:
@@ -62,6 +63,8 @@ class Grid:
         for i, width in zip(block, widths, strict=True):
             made.add_column(Text(self.heads[i]), overflow="fold", width=width)
         for row, bold in zip(self.rows, self._bold, strict=True):
+            if len(block) < len(self.heads) and all(row[i] in _NOTHING for i in block[self.keys :]):
+                continue
             cells = ("\n".join(_lines(row[i], width)) for i, width in zip(block, widths, strict=True))
             made.add_row(*(Text(cell, "bold" if i in bold else "") for i, cell in zip(block, cells, strict=True)))
         return made

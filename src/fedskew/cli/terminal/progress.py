@@ -24,8 +24,7 @@ _MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
 
 @contextmanager
 def round_progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
-    """If standard error is a terminal, a spinner and a bar, which also moves within a round; else a line every half
-    minute."""
+    """On a terminal a spinner and a bar, which also moves within a round; else a line every half minute."""
     if not enabled:
         yield lambda name, record: None
     elif not sys.stderr.isatty():
@@ -156,6 +155,14 @@ def console(**options: Any) -> Any:
 
 def print_json(document: Any) -> None:
     echo(json.dumps(document, indent=1, allow_nan=False))
+
+
+def answer(document: Any, said: str, *, json_: bool, quiet: bool) -> None:
+    """What a command did: its document with `--json`, else in words, else nothing."""
+    if json_:
+        print_json(document)
+    elif not quiet:
+        echo(said)
 
 
 def print_result(result: "RunResult", folder: "Folder", spent: "Spent") -> None:

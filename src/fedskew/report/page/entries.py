@@ -76,8 +76,11 @@ def read_entry(folder: Folder) -> Entry:
         short=short,
         summary=summarise(run, records, card),
         curve=[(int(record["round"]), float(record["accuracy"])) for record in evaluated],
-        points=[_point(record) for record in thin(evaluated, rounds, MOST_POINTS)],
-        classes=[_class_point(record) for record in thin(with_classes, rounds, MOST_COLUMNS)],
+        points=[{name: r[name] for name in ("round", *MEASURES)} for r in thin(evaluated, rounds, MOST_POINTS)],
+        classes=[
+            {"round": record["round"], "values": record["per_class_accuracy"]}
+            for record in thin(with_classes, rounds, MOST_COLUMNS)
+        ],
         card=None if card is None else _thin_card(card),
         sessions=folder.sessions(),
         measured={**folder.measured(len(records)), "diagnosis": diagnosis},
@@ -105,14 +108,6 @@ def thin(records: Sequence[dict[str, Any]], rounds: int, most: int) -> list[dict
         return list(records)
     kept = {(record["round"] - 1) * most // rounds: record for record in records}
     return list(kept.values())
-
-
-def _point(record: dict[str, Any]) -> dict[str, Any]:
-    return {name: record[name] for name in ("round", *MEASURES)}
-
-
-def _class_point(record: dict[str, Any]) -> dict[str, Any]:
-    return {"round": record["round"], "values": record["per_class_accuracy"]}
 
 
 def _thin_card(card: dict[str, Any]) -> dict[str, Any]:

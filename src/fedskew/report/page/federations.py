@@ -12,10 +12,10 @@ from fedskew.report.style import ORDER
 from fedskew.runs.measures import IID, Curves, Reach, Share, gap_closed, rounds_to_reach
 from fedskew.runs.summary import over_seeds
 from fedskew.runs.verdict import BASELINE, Difference, ahead
-from fedskew.runs.versions import result_version
+from fedskew.runs.versions import DECIDING_NOTHING, result_version
 
-OWN_FIELDS = ("algorithm", "seed", "engine", "device", "data_dir", "eval_every")
-"""Fields in which runs of one federation may differ; all but the first two decide no result."""
+OWN_FIELDS = {"algorithm", "seed", *DECIDING_NOTHING}
+"""Fields in which runs of one federation may differ."""
 
 
 @dataclass(frozen=True)
@@ -121,18 +121,13 @@ def federations(
     `names` are what methods are called; those in `order` stand so."""
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
-        fields = json.dumps(shared_fields(entry.run), sort_keys=True)
+        shared = {"validation": 0.0, **{name: v for name, v in entry.run.items() if name not in OWN_FIELDS}}
+        fields = json.dumps(shared, sort_keys=True)
         behind = result_version(entry.run["algorithm"]) - entry.result_version
         groups.setdefault((entry.short["title"], fields, behind), []).append(entry)
     found = [
-        Federation(
-            title,
-            json.loads(fields),
-            behind,
-            _methods(groups[title, fields, behind], names or {}, order),
-            target=target,
-        )
-        for title, fields, behind in sorted(groups)
+        Federation(title, json.loads(fields), behind, _methods(members, names or {}, order), target=target)
+        for (title, fields, behind), members in sorted(groups.items(), key=lambda group: group[0])
     ]
     return [replace(each, iid=_on_iid(each, found), own=_own_fields(each, found)) for each in found]
 
@@ -150,10 +145,6 @@ def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation 
     wanted = {**federation.fields, "partition": IID}
     same = (other for other in others if other.fields == wanted and other.versions_behind == federation.versions_behind)
     return next(same, None)
-
-
-def shared_fields(run: dict[str, Any]) -> dict[str, Any]:
-    return {"validation": 0.0, **{name: value for name, value in run.items() if name not in OWN_FIELDS}}
 
 
 def _methods(entries: Sequence[Entry], names: Mapping[str, str], order: Sequence[str]) -> list[Method]:
@@ -178,5 +169,5 @@ def _reordered(listed: Sequence[str], order: Sequence[str]) -> list[str]:
 
 
 def _place(name: str) -> tuple[int, str]:
-    plain = "+".join(part.partition(":")[0] for part in name.split("+"))
+    plain = spec.family(name)
     return (ORDER.index(plain) if plain in ORDER else len(ORDER), name)

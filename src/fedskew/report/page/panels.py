@@ -17,15 +17,12 @@ def measured_panels(federation: Federation) -> Html:
     known = [entry for entry in federation.entries if effects(entry) or deviations(entry)]
     noted = [f"Run {entry.hash[:8]}: {note}." for entry in federation.entries for note in entry.notes]
     lines = [tag("p", note, class_="notice") for note in noted]
-    lines += [tag("p", words) for words in (_how_many(len(known)), _how_to(federation, known)) if words]
+    many = f"First {MOST_RUNS} of {len(known)} measured runs." if len(known) > MOST_RUNS else ""
+    lines += [tag("p", words) for words in (many, _how_to(federation, known)) if words]
     blocks = [_of_run(entry) for entry in known[:MOST_RUNS]]
     if not (lines or blocks):
         return Html("")
     return tag("section", tag("h3", "Local updates"), lines, blocks, class_="measured")
-
-
-def _how_many(known: int) -> str:
-    return f"First {MOST_RUNS} of {known} measured runs." if known > MOST_RUNS else ""
 
 
 def _how_to(federation: Federation, known: Sequence[Entry]) -> str:

@@ -42,7 +42,7 @@ def sessions(entry: Entry) -> list[str]:
 
 
 def _of_run(entry: Entry) -> Html:
-    own = {name: entry.run[name] for name in OWN_FIELDS if name in entry.run}
+    own = {name: value for name, value in entry.run.items() if name in OWN_FIELDS}
     partition = entry.card["hash"] if entry.card else None
     done = f"{entry.summary['rounds']} of {entry.run['rounds']} rounds"
     facts = {"run": entry.hash, **own, "partition hash": partition, "state": f"{entry.state}, {done}"}

@@ -70,10 +70,9 @@ def _spreads(tables: Mapping[str, Sequence[Mapping[float, float | None]]], round
     found: dict[str, Any] = {}
     for measure, runs in tables.items():
         columns = [[table[r] for table in runs] for r in rounds]
-        short = _loss if measure == "loss" else _percent
-        found[measure] = [short(_known(column, statistics.fmean)) for column in columns]
+        found[measure] = [_short(measure, _known(column, statistics.fmean)) for column in columns]
         if len(runs) > 1:
-            found[f"{measure}_std"] = [short(_known(column, statistics.stdev)) for column in columns]
+            found[f"{measure}_std"] = [_short(measure, _known(column, statistics.stdev)) for column in columns]
     return found
 
 
@@ -94,9 +93,7 @@ def _known(values: Sequence[float | None], reduce: Callable[[Sequence[float]], f
     return reduce(known) if known and len(known) == len(values) else None
 
 
-def _percent(value: float | None) -> float | None:
-    return None if value is None else round(100 * value, 2)
-
-
-def _loss(value: float | None) -> float | None:
-    return None if value is None else float(f"{value:.4g}")
+def _short(measure: str, value: float | None) -> float | None:
+    if value is None:
+        return None
+    return float(f"{value:.4g}") if measure == "loss" else round(100 * value, 2)

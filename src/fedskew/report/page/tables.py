@@ -20,13 +20,12 @@ _COLUMNS = {
 
 
 def results(federation: Federation) -> Html:
-    """Mean and std over finished seeds, the best by the verdict rule marked, and each method's verdict against
-    FedAvg."""
+    """Mean and std over finished seeds, the best by the verdict rule marked, and verdicts against FedAvg."""
     methods = federation.methods
     measures = shown_measures(federation, _COLUMNS)
     marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
     differences = {method.name: federation.difference(method) for method in methods}
-    reach = max((_reach(difference) for difference in differences.values()), default=0.0)
+    reach = max((abs(d.mean) + (d.half or 0.0) for d in differences.values() if d is not None), default=0.0)
     rows = []
     for i, method in enumerate(methods):
         shown = [_value(method, measure, marks[measure].get(i)) for measure in measures]
@@ -168,10 +167,6 @@ def _difference(federation: Federation, method: Method, difference: Difference |
         return cell(verdict_text(difference), class_="quiet")
     decided = difference.verdict in ("above", "below")
     return cell(_whisker(difference, reach), verdict_text(difference), class_="apart" if decided else None)
-
-
-def _reach(difference: Difference | None) -> float:
-    return 0.0 if difference is None else abs(difference.mean) + (difference.half or 0.0)
 
 
 def _whisker(interval: Difference, reach: float) -> Html:

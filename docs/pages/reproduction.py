@@ -4,10 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.paper import FIGURES, TABLES, closing, depends, formats, holds, mapped
-from fedskew.paper.behind import behind
+from docs.pages import closing, depends, holds
+from docs.pages.claims import Claim, claims, in_short
+from fedskew.paper import FIGURES, TABLES, formats, mapped
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import Claim, claims, in_short
+from fedskew.paper.formats import behind
 from fedskew.paper.map import TAUS, Map
 from fedskew.paper.map_text import sentences
 from fedskew.paper.profiles import PROFILES
@@ -133,7 +134,7 @@ def _table(table: Table, results: Results) -> Iterator[str]:
             yield f"### Profile `{profile.name}`, {rounds} rounds"
             yield from _shown(table, table.rows(results, Choice(profile=profile, rounds=rounds)))
     if not some:
-        yield "Nothing of this has been run yet."
+        yield "None of this has been run yet."
 
 
 def _shown(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
@@ -231,7 +232,7 @@ def _plain(row: dict[str, Any] | None, like: dict[str, Any]) -> str:
         return "-"
     seeds = row["ours"]["seeds"]
     told = "" if seeds == like["seeds"] else f" ({'seed' if len(seeds) == 1 else 'seeds'} {', '.join(map(str, seeds))})"
-    return formats.ours_text(row).partition(" [")[0] + told
+    return formats.ours_text(row) + told
 
 
 def between(text: str, table: str, marks: tuple[str, str] = (BEGIN, END)) -> str:

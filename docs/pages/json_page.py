@@ -12,10 +12,10 @@ from fedskew.cli.documents import DOCUMENTS
 HEAD = """# What commands print as JSON
 
 With `--json` a command prints one document on standard output. Below is every key of every document, first by command,
-then the [parts](#parts) that documents have. An object of something has keys that are names, such as those of methods.
-Integers count as numbers. This page is written by `make reproduction` from the types in
-`src/fedskew/cli/documents.py`; a test compares what commands print with those types. The document of `fedskew diagnose`
-is on [the page on diagnostics](diagnostics.md#the-document-of-fedskew-diagnose).
+then the [parts](#parts) that they share. An "object of X" maps names, such as those of methods, to X. Integers count as
+numbers. `make reproduction` writes this page from the types in `src/fedskew/cli/documents.py`, and a test compares what
+commands print with those types. For `fedskew diagnose`, see
+[the page on diagnostics](diagnostics.md#the-document-of-fedskew-diagnose).
 """
 PLAIN = {str: "text", int: "integer", float: "number", bool: "boolean", NoneType: "null"}
 
@@ -74,7 +74,8 @@ def _table(document: type) -> str:
 def _keys(document: type) -> Iterator[tuple[str, Any, str]]:
     """Each key with its type and its meaning."""
     for name, hint in get_type_hints(document, include_extras=True).items():
-        annotated = get_args(hint)[0] if get_origin(hint) is NotRequired else hint
+        kind: Any = get_origin(hint)
+        annotated = get_args(hint)[0] if kind is NotRequired else hint
         assert get_origin(annotated) is Annotated, f"{document.__name__}.{name} has no meaning"
         yield name, *get_args(annotated)
 

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from docs.pages.claims import span
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import span
 from fedskew.paper.map import Map
 from fedskew.paper.map_text import chosen_margins
 from fedskew.paper.profiles import PROFILES, Profile

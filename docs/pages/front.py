@@ -5,10 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.pages.claims import Claim, claims, span
+from docs.pages.gain_figure import gain_figure
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
-from fedskew.paper.claims import Claim, claims, span
-from fedskew.paper.gain_figure import gain_figure
 from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach, Share
@@ -93,7 +93,7 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
     yield (
         f"It reaches FedAvg's final accuracy after {span(reached, 'd')} of {_length(usual)}"
         + (f" and closes {span([100 * share for share in closed], '.0f')} % of the gap to IID data" if closed else "")
-        + (f"; on IID data it gains {statistics.fmean(level):+.1f}" if level else "")
+        + (f"; on IID data its gain is {statistics.fmean(level):+.1f}" if level else "")
         + "."
     )
     if stated:
@@ -110,7 +110,7 @@ def _synthetic(results: Results) -> str:
     """The one kind of data where FedLC is known to lose."""
     found = list(claims(TABLES["table4"], TABLES["table4"].rows(results, Choice())))
     known = [claim.against("fedavg") for claim in found if claim.compared and claim.cell.startswith("synthetic")]
-    return f", and on the linear Synthetic data {_span(known)}" if known else ""
+    return f"; on the linear Synthetic data its gain is {_span(known)}" if known else ""
 
 
 def _table(found: Mapping[str, Claim]) -> str:

@@ -4,9 +4,9 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from docs.pages.depends import CELLS, SETTINGS
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
-from fedskew.paper.depends import CELLS, SETTINGS
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Share
 from fedskew.runs.results import Results

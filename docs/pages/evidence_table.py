@@ -1,0 +1,70 @@
+"""The table that `fedskew advise` reads, from published results: `make evidence`.
+
+    python -m docs.pages.evidence_table [FOLDER]      from FOLDER/*.jsonl (results/paper)
+
+A partition's skew is computed from its label counts. The table keeps the skew of partitions that it knows; others are
+split again, which needs the data set's labels ($FEDSKEW_DATA).
+"""
+
+import json
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedskew.advice import evidence
+from fedskew.advice.evidence import partition_name, settings
+from fedskew.runs.results import Result, Results
+from fedskew.runs.run import Run
+from fedskew.simulation.plan import build_federation, describe_partition
+
+FILE = Path(evidence.__file__).with_name("evidence.json")
+
+
+def build(results: Iterable[Result], known: Mapping[str, Any]) -> dict[str, Any]:
+    """The table: settings with what each method reached in them, and the skew of every partition they used."""
+    found = list(results)
+    kept = settings(found)
+    names = {name for setting in kept for method in setting["methods"].values() for name in method["partitions"]}
+    example = {partition_name(result): result for result in found}
+    partitions = {name: known.get(name) or _measure(example[name]) for name in sorted(names)}
+    return {"partitions": partitions, "settings": kept}
+
+
+def text(table: Mapping[str, Any]) -> str:
+    """The table as stored: one line per partition or setting."""
+    partitions = ",\n".join(f" {json.dumps(name)}: {json.dumps(p)}" for name, p in table["partitions"].items())
+    settings = ",\n".join(f" {json.dumps(setting)}" for setting in table["settings"])
+    return f'{{"partitions": {{\n{partitions}\n}},\n"settings": [\n{settings}\n]}}\n'
+
+
+def _measure(result: Result) -> dict[str, Any]:
+    """The skew of a run's partition, split again from the data."""
+    run = Run(**{**result.run, "device": "cpu", "data_dir": None})
+    card = describe_partition(run, build_federation(run))
+    if card["hash"] != result.summary["partition_hash"]:
+        raise ValueError(
+            f"run {result.hash} had partition {result.summary['partition_hash']}; splitting again gives {card['hash']}"
+        )
+    skew = {name: round(value, 6) for name, value in card["skew"].items()}
+    classes = int((np.array(card["counts"]).sum(0) > 0).sum())
+    return {"clients": card["clients"], "classes": classes, "samples": card["samples"], "skew": skew}
+
+
+def main(folder: Path) -> None:
+    known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
+    try:
+        results = Results(None, folder)
+        for problem in results.problems:
+            print(f"left out: {problem}", file=sys.stderr)
+        table = build(results, known)
+    except FileNotFoundError as error:
+        sys.exit(f"evidence.json is unchanged: a new partition needs its data: {error}")
+    FILE.write_text(text(table))
+    print(f"written: {FILE.name}, {len(table['settings'])} settings on {len(table['partitions'])} partitions")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results/paper"))
