@@ -72,10 +72,10 @@ def test_memory_is_used_again_by_smaller_cohorts_and_other_rates() -> None:
             assert_trees_close(getattr(update, part), getattr(other, part), rtol=1e-4, atol=1e-6)
         assert update.travel.tolist() == other.travel.tolist()
         torch.testing.assert_close(update.loss, other.loss)
-        seen.append(sim.engine._lanes)
+        seen.append(sim.engine._rounds.lanes)
     assert seen[0] is seen[1] is seen[2] is seen[3]
     (update,) = sim.engine.train(sim.recipe(5), [sim.server], [cohort(sim, [0, 1, 2, 3])], 5)
-    assert sim.engine._lanes is not seen[0]
+    assert sim.engine._rounds.lanes is not seen[0]
     assert len(update.loss) == 4
 
 
@@ -135,16 +135,42 @@ def test_a_round_makes_only_the_graphs_that_it_needs() -> None:
     sim = simulation(model="mlp")
     assert isinstance(sim.engine, Stacked)
     sim.engine.train(sim.recipe(1), [sim.server], [cohort(sim, [0, 1, 2, 3])], 1)
-    assert sim.engine._lanes is not None
+    assert sim.engine._rounds.lanes is not None
     steps = client_table([cohort(sim, [0, 1, 2, 3])], [0], 1, sim.engine.settings).steps
-    assert set(sim.engine._lanes.steps) == set(plan(steps, 4))
+    assert set(sim.engine._rounds.lanes.steps) == set(plan(steps, 4))
+
+
+@pytest.mark.parametrize("together", [1, 2])
+def test_clients_train_in_groups_where_memory_runs_out(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    sims = [simulation(model="mlp", algorithm="scaffold", seed=seed) for seed in range(together)]
+    cohorts, servers = [cohort(sim, [3, 0, 2]) for sim in sims], [sim.server for sim in sims]
+    expected = sims[0].engine.train(sims[0].recipe(1), servers, cohorts, 1)
+    play = Lanes.play
+
+    def short_of_memory(lanes: Lanes, *given: Any) -> Any:
+        if lanes.lanes > 2:
+            raise torch.OutOfMemoryError
+        return play(lanes, *given)
+
+    monkeypatch.setattr(Lanes, "play", short_of_memory)
+    engine = Stacked(Settings(1, 16), captured=True)
+    with pytest.warns(UserWarning, match="continuing with clients in 2 groups"):
+        made = engine.train(sims[0].recipe(1), servers, cohorts, 1)
+    for update, other in zip(made, expected, strict=True):
+        for part in ("delta", "client", "message"):
+            assert_trees_close(getattr(update, part), getattr(other, part), rtol=1e-5, atol=1e-7)
+        torch.testing.assert_close(update.loss, other.loss)
+    assert engine._rounds.groups == 2
+    monkeypatch.setattr(Lanes, "play", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError()))
+    with pytest.raises(RuntimeError, match="round 2"), pytest.warns(UserWarning, match="in 4 groups"):
+        engine.train(sims[0].recipe(2), servers, cohorts, 2)
 
 
 def test_on_a_cpu_steps_are_not_captured() -> None:
     sim = simulation(model="mlp")
     sim.engine = Stacked(Settings(1, 16))
     sim.engine.train(sim.recipe(1), [sim.server], [cohort(sim, [0, 1])], 1)
-    assert sim.engine._lanes is None
+    assert sim.engine._rounds.lanes is None
 
 
 def test_a_sheet_brings_arrays_over_and_clears_what_is_behind_them() -> None:

@@ -10,8 +10,10 @@ that has all clients at work. Others in it compute on, but their results are dis
 by a bit. On a CPU the same steps run directly, which tests the logic.
 """
 
+import gc
+import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 
 import numpy as np
 import torch
@@ -20,16 +22,15 @@ from torch import Tensor
 from fedskew.core import tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Cohort, Ints
-from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, local_step, take
+from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step, take
 from fedskew.core.settings import Settings
 from fedskew.core.tree import Params
 from fedskew.data.augment import EDGE, crop_flip
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
 from fedskew.engine.sheet import Sheet
-from fedskew.engine.timetable import Table, most_rows
+from fedskew.engine.timetable import Table, Tables, most_rows
 from fedskew.models import kernels
 from fedskew.models.model import Model
-from fedskew.optimizers.descent import SGD
 
 
 def prefixes(lanes: int) -> list[int]:
@@ -62,16 +63,84 @@ class InPlace(Recipe):
     def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
         from fedskew.models.kernels.descent import descend
 
-        optimizer = self.optimizer
-        assert isinstance(optimizer, SGD)
+        assert self.optimizer.descent is not None
         assert self.rate is not None
         assert self.active is not None
         for name, grad in self.bent(grads, local, context).items():
-            velocity = local.optimizer.get(name)
             descend(
-                local.params[name], velocity, grad, self.rate, self.active, optimizer.momentum, optimizer.weight_decay
+                local.params[name], local.optimizer.get(name), grad, self.rate, self.active, *self.optimizer.descent
             )
         return local.params, local.optimizer
+
+
+Examples = tuple[Dataset, Tensor, Tensor]
+"""A data set to normalise with, and all training examples and labels."""
+
+
+@dataclass
+class Rounds:
+    """Rounds in fixed memory: of the whole cohort at once, or of one group of its clients after another."""
+
+    settings: Settings
+    groups: int = 1
+    lanes: "Lanes | None" = field(default=None, repr=False)
+    _tables: Tables = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._tables = Tables(self.settings)
+
+    def train(
+        self,
+        recipe: Recipe,
+        servers: Sequence[Server],
+        cohorts: Sequence[Cohort],
+        examples: Examples,
+        offsets: Sequence[int],
+        round: int,
+    ) -> list[Update]:
+        """The updates of each cohort. If memory runs out, smaller groups start over: nothing is lost."""
+        try:
+            if self.groups == 1:
+                updates = self._group(recipe, servers, cohorts, examples, offsets, round)
+                self._tables.prepare(cohorts, offsets, round + 1)  # while the device is busy
+                return updates
+            joined = list[Update]()
+            for server, cohort, offset in zip(servers, cohorts, offsets, strict=True):
+                parts = self._parts(cohort)
+                made = [self._group(recipe, [server], [part], examples, [offset], round)[0] for part in parts]
+                joined.append(join(made))
+            return joined
+        except torch.OutOfMemoryError:
+            if self.groups >= max(len(cohort.clients) for cohort in cohorts):
+                raise
+            self.groups, self.lanes = 2 * self.groups, None
+            warnings.warn(f"memory ran out; continuing with clients in {self.groups} groups", stacklevel=2)
+        gc.collect()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+            torch.cuda.empty_cache()
+        return self.train(recipe, servers, cohorts, examples, offsets, round)
+
+    def _group(
+        self,
+        recipe: Recipe,
+        servers: Sequence[Server],
+        cohorts: Sequence[Cohort],
+        examples: Examples,
+        offsets: Sequence[int],
+        round: int,
+    ) -> list[Update]:
+        table = self._tables(cohorts, offsets, round)
+        if self.lanes is None or not self.lanes.fits(recipe, servers, examples[1], table):
+            self.lanes = None  # free its memory first
+            self.lanes = Lanes(self.settings, recipe, servers, cohorts, examples, table)
+        return self.lanes.play(recipe, servers, cohorts, table)
+
+    def _parts(self, cohort: Cohort) -> list[Cohort]:
+        """A cohort's clients in groups, those of the first one as many as any."""
+        places = np.array_split(np.arange(len(cohort.clients)), min(self.groups, len(cohort.clients)))
+        cuts = [slice(int(part[0]), int(part[-1]) + 1) for part in places]
+        return [replace(cohort, clients=cohort.clients[cut], states=tree.rows(cohort.states, cut)) for cut in cuts]
 
 
 class Lanes:
@@ -83,7 +152,7 @@ class Lanes:
         recipe: Recipe,
         servers: Sequence[Server],
         cohorts: Sequence[Cohort],
-        examples: tuple[Dataset, Tensor, Tensor],
+        examples: Examples,
         table: Table,
     ) -> None:
         self.settings, (self.data, self.x, self.y) = settings, examples
@@ -234,9 +303,9 @@ class Lanes:
 
     def _moving(self, active: Tensor) -> Recipe:
         """The recipe of a step, which moves the clients itself where our kernels can."""
-        if not self.served or type(self.recipe.optimizer) is not SGD:
+        if not self.served or self.recipe.optimizer.descent is None:
             return self.recipe
-        own = {field.name: getattr(self.recipe, field.name) for field in fields(Recipe)}
+        own = {each.name: getattr(self.recipe, each.name) for each in fields(Recipe)}
         return InPlace(**own, active=active.view(torch.uint8))
 
     def _images(self, index: Tensor, row: Tensor) -> Tensor:

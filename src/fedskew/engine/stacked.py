@@ -19,9 +19,9 @@ from fedskew.core.pulse import meter
 from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, finish, join, local_step, take
 from fedskew.core.settings import Settings, arithmetic, threads_for
 from fedskew.core.tree import Params
-from fedskew.engine.captured import Lanes
+from fedskew.engine.captured import Rounds
 from fedskew.engine.pool import Pool
-from fedskew.engine.timetable import Schedule, Tables, schedule
+from fedskew.engine.timetable import Schedule, schedule
 
 _CHUNK_VALUES = 1 << 20
 
@@ -32,11 +32,10 @@ class Stacked:
     captured: bool | None = None
     """Whether steps are captured; None leaves it to the device."""
     _pool: Pool = field(default_factory=Pool, repr=False)
-    _lanes: Lanes | None = field(default=None, repr=False)
-    _tables: Tables = field(init=False, repr=False)
+    _rounds: Rounds = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._tables = Tables(self.settings)
+        self._rounds = Rounds(self.settings)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
@@ -54,13 +53,7 @@ class Stacked:
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
         if self._captures(recipe, x):
-            table = self._tables(cohorts, offsets, round)
-            if self._lanes is None or not self._lanes.fits(recipe, servers, x, table):
-                self._lanes = None  # free its memory first
-                self._lanes = Lanes(self.settings, recipe, servers, cohorts, (data, x, y), table)
-            updates = self._lanes.play(recipe, servers, cohorts, table)
-            self._tables.prepare(cohorts, offsets, round + 1)  # while the device is busy
-            return updates
+            return self._rounds.train(recipe, servers, cohorts, (data, x, y), offsets, round)
         plan = schedule(cohorts, offsets, round, self.settings)
         travel = recipe.travel(torch.from_numpy(plan.steps)).to(x.device)
         context, params, buffers = self._ranked(servers, cohorts, plan, travel)
