@@ -202,7 +202,8 @@ class Lanes:
 
     def _pixels(self) -> tuple[Tensor, Tensor] | None:
         """Mean and deviation of each channel, if one kernel can prepare whole batches."""
-        usual = self.settings.augment in (None, crop_flip) and self.x.dtype == torch.uint8 and self.x.ndim == 4
+        images = self.x.dtype == torch.uint8 and self.x.ndim == 4 and self.x.is_contiguous()
+        usual = images and self.settings.augment in (None, crop_flip)
         if not (self.served and usual) or self.data.mean is None or self.data.std is None:
             return None
         mean, std = torch.tensor([self.data.mean, self.data.std], dtype=torch.float32, device=self.x.device)

@@ -23,9 +23,10 @@ class Linear(nn.Linear):
             return functional.linear(input, self.weight, self.bias)
         if self.weight.ndim > 3:
             return input @ self.weight.mT + self.bias.unsqueeze(-2)
-        if self.out_features > input.shape[-2]:
+        if self.out_features > input.shape[-2] and not input.is_cuda:
             return torch.baddbmm(self.bias.unsqueeze(-2), input, self.weight.mT)
-        # The same product transposed: for few outputs its backward is several times faster on a CPU.
+        # The same product transposed: for few outputs its backward is several times faster on a CPU, and on a GPU the
+        # gradient of the weights lies as they do.
         return torch.baddbmm(self.bias.unsqueeze(-1), self.weight, input.mT).mT
 
 

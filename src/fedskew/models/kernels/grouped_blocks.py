@@ -53,6 +53,7 @@ class _Block(torch.autograd.Function):
         ctx.save_for_backward(x, weight, mask, *kept)
         ctx.here, ctx.norm, ctx.whole, ctx.kinds = here, norm, whole, [part.dtype for part in (filters, shift, weight)]
         ctx.mark_non_differentiable(new_mean, new_var)
+        ctx.set_materialize_grads(False)
         return y.permute(0, 1, 4, 2, 3), new_mean, new_var
 
     @staticmethod

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from triton.runtime import driver
 
 _MOST_THREADS = 8
 _started: dict[Hashable, Future[None]] | None = None
@@ -30,6 +31,8 @@ def compiling() -> Iterator[None]:
     """Inside, launched kernels do not run: they are compiled, in parallel, and all are ready at the end."""
     global _started, _pool
     threads = min(_MOST_THREADS, os.cpu_count() or 1)
+    if torch.cuda.is_available():
+        driver.active.get_current_target()  # threads must not be the first to load the driver
     with ThreadPoolExecutor(threads) as _pool:
         _started = {}
         try:
