@@ -14,8 +14,8 @@ def _gather(
     H: tl.constexpr, W: tl.constexpr, C: tl.constexpr, CP: tl.constexpr, EDGE: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """A block of pixels of one image. Row, column and mirroring come from the image's draw as in `crop_flip`."""
-    image = tl.program_id(1).to(tl.int64)
-    pixel, channel = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CP)
+    image = tl.program_id(0).to(tl.int64)
+    pixel, channel = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, CP)
     r, c = pixel // W, pixel % W
     inside = pixel < H * W
     if EDGE > 0:
@@ -46,7 +46,7 @@ def images(
     out = torch.empty(*index.shape, height, width, channels, dtype=kind, device=x.device)
     block = min(1024, triton.next_power_of_2(height * width))
     launch(
-        _gather, (triton.cdiv(height * width, block), index.numel()),
+        _gather, (index.numel(), triton.cdiv(height * width, block)),
         x, index, index if draws is None else draws, mean, std, out,
         H=height, W=width, C=channels, CP=triton.next_power_of_2(channels), EDGE=0 if draws is None else edge,
         BLOCK=block, num_warps=4,
