@@ -62,10 +62,14 @@ def test_auto_runs_clients_together_where_our_kernels_serve_the_network(
 ) -> None:
     model, gpu = build_model(name, (3, 32, 32), 10, 0), torch.device("cuda")
     monkeypatch.setattr(kernels, "available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     assert fastest_engine(model, gpu, "bf16")[0] == ("stacked" if ours else "graphed")
     for precision in ("fp32", "tf32", "fp64"):
         assert fastest_engine(model, gpu, precision)[0] == "graphed"
     assert fastest_engine(model, CPU, "bf16") == fastest_engine(model, CPU, "fp32")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+    assert fastest_engine(model, gpu, "bf16")[0] == "graphed"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
     monkeypatch.setattr(kernels, "available", lambda: False)
     assert fastest_engine(model, gpu, "bf16")[0] == "graphed"
 

@@ -51,7 +51,7 @@ def plan(steps: Ints, lanes: int) -> list[int]:
 
 def served(model: Model, precision: str, device: torch.device) -> bool:
     """Whether our kernels with a client axis run a model's training steps."""
-    return model.together and precision == "bf16" and device.type == "cuda" and kernels.available()
+    return model.together and precision == "bf16" and kernels.run_together(device)
 
 
 @dataclass(frozen=True)

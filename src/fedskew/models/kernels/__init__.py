@@ -7,6 +7,8 @@ from torch import Tensor
 
 _MOST_VALUES = 1 << 30
 _THIN = 128
+_ROOMY = ((8, 0), (9, 0), (10, 0), (10, 3))
+"""GPUs that give a block of threads more than 128 KiB of shared memory: A100, H100 and H200, B200, B300."""
 
 
 def available() -> bool:
@@ -14,10 +16,15 @@ def available() -> bool:
     return find_spec("triton") is not None
 
 
+def run_together(device: torch.device) -> bool:
+    """Whether the kernels with a client axis run there."""
+    return device.type == "cuda" and available() and torch.cuda.get_device_capability(device) in _ROOMY
+
+
 def take_together(x: Tensor) -> bool:
-    """Whether the kernels with a client axis take such images: [K, B, C, H, W] on a GPU, products in bfloat16."""
+    """Whether they take such images: [K, B, C, H, W] on such a device, products in bfloat16."""
     quick = x.is_cuda and torch.is_autocast_enabled("cuda") and torch.get_autocast_dtype("cuda") == torch.bfloat16
-    return x.ndim == 5 and quick and available()
+    return x.ndim == 5 and quick and run_together(x.device)
 
 
 def product_type(x: Tensor) -> torch.dtype:
