@@ -83,7 +83,13 @@ def test_a_layer_takes_its_plain_path_on_a_cpu() -> None:
 
 @pytest.mark.parametrize(
     "conv",
-    [Conv2d(3, 16, 3, stride=2), Conv2d(3, 16, 3, bias=False), Conv2d(20, 16, 3), Conv2d(3, 16, 3, padding=(0, 1))],
+    [
+        Conv2d(3, 16, 3, stride=2),
+        Conv2d(3, 16, 3, bias=False),
+        Conv2d(20, 16, 3),
+        Conv2d(48, 16, 3),
+        Conv2d(3, 16, 3, padding=(0, 1)),
+    ],
 )
 def test_a_layer_that_our_kernels_do_not_serve(conv: Conv2d) -> None:
     assert not conv.suits_together

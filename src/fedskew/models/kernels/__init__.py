@@ -7,6 +7,7 @@ from torch import Tensor
 
 _MOST_VALUES = 1 << 30
 _THIN = 128
+_WIDTHS = (16, 32, 64, 128)
 _ROOMY = ((8, 0), (9, 0), (10, 0), (10, 3))
 """GPUs that give a block of threads more than 128 KiB of shared memory: A100, H100 and H200, B200, B300."""
 
@@ -35,8 +36,8 @@ def product_type(x: Tensor) -> torch.dtype:
 
 def suit_together(inputs: int, outputs: int, window: int, pixels: int = 1) -> bool:
     """Whether they take filters [outputs, inputs, *window], and this many pixels in a client's batch."""
-    wide = inputs % 16 == 0 or thin(inputs * window)
-    return 16 <= outputs <= 128 and outputs & (outputs - 1) == 0 and wide and pixels * outputs <= _MOST_VALUES
+    fits = inputs in _WIDTHS or thin(inputs * window)
+    return fits and outputs in _WIDTHS and pixels * max(inputs, outputs) <= _MOST_VALUES
 
 
 def thin(values: int) -> bool:
