@@ -85,7 +85,7 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
     counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
     yield (
         f"With the usual training of such networks, momentum and random crops, FedLC gains {_span(gains)} points over "
-        f"FedAvg in {len(gains)} splits of CIFAR-10 ({counted}; one seed decides nothing)."
+        f"FedAvg in {len(gains)} splits of CIFAR-10 ({counted}; one or two seeds decide nothing)."
     )
     reached = [one["rounds_to_reach"]["rounds"] for one in ours if one["rounds_to_reach"]["rounds"] is not None]
     closed = [one["gap_closed"]["share"] for one in ours if one["gap_closed"]]

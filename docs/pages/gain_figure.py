@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.report.figures import canvas, frame, legend, save
+from fedskew.report.figures import canvas, finish
 
 _LOOKS = {"paper": ("#c6c6c6", "black"), "stated": ("#7fb3d5", "black"), "usual": ("#b2182b", "white")}
 """A bar's colour and that of its number; they remain distinct in grey."""
@@ -44,6 +44,4 @@ def gain_figure(
         axes.grid(visible=False, axis="x")
         axes.set_xticks(range(len(cells)), [cell["name"] for cell in cells])
         axes.set_ylabel("points above FedAvg")
-        legend(figure, [axes], len(labels))
-        frame(figure, title, note)
-        return save(figure, path)
+        return finish(figure, path, title, note, [axes], len(labels))

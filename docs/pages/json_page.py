@@ -7,8 +7,55 @@ from typing import Annotated, Any, NotRequired, Union, get_args, get_origin
 
 from typing_extensions import get_type_hints, is_typeddict
 
-from fedskew.cli.documents import DOCUMENTS
+from fedskew.cli.advice_document import Advice
+from fedskew.cli.documents import (
+    ComparedMethods,
+    CondensedRuns,
+    DataFiles,
+    ExportedModel,
+    FetchedData,
+    ListedRun,
+    Method,
+    PaperItem,
+    PaperMap,
+    PaperRuns,
+    PaperTable,
+    PartitionCard,
+    RemovedRuns,
+    Report,
+    RunResult,
+    ShownRun,
+    SweptSettings,
+    TunedMethods,
+    UnreadableRun,
+    WrittenFiles,
+)
 
+DOCUMENTS: dict[str, Any] = {
+    "run": RunResult,
+    "compare": ComparedMethods,
+    "sweep": SweptSettings,
+    "tune": TunedMethods,
+    "inspect": PartitionCard,
+    "methods": list[Method],
+    "advise": Advice,
+    "report": Report,
+    "paper list": list[PaperItem],
+    "paper run": PaperRuns,
+    "paper show": PaperTable,
+    "paper map": PaperMap,
+    "runs list": list[ListedRun | UnreadableRun],
+    "runs show": ShownRun,
+    "runs remove": RemovedRuns,
+    "runs condense": CondensedRuns,
+    "export": ExportedModel,
+    "data list": list[DataFiles],
+    "data verify": list[DataFiles],
+    "data fetch": FetchedData,
+    "flower init": WrittenFiles,
+    "flower certificates": WrittenFiles,
+}
+"""What commands print with `--json`, by command."""
 HEAD = """# What commands print as JSON
 
 With `--json` a command prints one document on standard output. Below is every key of every document, first by command,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fedskew.algorithms import Algorithm, combine
-    from fedskew.api import Compared, Simulated, TrainedModel, compare, load_model, simulate
+    from fedskew.api import Compared, Simulated, Swept, TrainedModel, Tuned, compare, load_model, simulate, sweep, tune
     from fedskew.core.dataset import Dataset
     from fedskew.core.view import View
     from fedskew.corrections import Correction
@@ -33,7 +33,9 @@ __all__ = [
     "Run",
     "Simulated",
     "Store",
+    "Swept",
     "TrainedModel",
+    "Tuned",
     "View",
     "as_dataset",
     "combine",
@@ -41,6 +43,8 @@ __all__ = [
     "cross_entropy",
     "load_model",
     "simulate",
+    "sweep",
+    "tune",
 ]
 """All public names except the methods; docs/api.md describes each."""
 

@@ -2,6 +2,7 @@ import shlex
 
 import pytest
 
+from fedskew import Run, simulate
 from fedskew.advice.command import batch_size, source, try_command
 from fedskew.advice.evidence import load
 from fedskew.advice.findings import advise
@@ -10,7 +11,7 @@ from tests.advice.test_findings import IMAGES, advised, dirichlet, near, own, ta
 
 
 def command(advice, origin=None, dataset=None):
-    return shlex.join(try_command(advice, origin or {}, dataset))
+    return shlex.join(try_command(advice, origin or {}, dataset).words)
 
 
 def test_the_command_names_the_data_the_counts_came_from(tmp_path):
@@ -35,7 +36,19 @@ def test_training_is_that_of_the_evidence_for_what_is_recommended():
 
 def test_training_is_not_taken_from_another_kind_of_data():
     advice = advised({"fedavg": 60, "fedlc": 64}, 3, kind=kind_of("digits"), lr=0.5)
-    assert " --clients 20 --batch-size 16 --seeds 3 --algorithm fedavg,fedlc," in command(advice)
+    assert " --clients 20 --rounds 50 --batch-size 16 --lr 0.1 --seeds 3 --algorithm fedavg,fedlc," in command(advice)
+    assert [note for note in try_command(advice, {}, None).notes if "`fedskew tune` chooses lr" in note]
+    alike = advised({"fedavg": 60, "fedlc": 64}, 3, kind=IMAGES, lr=0.5)
+    assert not [note for note in try_command(alike, {}, "cifar10").notes if "start" in note]
+
+
+def test_data_of_unknown_kind_are_trained_long_enough_to_learn():
+    """The command as it is printed, on data of one's own: FedAvg is far above chance."""
+    words = try_command(advise(dirichlet(0.1), load()), {"dataset": "digits", "partition": "dirichlet:0.1"}, None).words
+    asked = dict(zip(words[2::2], words[3::2], strict=True))
+    fields = {name: asked[f"--{name}"] for name in ("dataset", "partition", "clients", "rounds", "lr")}
+    run = Run(**fields, batch_size=asked["--batch-size"])
+    assert simulate(run).result().accuracy > 0.7
 
 
 def test_training_is_that_of_the_run_the_counts_came_from():
@@ -47,7 +60,7 @@ def test_training_is_that_of_the_run_the_counts_came_from():
         "--rounds 30 --local-epochs 2 --batch-size 64 --lr 0.1 --momentum 0 --model logistic --clients-per-round 5"
         in said
     )
-    assert "--lr" not in command(advice, run, "npz:mine.npz")
+    assert "--rounds 50 --batch-size 16 --lr 0.1 " in command(advice, run, "npz:mine.npz")
 
 
 def test_ones_own_runs_are_continued_with_more_seeds():

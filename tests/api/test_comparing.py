@@ -27,7 +27,7 @@ def test_methods_and_seeds(compared):
     assert [one.run.seed for one in compared["fedavg"]] == [0, 1]
     assert compared["fedavg"][0].accuracy == simulate(BASE).result().accuracy
     assert compared["doubled"][1].model.round == 3
-    with pytest.raises(KeyError, match="fedrs is not in this comparison; allowed: fedlc:tau=1, fedavg, doubled"):
+    with pytest.raises(KeyError, match="fedrs is not among these runs; allowed: fedlc:tau=1; fedavg; doubled"):
         compared["fedrs"]
 
 

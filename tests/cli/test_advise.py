@@ -36,7 +36,7 @@ def test_the_text_ends_with_a_command_that_runs(capsys, card):
     assert (code, err) == (0, "")
     assert "would need another label" in out
     assert "distance" in out
-    command = out.splitlines()[-1].strip()
+    command = out.partition("Try it:\n")[2].splitlines()[0].strip()
     _, quiet, _ = call(capsys, "advise", str(card), "--quiet")
     assert quiet.strip() == command
     words = shlex.split(command)

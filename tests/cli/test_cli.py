@@ -516,6 +516,7 @@ def test_export_for_plain_pytorch(capsys, tmp_path):
 
     result = json.loads(call(capsys, "run", *SMALL, "--json")[1])
     code, out, _ = call(capsys, "export", result["run_hash"][:8], "model.safetensors")
+    assert "where its metadata have a mean and std; `fedskew.load_model` does that by itself" in out
     assert code == 0
     assert "after round 6" in out
     state = load_file("model.safetensors")

@@ -9,8 +9,8 @@ import pytest
 import typer
 from pydantic import ConfigDict, TypeAdapter, ValidationError
 
+from docs.pages.json_page import DOCUMENTS
 from fedskew.cli.document_parts import Reach
-from fedskew.cli.documents import DOCUMENTS
 from fedskew.cli.entry import app
 from tests.cli.calling import call
 

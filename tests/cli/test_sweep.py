@@ -33,7 +33,7 @@ def test_a_table_a_figure_and_a_document(capsys, tmp_path):
     arguments = [*SWEEP, "--tau", "0.5,5", "--lr", "0.01,0.1", "--seeds", "2"]
     code, out, err = call(capsys, *arguments)
     assert (code, err) == (0, "")
-    for word in ("fedlc on digits", "2 seeds", "reference", "over 2 seeds", "test set", "fedskew tune"):
+    for word in ("fedlc on digits", "2 seeds", "reference", "not decided: two seeds", "test set", "fedskew tune"):
         assert word in out
     made = {path.name for path in (tmp_path / "sweep").iterdir()}
     assert made == {"table.md", "table.csv", "sweep.png", "sweep.svg"}

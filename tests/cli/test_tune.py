@@ -21,7 +21,7 @@ def in_a_folder_of_its_own(tmp_path, monkeypatch):
 def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys, tmp_path):
     code, out, _ = call(capsys, *TUNE)
     assert code == 0
-    assert [line.split()[0] for line in out.splitlines() if line.endswith("chosen")] == ["fedavg", "fedlc"]
+    assert [line.split()[0] for line in out.splitlines() if line.rstrip().endswith("chosen")] == ["fedavg", "fedlc"]
     for words in (
         "best of 3 tries",
         "10 % of training examples held out",

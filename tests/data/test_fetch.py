@@ -480,14 +480,14 @@ def test_verify(tmp_path, monkeypatch):
     (tmp_path / FOLDER / "a.bin").write_bytes(folder_file)
     (tmp_path / FOLDER / "b.bin").write_bytes(folder_file[:-1])
     (tmp_path / "cifar-10-batches-py").mkdir()
-    found = {status.path.name: (status.state, status.present, status.bytes) for status in verify(str(tmp_path))}
+    found = {status.path.name: (status.state, status.bytes) for status in verify(str(tmp_path))}
     assert found == {
-        FILE: ("good", True, 4),
-        ARCHIVE: ("other checksum", True, 7),
-        "a.bin": ("good", True, 11),
-        "b.bin": ("other checksum", True, 10),
-        "c.bin": ("missing", False, 0),
-        "cifar-10-batches-py": ("not checked", True, 0),
+        FILE: ("good", 4),
+        ARCHIVE: ("other checksum", 7),
+        "a.bin": ("good", 11),
+        "b.bin": ("other checksum", 10),
+        "c.bin": ("missing", 0),
+        "cifar-10-batches-py": ("not checked", 0),
     }
 
 
@@ -510,7 +510,7 @@ def test_listing(tmp_path):
         "imagenet12": ("imagenet12", "missing", 0),
     }
     assert found[FOLDER].source == "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz"
-    assert [status.present for status in listing(str(tmp_path / "nowhere"))] == [False] * 15
+    assert [status.state for status in listing(str(tmp_path / "nowhere"))] == ["missing"] * 15
 
 
 def test_registry_is_well_formed():

@@ -81,12 +81,21 @@ def test_a_missing_file_is_named(tmp_path, file):
         ({"train_labels": idx(np.array([1, 2], np.uint8))}, "has 3 images, .* has 2 labels"),
         ({"train_labels": idx(np.array([1, 2, 10], np.uint8))}, r"has label 10; allowed: 0\.\.9"),
         ({"train_images": idx(np.zeros((3, 32, 32), np.uint8))}, "images are 32x32; allowed: 28x28"),
-        ({"train_images": idx(np.zeros((3, 28, 28), np.uint8), kind=13)}, "does not start like a file of images"),
-        ({"train_images": idx(np.zeros(3, np.uint8))}, "does not start like a file of images"),
+        (
+            {"train_images": idx(np.zeros((3, 28, 28), np.uint8), kind=13)},
+            "begins with 00000d03, a file of images with 00000803",
+        ),
+        ({"train_images": idx(np.zeros((3, 28), np.uint8))}, "begins with 00000802, a file of images with 00000803"),
+        ({"train_images": idx(np.zeros(3, np.uint8))}, "holds labels, not images; the two files may be swapped"),
+        (
+            {"t10k_labels": idx(np.zeros((2, 28, 28), np.uint8))},
+            "holds images, not labels; the two files may be swapped",
+        ),
+        ({"t10k_labels": b"<html>404</html>"}, "begins with 3c68746d, a file of labels with 00000801"),
         ({"train_images": idx(np.zeros((3, 28, 28), np.uint8))[:-1]}, "it says 3 x 28 x 28 and holds 2,351 bytes"),
         ({"t10k_labels": idx(np.array([1, 2], np.uint8)) + b"1"}, "it says 2 and holds 3 bytes"),
-        ({"t10k_labels": b"\0\0\x08\x01"}, "does not start like a file of labels"),
-        ({"t10k_labels": b""}, "truncated, damaged or not an IDX file"),
+        ({"t10k_labels": b"\0\0\x08\x01"}, "it ends in its header"),
+        ({"t10k_labels": b""}, "it begins with nothing"),
     ],
 )
 @pytest.mark.parametrize("packed", [True, False])

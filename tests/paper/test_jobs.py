@@ -1,13 +1,15 @@
 """What `paper run all --jobs` does first, and how the machine is shared."""
 
 import os
-import subprocess
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fedskew.core.ranks import JOBS, machine_share
 from fedskew.paper import ITEMS, Everything
+from fedskew.paper import jobs as jobs_module
 from fedskew.paper.choice import Choice
 from fedskew.paper.execute import Problem
 from fedskew.paper.jobs import by_need, check_jobs, in_jobs, threads_each
@@ -41,14 +43,18 @@ def test_cores_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     assert machine_share() == 4
 
 
-def test_a_process_that_dies_in_the_middle_of_a_line_is_a_problem(
+def dies(pipe: "Connection[Any, Any]", store: Store) -> None:
+    """A worker that ends after half a message."""
+    pipe.recv()
+    os.write(pipe.fileno(), b"\0\0\0\x10half")
+    os._exit(7)
+
+
+def test_a_process_that_dies_in_the_middle_of_a_message_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each run is reported, and those after it get a new process."""
-    half = "import sys\nsys.stdin.readline()\nsys.stdout.write('{\"rec')\nsys.stdout.flush()\nsys.exit(7)\n"
-    (tmp_path / "half.py").write_text(half)
-    start = subprocess.Popen
-    monkeypatch.setattr(subprocess, "Popen", lambda words, **more: start([words[0], tmp_path / "half.py"], **more))
+    monkeypatch.setattr(jobs_module, "work", dies)
     runs = [Run(clients=2, rounds=1, seed=seed) for seed in range(2)]
     found = list(in_jobs([runs], Store(tmp_path / "runs"), jobs=1))
     assert found == [Problem((run,), "the process that did it ended with 7") for run in runs]

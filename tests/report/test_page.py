@@ -6,6 +6,8 @@ import shlex
 from html import escape
 from html.parser import HTMLParser
 
+import pytest
+
 from fedskew import Run
 from fedskew.cli.options import RUN_OPTIONS
 from fedskew.report.page.entries import LeftOut, read_entries
@@ -145,13 +147,15 @@ def test_provenance_is_collapsed(tmp_path):
     assert [each.get("open") for each in reader.all("details")] == [None] * 10
 
 
-def test_one_seed_says_so(tmp_path):
+@pytest.mark.parametrize(("seeds", "words"), [(1, "one seed"), (2, "two seeds")])
+def test_too_few_seeds_say_so(tmp_path, seeds, words):
     store = Store(tmp_path)
-    write_run(store, "a")
-    write_run(store, "b", algorithm="fedlc", gain=0.1)
+    for seed in range(seeds):
+        write_run(store, f"a{seed}", seed=seed)
+        write_run(store, f"b{seed}", seed=seed, algorithm="fedlc", gain=0.1)
     text = page_of(store)
-    assert "Methods against fedavg: 1 not decided. One seed decides nothing." in text
-    assert "not decided: one seed, +" in text
+    assert "Methods against fedavg: 1 not decided. One or two seeds decide nothing." in text
+    assert f"not decided: {words}, +" in text
     assert 'class="best"' not in text
 
 

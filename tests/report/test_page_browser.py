@@ -271,12 +271,32 @@ def luminance(colour):
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-@pytest.mark.parametrize("width", [320, 360, 768])
+@pytest.mark.parametrize("width", [320, 360, 390, 768])
 def test_a_narrow_window_does_not_scroll_sideways(page, width):
     resize(page, width)
     page.execute_script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     scroll_through(page)
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
+
+
+def test_wide_tables_of_a_phone_scroll_in_their_box_and_names_leave_room_for_numbers(browser, tmp_path):
+    name = "fedlc:tau=1,missing=mask+fedprox:mu=0.01+fedavgm:beta=0.5"
+    store = Store(tmp_path / "runs")
+    for seed in range(2):
+        write_run(store, f"a{seed}", seed=seed)
+        write_run(store, f"b{seed}", seed=seed, algorithm=name)
+    write_page(tmp_path / "report.html", federations(read_entries(store)[0]))
+    resize(browser, 390)
+    browser.get((tmp_path / "report.html").as_uri())
+    browser.execute_script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
+    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
+    box = "document.querySelector('.results').closest('.scroll')"
+    assert browser.execute_script(f"return {box}.scrollWidth - {box}.clientWidth") > 0
+    widths = browser.execute_script(
+        "return [...document.querySelectorAll('.results tbody th, .overview tbody th')].map((each) => each.offsetWidth)"
+    )
+    assert widths
+    assert max(widths) <= 0.45 * 390
 
 
 def test_controls_are_reached_by_keyboard_and_named(page):

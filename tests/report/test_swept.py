@@ -6,12 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from fedskew.report import sweep_figure
-from fedskew.report.sweep_figure import across_of, draw_sweep, interval_of, lines_of, places_of
+from fedskew.report.style import COLUMN, drawn_for
+from fedskew.report.sweep_figure import (
+    across_of,
+    draw_sweep,
+    interval_of,
+    lines_of,
+    places_of,
+    points_of,
+    swept_figure,
+)
 from fedskew.report.swept import Swept
 from fedskew.runs.summary import MEASURES
 
-EACH = {1: [0.5, 0.6], 2: [0.7, 0.8], 100: [0.2, 0.1]}
+EACH = {1: [0.5, 0.6, 0.55], 2: [0.7, 0.8, 0.75], 100: [0.2, 0.1, 0.15]}
 
 
 def row(values, each, diverged=0, **measures):
@@ -19,12 +27,13 @@ def row(values, each, diverged=0, **measures):
     found = {
         name: {
             "mean": statistics.fmean(known[name]) if name in known else None,
-            "std": statistics.stdev(known[name]) if name in known else None,
-            "each": known.get(name, [None, None]),
+            "std": statistics.stdev(known[name]) if name in known and len(each) > 1 else None,
+            "each": known.get(name, [None] * len(each)),
         }
         for name in MEASURES
     }
-    return {"values": values, "rounds": 20, "seeds": [0, 1], "diverged": diverged, "against_reference": None, **found}
+    about = {"values": values, "rounds": 20, "seeds": list(range(len(each))), "diverged": diverged}
+    return {**about, "against_reference": None, **found}
 
 
 def swept(**measures):
@@ -35,14 +44,14 @@ def swept(**measures):
 def test_the_table_says_what_the_reference_is():
     heads, lines = swept().table()
     assert heads == ["tau", "lr", "accuracy %", "last ten rounds %", "last ten rounds − (tau=2, lr=0.1), points"]
-    assert lines[0][:4] == ["1", "0.1", "55.00 ± 7.07", "55.00 ± 7.07"]
+    assert lines[0][:4] == ["1", "0.1", "55.00 ± 5.00", "55.00 ± 5.00"]
     assert lines[2][-1] == "reference"
-    assert lines[0][-1] == "below, -20.00 [-20.00, -20.00] over 2 seeds"
+    assert lines[0][-1] == "below, -20.00 [-20.00, -20.00] over 3 seeds"
     assert swept().markdown().count("\n") == 8
 
 
 def test_held_out_examples_decide_where_there_are_some():
-    found = swept(validation_accuracy=[0.5, 0.5])
+    found = swept(validation_accuracy=[0.5, 0.5, 0.5])
     assert (swept().measure, found.measure) == ("accuracy_last10", "validation_accuracy")
     heads, lines = found.table()
     assert heads[-2:] == ["held out %", "held out − (tau=2, lr=0.1), points"]
@@ -57,7 +66,7 @@ def test_what_does_not_differ_is_no_column():
 def test_the_csv_reads_back():
     lines = list(csv.DictReader(swept().csv().splitlines()))
     assert [(line["tau"], line["lr"]) for line in lines[:2]] == [("1", "0.1"), ("1", "0.2")]
-    assert float(lines[0]["accuracy_last10_mean"]) == 0.55
+    assert float(lines[0]["accuracy_last10_mean"]) == pytest.approx(0.55)
     assert lines[0]["client_accuracy_mean"] == ""
 
 
@@ -71,22 +80,45 @@ def test_the_figure_is_against_the_parameter_with_most_numbers():
 
 
 def test_an_interval_is_students():
-    found = interval_of(row({}, [0.5, 0.6]), "accuracy")
-    assert found is not None
+    found = interval_of(points_of(row({}, [0.5, 0.6, 0.55]), "accuracy"))
     assert found.mean == pytest.approx(55)
-    assert found.half == pytest.approx(12.7062 * 7.0711 / 2**0.5, rel=1e-4)
+    assert found.half == pytest.approx(4.302653 * 5 / 3**0.5, rel=1e-4)
+
+
+@pytest.mark.parametrize("seeds", [1, 2])
+def test_seeds_too_few_for_an_interval_are_dots(seeds):
+    rows = [row({"tau": tau}, each[:seeds]) for tau, each in EACH.items()]
+    figure = swept_figure(Swept("digits", rows, 0))
+    (axes,) = figure.axes
+    assert not axes.containers  # no error bar
+    dots = [line for line in axes.get_lines() if line.get_linestyle() == "None" and line.get_label() != "_break"]
+    drawn = sorted((x, round(y, 6)) for line in dots for x, y in line.get_xydata().tolist())
+    assert drawn == [(tau, round(100 * y, 6)) for tau, each in EACH.items() for y in sorted(each[:seeds])]
+    words = {1: "one seed", 2: "a dot for each of two seeds"}
+    assert figure.get_suptitle() == f"digits, {words[seeds]}"
+
+
+def test_three_seeds_have_an_interval():
+    (axes,) = swept_figure(swept()).axes
+    assert len(axes.containers) == 6
+
+
+def test_for_a_paper_it_is_a_column_wide_without_a_title(tmp_path: Path):
+    with drawn_for("paper"):
+        figure = swept_figure(swept())
+        made = draw_sweep(tmp_path / "sweep", swept())
+    assert figure.get_figwidth() == COLUMN
+    assert figure.get_suptitle() == ""
+    assert [path.name for path in made] == ["sweep.pdf"]
 
 
 @pytest.mark.parametrize(("values", "scale"), [((1, 2, 100), "log"), ((1, 2, 5), "linear"), ((0, 1, 100), "linear")])
-def test_decades_are_drawn_by_their_logarithm_and_all_dots_are_inside(tmp_path: Path, monkeypatch, values, scale):
-    seen = []
-    save = sweep_figure.save
-    monkeypatch.setattr(sweep_figure, "save", lambda figure, *more: seen.append(figure) or save(figure, *more))
+def test_decades_are_drawn_by_their_logarithm_and_all_dots_are_inside(tmp_path: Path, values, scale):
     rows = [row({"algorithm": "fedlc", "tau": tau}, each) for tau, each in zip(values, EACH.values(), strict=True)]
-    rows.append(row({"algorithm": "fedavg", "tau": None}, [0.9, 0.92]))
+    rows.append(row({"algorithm": "fedavg", "tau": None}, [0.9, 0.92, 0.91]))
     made = draw_sweep(tmp_path / "sweep", Swept("digits", rows, 3))
     assert [path.name for path in made] == ["sweep.png", "sweep.svg"]
-    (axes,) = seen[0].axes
+    (axes,) = swept_figure(Swept("digits", rows, 3)).axes
     assert axes.get_xscale() == scale
     low, high = axes.get_ylim()
     assert 0 <= low < 15 < 91 < high <= 100
@@ -95,12 +127,7 @@ def test_decades_are_drawn_by_their_logarithm_and_all_dots_are_inside(tmp_path: 
     assert [text.get_text() for text in axes.get_xticklabels()] == [str(value) for value in values]
 
 
-def test_words_are_dots_without_a_line(tmp_path: Path, monkeypatch):
-    seen = []
-    save = sweep_figure.save
-    monkeypatch.setattr(sweep_figure, "save", lambda figure, *more: seen.append(figure) or save(figure, *more))
+def test_words_are_dots_without_a_line():
     rows = [row({"partition": name}, [0.5, 0.6]) for name in ("iid", "shards:2", "labels:1")]
-    draw_sweep(tmp_path / "sweep", Swept("digits", rows, 0))
-    (axes,) = seen[0].axes
-    (dots,) = [line for line in axes.get_lines() if len(line.get_xdata()) == 3 and line.get_marker() not in ("_", "|")]
-    assert dots.get_linestyle() == "None"
+    (axes,) = swept_figure(Swept("digits", rows, 0)).axes
+    assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}

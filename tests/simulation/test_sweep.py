@@ -3,7 +3,8 @@
 import pytest
 
 from fedskew import Run, Store
-from fedskew.report.swept import Swept
+from fedskew.report.swept import Swept, stored_runs
+from fedskew.simulation.session import simulate_groups
 from fedskew.simulation.sweep import Sweep, run_at, value_at
 
 DIGITS = {"dataset": "digits", "model": "logistic", "clients": 3, "rounds": 2, "algorithm": "fedlc"}
@@ -19,7 +20,7 @@ def test_all_combinations_in_order():
     assert names == ["tau=1, lr=0.01", "tau=1, lr=0.1", "tau=5, lr=0.01", "tau=5, lr=0.1"]
     last = sweep.settings[-1]
     assert [(run.short_algorithm, run.lr, run.seed) for run in last.runs] == [("fedlc", 0.1, 0), ("fedlc", 0.1, 1)]
-    assert sweep.rounds == 4 * 2 * 2
+    assert [(name, len(runs)) for name, runs in sweep.groups] == [(name, 2) for name in names]
     assert names[sweep.reference] == "tau=5, lr=0.01"
 
 
@@ -38,6 +39,8 @@ def test_fields_that_hang_on_others_follow_them():
     _, sweep = settings({"clients": [3, 50]})
     assert [setting.runs[0].clients_per_round for setting in sweep.settings] == [3, 50]
     assert [setting.values for setting in sweep.settings] == [{"clients": 3}, {"clients": 50}]
+    whole = Sweep.of(Run(**DIGITS), {"clients": [3, 50]})
+    assert whole.settings == sweep.settings
 
 
 def test_specs_are_shown_as_people_write_them():
@@ -70,12 +73,17 @@ def test_what_cannot_be_swept_is_refused_before_any_work(values, words):
 def test_results_are_kept_and_read_again(tmp_path, monkeypatch):
     store = Store(tmp_path)
     sweep = Sweep.of(Run(**DIGITS, lr=0.1), {"tau": [1, 2], "rounds": [1, 2]}, seeds=2)
-    first = [(setting.name, run.seed, record.round, record.accuracy) for setting, run, record in sweep.results(store)]
+
+    def records():
+        found = simulate_groups(sweep.groups, store)
+        return [(name, run.seed, record.round, record.accuracy) for name, run, record in found]
+
+    first = records()
     assert len(first) == 2 * 2 * (1 + 2)
-    swept = Swept.of(store, sweep.settings, sweep.reference, "digits")
+    swept = Swept.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
+    assert swept.title == "fedlc on digits dirichlet:0.1, 3 clients"
     monkeypatch.setattr("fedskew.simulation.session.advance", None)
-    again = [(setting.name, run.seed, record.round, record.accuracy) for setting, run, record in sweep.results(store)]
-    assert sorted(again) == sorted(first)
+    assert sorted(records()) == sorted(first)
     ends = {(name, seed): accuracy for name, seed, _, accuracy in first}
     for row in swept.rows:
         name = swept.label(row)

@@ -6,7 +6,7 @@ import pytest
 
 from fedskew import Store
 from fedskew.knobs import Choices, Range
-from fedskew.simulation import session, tune
+from fedskew.simulation import session
 from fedskew.simulation.tune import Tuning, knobs_for, rungs, score_of
 
 DIGITS = {"dataset": "digits", "model": "logistic", "clients": 3, "rounds": 4, "batch_size": 64}
@@ -36,7 +36,7 @@ def with_scores(monkeypatch, score, diverged=lambda run: False):
                 yield position, replace(RECORD, round=round, accuracy=1 - score(run), validation_accuracy=score(run),
                                         diverged=diverged(run))  # fmt: skip
 
-    monkeypatch.setattr(tune, "simulate_many", fake)
+    monkeypatch.setattr(session, "simulate_many", fake)
     return seen
 
 
@@ -65,9 +65,25 @@ def test_the_held_out_examples_decide_and_not_the_test_set(monkeypatch, tmp_path
     tuning = Tuning.of(DIGITS, ["fedavg", "fedlc:tau=1"], LRS, choosing_seeds=2)
     choices = tuning.choose(Store(tmp_path))
     assert [choice.best.values for choice in choices] == [{"lr": 1.0}, {"lr": 1.0}]
-    assert [choice.at_an_edge for choice in choices] == [["lr"], ["lr"]]
+    assert [choice.at_an_edge for choice in choices] == [[], []]  # three values do not tell
     assert {run.validation for run in seen} == {0.1}
     assert {run.seed for run in seen} == {0, 1}
+
+
+@pytest.mark.parametrize(
+    ("scores", "edge"),
+    [
+        ({0.01: 0.1, 0.03: 0.2, 0.1: 0.3, 0.3: 0.4, 1.0: 0.5}, True),
+        ({0.01: 0.5, 0.03: 0.4, 0.1: 0.3, 0.3: 0.2, 1.0: 0.1}, True),
+        ({0.01: 0.4, 0.03: 0.3, 0.1: 0.2, 0.3: 0.1, 1.0: 0.5}, False),  # the second best is at the other end
+        ({0.01: 0.1, 0.03: 0.2, 0.1: 0.3, 0.3: 0.5, 1.0: 0.4}, False),
+        ({0.01: 0.1, 0.03: 0.2, 0.1: 0.3, 1.0: 0.5}, False),  # four values do not tell
+    ],
+)
+def test_a_range_is_called_too_narrow_if_accuracy_rises_towards_its_end(monkeypatch, tmp_path, scores, edge):
+    with_scores(monkeypatch, lambda run: scores[run.lr])
+    (choice,) = Tuning.of(DIGITS, ["fedavg"], {"lr": [*scores]}).choose(Store(tmp_path))
+    assert choice.at_an_edge == (["lr"] if edge else [])
 
 
 def test_what_is_reported_has_fresh_seeds_and_all_examples(monkeypatch, tmp_path):
@@ -127,10 +143,10 @@ def test_a_second_call_computes_nothing(monkeypatch, tmp_path):
     store = Store(tmp_path)
     tuning = Tuning.of(DIGITS, ["fedavg", "fedlc"], budget=3)
     first = tuning.choose(store)
-    list(tuning.comparison(first).results(store))
+    list(session.simulate_groups(tuning.comparison(first).groups, store))
     done = simulated(monkeypatch)
     assert tuning.choose(store) == first
-    list(tuning.comparison(first).results(store))
+    list(session.simulate_groups(tuning.comparison(first).groups, store))
     assert done == []
     stored = store.folder(first[0].tries[0].runs[0].hash).records()
     assert first[0].tries[0].score == score_of([(r["round"], r["validation_accuracy"]) for r in stored])

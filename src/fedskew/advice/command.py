@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,9 @@ SPLIT = "replay:SPLIT.json"
 """A placeholder for the split of data without their own clients."""
 SMALLEST_BATCH = 16
 """The batch size is not lowered below this for the sake of one small client."""
+START: Mapping[str, Any] = {"rounds": 50, "batch_size": 32, "lr": 0.1}
+"""Training for data of unknown kind, with which FedAvg learns on the data that ship with the package. With the
+defaults of a run it would take hundreds of rounds."""
 _TRAINING = ("rounds", "local_epochs", "batch_size", "lr", "momentum")
 _MORE = ("optimizer", "weight_decay", "augment", "weighting", "lr_schedule", "grad_clip", "dropout_rate")
 _OWN = ("model", "clients_per_round", "validation")
@@ -34,8 +38,16 @@ def source(path: Path, card: Mapping[str, Any]) -> dict[str, Any]:
     return {name: card[name] for name in ("dataset", "partition", "seed") if card.get(name) is not None}
 
 
-def try_command(advice: Advice, origin: Mapping[str, Any], dataset: str | None) -> list[str] | None:
-    """The command's words; None for one client or one class, since nothing can be compared."""
+@dataclass(frozen=True)
+class Suggestion:
+    """The words of a command, and what to know before using it."""
+
+    words: list[str]
+    notes: list[str]
+
+
+def try_command(advice: Advice, origin: Mapping[str, Any], dataset: str | None) -> Suggestion | None:
+    """None for one client or one class, since nothing can be compared."""
     if advice.do in ("nothing", "even"):
         return None
     where = _where(origin, dataset)
@@ -47,7 +59,11 @@ def try_command(advice: Advice, origin: Mapping[str, Any], dataset: str | None) 
     named |= {"clients": advice.clients, **_training(advice, trained, own=own), "seeds": max(SEEDS, len(seeds) + 2)}
     options = [*named.items(), *(("algorithm", name) for name in (",".join(bare), *rest))]
     texts = [(name, f"{value:g}" if isinstance(value, float) else str(value)) for name, value in options]
-    return ["fedskew", "compare", *(word for name, text in texts for word in (f"--{name.replace('_', '-')}", text))]
+    words = ["fedskew", "compare", *(word for name, text in texts for word in (f"--{name.replace('_', '-')}", text))]
+    notes = [f"where {line}" for line in _places(words)]
+    if trained is START:
+        notes.append("rounds, batch size and lr are only a start: `fedskew tune` chooses lr on held-out examples")
+    return Suggestion(words, notes)
 
 
 def _where(origin: Mapping[str, Any], dataset: str | None) -> Mapping[str, Any]:
@@ -63,8 +79,8 @@ def _where(origin: Mapping[str, Any], dataset: str | None) -> Mapping[str, Any]:
 
 def _trained(advice: Advice, origin: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool, list[int]]:
     """How to train, whether the user has trained this way, and with which seeds: as in the evidence for what is
-    recommended, in the user's runs, in the run the counts came from, or in the first setting on data of the same
-    kind."""
+    recommended, in the user's runs, in the run the counts came from, in the first setting on data of the same kind, or
+    as `START` says."""
     best = [advice.gain(row)[0] for row in advice.basis[:1]]
     items = [*best, *(item for item in advice.evidence if item.own)]
     if items and items[0].own:
@@ -72,7 +88,7 @@ def _trained(advice: Advice, origin: Mapping[str, Any]) -> tuple[Mapping[str, An
     if origin.get("rounds"):
         return origin, True, []
     like = [*best, *(item for item in advice.evidence if item.kind == advice.kind != UNKNOWN)]
-    return like[0].setting if like else {}, False, []
+    return like[0].setting if like else START, False, []
 
 
 def _training(advice: Advice, trained: Mapping[str, Any], *, own: bool) -> dict[str, Any]:
@@ -90,7 +106,7 @@ def batch_size(published: int, smallest: int) -> int:
     return published if smallest >= published else min(published, max(SMALLEST_BATCH, 2 ** (smallest.bit_length() - 1)))
 
 
-def places(words: Sequence[str]) -> list[str]:
+def _places(words: Sequence[str]) -> list[str]:
     """What the files must hold that the user has to make for the command."""
     arrays = [word for word in words if word.startswith("npz:") and "natural" in words]
     files = [resolve_dataset(word).arguments["path"] for word in arrays]

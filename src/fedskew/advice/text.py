@@ -68,8 +68,8 @@ def _why(advice: Advice) -> str:
             f"Why: {mine}the kind of your data is unknown (set it with --dataset); kinds differ in which methods gain."
         )
     several = any(row.settings.keys() - {NOT_DECIDED} for row in advice.like)
-    what = "no published method is above FedAvg on" if several else "no published run has several seeds on"
-    return f"Why: {mine}{what} {advice.kind} under similar skew; one seed or other data decides nothing."
+    what = "no published method is above FedAvg on" if several else "no published method has three seeds on"
+    return f"Why: {mine}{what} {advice.kind} under similar skew; fewer seeds or other data decide nothing."
 
 
 def _rests(advice: Advice) -> str:

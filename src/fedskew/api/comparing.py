@@ -1,37 +1,57 @@
 """A comparison of several runs, for Python programs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedskew.api.simulated import Simulated, Style, check_share, data_frame, drawn, table_text
 from fedskew.report.comparison import method_curves, method_rows
+from fedskew.runs.given import with_specs
 from fedskew.runs.measures import Reach, rounds_to_reach
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.store import Store
 from fedskew.runs.summary import setting_text
 from fedskew.simulation.compare import Comparison
+from fedskew.simulation.session import simulate_groups
 from fedskew.simulation.traffic import BytesSent
 
 _SEEDS_AND_METHODS = {"seed", "algorithm"}
 
 
-class Compared:
-    """Finished runs by method: `compared["fedlc"]` lists its runs in order of seeds. Printing it shows the table."""
+class Several:
+    """Finished runs by name, those of one name in order of seeds. Printing it shows the table."""
 
     def __init__(self, runs: dict[str, list[Simulated]]) -> None:
         self.runs = runs
 
-    def __getitem__(self, method: str) -> list[Simulated]:
-        if method not in self.runs:
-            raise KeyError(f"{method} is not in this comparison; allowed: {', '.join(self.runs)}")
-        return self.runs[method]
+    def __getitem__(self, name: str) -> list[Simulated]:
+        if name not in self.runs:
+            raise KeyError(f"{name} is not among these runs; allowed: {'; '.join(self.runs)}")
+        return self.runs[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.runs)
 
     def __len__(self) -> int:
         return len(self.runs)
+
+    def table(self, style: Style = "markdown") -> str:
+        raise NotImplementedError
+
+    @property
+    def bytes_sent(self) -> dict[str, list[BytesSent]]:
+        """For each name, what the federation of each seed would have sent."""
+        return {name: [run.bytes_sent for run in seeds] for name, seeds in self.runs.items()}
+
+    def __str__(self) -> str:
+        return self.table()
+
+    def _repr_markdown_(self) -> str:
+        return self.table()
+
+
+class Compared(Several):
+    """Finished runs by method: `compared["fedlc"]` lists its runs in order of seeds. Printing it shows the table."""
 
     def rows(self, target: float | None = None) -> list[dict[str, Any]]:
         """One row per method: measures with mean and std over seeds, the verdict against FedAvg, rounds to a target."""
@@ -50,11 +70,6 @@ class Compared:
         check_share(accuracy)
         return {name: rounds_to_reach(curves, accuracy) for name, curves in method_curves(self._finished).items()}
 
-    @property
-    def bytes_sent(self) -> dict[str, list[BytesSent]]:
-        """For each method, what the federation of each seed would have sent."""
-        return {name: [run.bytes_sent for run in seeds] for name, seeds in self.runs.items()}
-
     def to_pandas(self) -> Any:
         """A DataFrame with a row for each method and seed."""
         return data_frame([{"method": name, **run.summary} for name, seeds in self.runs.items() for run in seeds])
@@ -62,12 +77,6 @@ class Compared:
     @property
     def _finished(self) -> dict[str, list[Any]]:
         return {name: [run.finished for run in seeds] for name, seeds in self.runs.items()}
-
-    def __str__(self) -> str:
-        return self.table()
-
-    def _repr_markdown_(self) -> str:
-        return self.table()
 
 
 def compare(
@@ -82,13 +91,27 @@ def compare(
     Each is simulated with `seeds` seeds, starting at its own. Under one seed methods share data, split, initial model
     and cohorts. With a store, or its folder, finished rounds are read instead of computed again.
     """
-    kept = Store.of(store)
-    comparison = _comparison(runs, algorithms, seeds)
-    made = {name: [Simulated(run, iter(()), kept) for run in group] for name, group in comparison.runs.items()}
-    by_seed = {(name, one.run.seed): one for name, group in made.items() for one in group}
-    for name, run, record in comparison.results(kept):
-        by_seed[name, run.seed].note(record)
-    return Compared(made)
+    return Compared(simulated(_comparison(runs, algorithms, seeds).groups, Store.of(store)))
+
+
+def simulated(groups: Iterable[tuple[str, list[Run]]], store: Store | None) -> dict[str, list[Simulated]]:
+    """All runs, simulated to the end, by the names of their groups."""
+    made = dict[str, list[Simulated]]()
+    for name, runs in groups:
+        made[name] = [Simulated(run, iter(()), store) for run in runs]
+        by_seed = {one.run.seed: one for one in made[name]}
+        for _, run, record in simulate_groups([(name, runs)], store):
+            by_seed[run.seed].note(record)
+    return made
+
+
+def fields_of(run: Run | Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that were set in a run or are in a mapping, with specs in place of objects."""
+    if isinstance(run, Run):
+        return run.given
+    if not isinstance(run, Mapping):
+        raise TypeError(f"{run!r} is not a run; write Run(dataset=..., rounds=...), or a mapping of such fields")
+    return with_specs(dict(run))
 
 
 def _comparison(runs: Run | Sequence[Run], algorithms: Sequence[Any] | None, seeds: int) -> Comparison:

@@ -160,9 +160,13 @@ def check_share(accuracy: float) -> None:
         raise ValueError(f"accuracy is {accuracy}; allowed: above 0 and up to 1")
 
 
-def table_text(group: Group, style: Style, target: float | None = None) -> str:
+def check_table_style(style: str) -> None:
     if style not in _STYLES:
         raise ValueError(f"style is {style!r}; allowed: {', '.join(_STYLES)}")
+
+
+def table_text(group: Group, style: Style, target: float | None = None) -> str:
+    check_table_style(style)
     rows = method_rows({name: [one.finished for one in seeds] for name, seeds in group.items()}, target=target)
     return _STYLES[style](rows, target)
 

@@ -3,15 +3,13 @@
 import shlex
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import Annotated, cast
 
 import typer
 
+from fedskew.cli.advice_document import Advice
 from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.cli.terminal.progress import echo, print_json
-
-if TYPE_CHECKING:
-    from fedskew.cli.advice_document import Advice
 
 Counts = Annotated[
     str,
@@ -36,7 +34,7 @@ def advise_command(
 
     Example: fedskew advise counts.csv
     """
-    from fedskew.advice.command import places, source, try_command
+    from fedskew.advice.command import source, try_command
     from fedskew.advice.evidence import load, own_settings
     from fedskew.advice.findings import advise
     from fedskew.advice.kinds import kind_of
@@ -59,18 +57,16 @@ def advise_command(
         data = known = own[0]["dataset"]
     kind = kind_of(data, origin.get("model") if data == known else None)
     advice = advise(table, load(), own, kind, local_epochs=local_epochs, momentum=momentum)
-    words = try_command(advice, origin, dataset)
-    command = None if words is None else shlex.join(words)
+    suggested = try_command(advice, origin, dataset)
+    command = None if suggested is None else shlex.join(suggested.words)
     if json_:
         told = {"verdict": verdict(advice), "training": training(advice), "command": command}
-        print_json(cast("Advice", {**told, **asdict(advice)}))
+        print_json(cast(Advice, {**told, **asdict(advice)}))
         return
     if not quiet:
         echo("\n".join(lines(advice)))
-    if command is not None:
-        echo(command if quiet else f"\nTry it:\n  {command}")
-    for line in places(words or ()) if not quiet else ():
-        echo(f"  where {line}")
+    if suggested is not None:
+        echo(f"{command}" if quiet else "\n  ".join(["\nTry it:", f"{command}", *suggested.notes]))
 
 
 def _file(counts: str, runs: str | None) -> Path:

@@ -17,19 +17,12 @@ from fedskew.cli.options import (
     build_run,
     checked_target,
     compared_names,
-    interruption,
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode
+from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Names, Style, display_names
-from fedskew.cli.terminal.progress import (
-    Spent,
-    echo,
-    print_comparison,
-    print_json,
-    round_progress,
-)
+from fedskew.cli.terminal.progress import Spent, echo, print_comparison, print_json
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
@@ -57,7 +50,7 @@ def compare_command(
     Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 5
     """
     from fedskew.report.comparison import comparison_rows, write_comparison
-    from fedskew.report.style import check_style, drawn_for
+    from fedskew.report.style import drawn_for
     from fedskew.simulation.compare import Comparison
     from fedskew.tracking import Several, check
 
@@ -65,22 +58,17 @@ def compare_command(
     names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
     called = display_names(display, comparison.runs)
-    check_style(style)
     level = comparison.on_iid() if iid else None
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     some = next(iter(comparison.runs.values()))[0]
     decode(some, enabled=show)
-    parts = [comparison] if level is None else [comparison, level]
-    spent = {name: Spent() for name in comparison.runs}
-    told = Several(track or ())
-    with round_progress(some.rounds * seeds * len(comparison.runs) * len(parts), enabled=show) as step:
-        for part in parts:
-            for name, run, record in part.results(store):
-                spent[name].add(record)
-                told(run, record)
-                step(name if part is comparison else f"{name}, IID", record)
-                interruption.check()
+    spent, told = {name: Spent() for name in comparison.runs}, Several(track or ())
+    groups = [((name, ""), runs) for name, runs in comparison.groups]
+    groups += [((name, ", IID"), runs) for name, runs in (level.groups if level else [])]
+    for (name, _), run, record in followed(groups, store, "".join, show=show):
+        spent[name].add(record)
+        told(run, record)
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
     rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes)
     rows = [{**row, "name": called.get(row["method"], row["method"])} for row in rows]

@@ -1,15 +1,12 @@
 """`fedskew data`: files of data sets."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from fedskew.cli.documents import FetchedData
 from fedskew.cli.options import DataDir, Json, Quiet
 from fedskew.cli.terminal.progress import answer, byte_progress, print_data
-
-if TYPE_CHECKING:
-    from fedskew.cli.documents import FetchedData
-
 
 data_app = typer.Typer(help="Data files: list, verify, fetch.", rich_markup_mode=None, no_args_is_help=True)
 

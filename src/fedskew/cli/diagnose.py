@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
+from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, percent_of, print_json
 
@@ -15,6 +16,7 @@ def diagnose_command(
     run: Annotated[str, typer.Argument(help="The run's hash, its beginning, or the run's folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the JSON and figures.  [default: diagnosis/RUN]")] = None,
     clients: Annotated[int, typer.Option(help="How many of the cohort's clients to report.")] = 20,
+    style: Style = "screen",
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -28,6 +30,7 @@ def diagnose_command(
     """
     from fedskew.diagnostics import diagnose
     from fedskew.report.diagnostic_figures import diagnostic_figures
+    from fedskew.report.style import drawn_for
     from fedskew.runs.store import write_whole
 
     folder = open_store(runs).find(run)
@@ -37,7 +40,8 @@ def diagnose_command(
     target.mkdir(parents=True, exist_ok=True)
     file = target / "diagnosis.json"
     write_whole(file, json.dumps(document, allow_nan=False).encode())
-    made = [file, *diagnostic_figures(target, document)]
+    with drawn_for(style):
+        made = [file, *diagnostic_figures(target, document)]
     if json_:
         print_json({**document, "files": [str(path) for path in made]})
     elif quiet:
@@ -94,14 +98,11 @@ def _bounds(methods: dict[str, Any]) -> Grid:
 
 
 def _drift(methods: dict[str, Any]) -> Grid:
+    from fedskew.diagnostics.kinds import mean
+
     grid = Grid("local update", "norm of deltas", "of their mean", "cosine to mean", "between clients", "diversity")
     for name, found in methods.items():
         drift = found["drift"]
-        means = [_mean(drift["norm"]), drift["mean_norm"], _mean(drift["cosine_to_mean"]), drift["cosine"]["mean"]]
+        means = [mean(drift["norm"]), drift["mean_norm"], mean(drift["cosine_to_mean"]), drift["cosine"]["mean"]]
         grid.add_row(name, *("-" if value is None else f"{value:.3f}" for value in (*means, drift["diversity"])))
     return grid
-
-
-def _mean(values: list[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) / len(known) if known else None

@@ -20,7 +20,7 @@ class Difference(TypedDict):
     """How far one method is ahead of another, paired by seed."""
 
     mean: Annotated[float, "mean difference, in points for accuracies"]
-    half: Annotated[float | None, "half of the 95 % interval; null for one seed"]
+    half: Annotated[float | None, "half of the 95 % interval; null for fewer than three seeds"]
     seeds: Annotated[int, "how many seeds both have"]
 
 
@@ -102,7 +102,7 @@ class TunedMethod(TypedDict):
 
     tries: Annotated[list[Try], "every try"]
     chosen: Annotated[dict[str, Value] | None, "the chosen values; null if all tries diverged"]
-    at_an_edge: Annotated[list[str], "knobs whose chosen value is the smallest or largest tried"]
+    at_an_edge: Annotated[list[str], "knobs whose accuracy rises towards the outermost of five or more values"]
 
 
 class Skew(TypedDict):

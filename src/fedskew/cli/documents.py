@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from typing_extensions import TypedDict
 
-from fedskew.cli.advice_document import Advice
 from fedskew.cli.document_parts import Knob, MapRow, MethodRow, PaperRow, Session, Skew, SweptRow, TunedMethod
 
 
@@ -243,30 +242,3 @@ class WrittenFiles(TypedDict):
     """What was made."""
 
     files: Annotated[list[str], "what was written"]
-
-
-DOCUMENTS: dict[str, Any] = {
-    "run": RunResult,
-    "compare": ComparedMethods,
-    "sweep": SweptSettings,
-    "tune": TunedMethods,
-    "inspect": PartitionCard,
-    "methods": list[Method],
-    "advise": Advice,
-    "report": Report,
-    "paper list": list[PaperItem],
-    "paper run": PaperRuns,
-    "paper show": PaperTable,
-    "paper map": PaperMap,
-    "runs list": list[ListedRun | UnreadableRun],
-    "runs show": ShownRun,
-    "runs remove": RemovedRuns,
-    "runs condense": CondensedRuns,
-    "export": ExportedModel,
-    "data list": list[DataFiles],
-    "data verify": list[DataFiles],
-    "data fetch": FetchedData,
-    "flower init": WrittenFiles,
-    "flower certificates": WrittenFiles,
-}
-"""By command."""

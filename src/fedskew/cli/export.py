@@ -1,15 +1,13 @@
 """`fedskew export`: a model for plain PyTorch, or for any reader of ONNX."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from fedskew.cli.documents import ExportedModel
 from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.cli.terminal.progress import answer
-
-if TYPE_CHECKING:
-    from fedskew.cli.documents import ExportedModel
 
 
 def export_command(
@@ -28,5 +26,9 @@ def export_command(
     folder = open_store(runs).find(run)
     round = export_model(folder, path)
     document: ExportedModel = {"run_hash": folder.path.name, "round": round, "file": str(path)}
-    said = f"written: {path}, the model of {folder.path.name} after round {round}"
+    alone = "" if path.suffix.lower() == ".onnx" else "; `fedskew.load_model` does that by itself"
+    said = (
+        f"written: {path}, the model of {folder.path.name} after round {round}\n"
+        f"inputs are (values - mean) / std, where its metadata have a mean and std{alone}"
+    )
     answer(document, said, json_=json_, quiet=quiet)

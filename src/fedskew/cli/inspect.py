@@ -1,17 +1,15 @@
 """`fedskew inspect`: which client holds which labels."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import Annotated, Any, cast
 
 import typer
 
+from fedskew.cli.documents import PartitionCard
 from fedskew.cli.options import Json, Quiet, build_run, run_options
 from fedskew.cli.shared import decode
+from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.progress import echo, print_card, print_json
-
-if TYPE_CHECKING:
-    from fedskew.cli.documents import PartitionCard
-
 
 _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 
@@ -20,6 +18,7 @@ _PARTITION_OPTIONS = ("dataset", "partition", "clients", "seed", "data_dir")
 def inspect_command(
     fields: dict[str, Any],
     out: Annotated[Path | None, typer.Option(help="Draw the partition as OUT.png and OUT.svg.")] = None,
+    style: Style = "screen",
     export: Annotated[Path | None, typer.Option(help="Write the split as JSON, for --partition replay:FILE.")] = None,
     json_: Json = False,
     quiet: Quiet = False,
@@ -30,19 +29,21 @@ def inspect_command(
     """
     from fedskew import partition
     from fedskew.report import figures
+    from fedskew.report.style import drawn_for
     from fedskew.simulation.plan import build_federation, describe_partition
 
     run = build_run(fields, None, {})
     decode(run, enabled=not (json_ or quiet))
     federation = build_federation(run)
     card = describe_partition(run, federation)
-    made = figures.rectangles(out, card, f"{run.title}, seed {run.seed}") if out else []
+    with drawn_for(style):
+        made = figures.rectangles(out, card, f"{run.title}, seed {run.seed}") if out else []
     if export:
         partition.export(export, run.partition, federation.indices)
         made.append(export)
     if json_:
         document = {**card, "dataset": run.dataset, "seed": run.seed, "files": [str(path) for path in made]}
-        print_json(cast("PartitionCard", document))
+        print_json(cast(PartitionCard, document))
     elif quiet:
         echo(card["hash"])
     else:

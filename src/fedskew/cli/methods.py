@@ -1,14 +1,10 @@
 """`fedskew methods`: every method, and which parts of FedAvg it changes."""
 
-from typing import TYPE_CHECKING
-
+from fedskew.cli.document_parts import Knob
+from fedskew.cli.documents import Method
 from fedskew.cli.options import Json, Quiet
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, print_json
-
-if TYPE_CHECKING:
-    from fedskew.cli.document_parts import Knob
-    from fedskew.cli.documents import Method
 
 
 def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
@@ -36,7 +32,7 @@ def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
     console().print(grid)
 
 
-def _knobs(method: str) -> "dict[str, Knob]":
+def _knobs(method: str) -> dict[str, Knob]:
     """Where `fedskew tune` looks for each knob of a method."""
     from fedskew.knobs import Range, knobs_of
 

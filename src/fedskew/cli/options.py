@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedskew.core.files import read_toml
+from fedskew.core.interruption import Interruption
 
 if TYPE_CHECKING:
     from fedskew.runs.run import Run
@@ -172,21 +173,6 @@ def open_store(root: str | None) -> "Store":
     from fedskew.runs.store import Store
 
     return Store(root or os.environ.get("FEDSKEW_RUNS") or "runs")
-
-
-class Interruption:
-    """Ctrl-C or SIGTERM, remembered: Python drops an exception that is raised inside a destructor or a callback."""
-
-    def __init__(self) -> None:
-        self.seen = False
-
-    def __call__(self, signum: int, frame: object) -> None:
-        self.seen = True
-        raise KeyboardInterrupt
-
-    def check(self) -> None:
-        if self.seen:
-            raise KeyboardInterrupt
 
 
 interruption = Interruption()

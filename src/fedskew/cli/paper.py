@@ -202,6 +202,7 @@ def paper_map(
     shard: Shard = "1/1",
     show: Annotated[bool, typer.Option("--show", help="Only show existing runs.")] = False,
     out: Annotated[Path | None, typer.Option(help="Draw the map as OUT.png and OUT.svg.")] = None,
+    style: Style = "screen",
     stand_in: StandIn = False,
     data_dir: DataDir = None,
     published: Published = RESULTS,
@@ -215,6 +216,7 @@ def paper_map(
     """
     from fedskew.paper import mapped
     from fedskew.paper.map import PARTS, Map
+    from fedskew.report.style import drawn_for
 
     if part not in (*PARTS, "all"):
         raise ValueError(f"part is {part!r}; allowed: {', '.join(PARTS)}, all")
@@ -227,7 +229,8 @@ def paper_map(
     store = open_store(runs)
     problems = [] if show else _do(asked, choice, shard, store, published, show=not (json_ or quiet))[1]
     results = known_results(store, published)
-    print_map(asked, choice, results, out, json_=json_, quiet=quiet)
+    with drawn_for(style):
+        print_map(asked, choice, results, out, json_=json_, quiet=quiet)
     report_problems(problems, None if show else _unsettled(asked, choice, results))
 
 

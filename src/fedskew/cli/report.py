@@ -11,6 +11,8 @@ from fedskew.cli.terminal.progress import echo, note, print_json
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import Report
+    from fedskew.report.page.entries import Entry, LeftOut
+    from fedskew.runs.store import Store
 
 
 def report_command(
@@ -30,20 +32,15 @@ def report_command(
 
     Example: fedskew report -o report.html
     """
-    from fedskew.report.page.entries import read_entries
     from fedskew.report.page.federations import federations
     from fedskew.report.page.files import write_files
     from fedskew.report.page.page import write_page
-    from fedskew.report.style import check_style, drawn_for
+    from fedskew.report.style import drawn_for
 
-    check_style(style)
     store = open_store(runs)
     if out.is_dir():
         raise ValueError(f"out is the folder {out}; allowed: a file, for example {out / 'report.html'}")
-    entries, left_out = read_entries({f.path: f for f in (map(store.find, run) if run else store)}.values())
-    if not entries:
-        damaged = "".join(f"; {each.hash} could not be read: {each.problem}" for each in left_out)
-        raise ValueError(f"there is no run to report in {store.root}{damaged or '; `fedskew run` makes one'}")
+    entries, left_out = _entries(store, run)
     called = display_names(display, {entry.method for entry in entries})
     order = [*called] or ([entry.method for entry in entries] if run else [])
     found = federations(entries, checked_target(target), called, order)
@@ -65,13 +62,29 @@ def report_command(
         }
         print_json(document)
         return
-    for each in left_out:
-        note(f"run {each.hash} is left out: {each.problem}")
-    for entry in entries:
-        for message in entry.notes:
-            note(f"run {entry.hash}: {message}")
+    _print_notes(entries, left_out)
     if quiet:
         echo(str(out))
     else:
         beside = f", and {len(made) - 1} files in {figures}" if figures else ""
         echo(f"report of {len(entries)} runs, {size / 1e6:.1f} MB: {out}{beside}")
+
+
+def _entries(store: "Store", hashes: list[str] | None) -> "tuple[list[Entry], list[LeftOut]]":
+    """The runs to report, all by default, and those that cannot be read."""
+    from fedskew.report.page.entries import read_entries
+
+    folders = {folder.path: folder for folder in (map(store.find, hashes) if hashes else store)}
+    entries, left_out = read_entries(folders.values())
+    if not entries:
+        damaged = "".join(f"; {each.hash} could not be read: {each.problem}" for each in left_out)
+        raise ValueError(f"there is no run to report in {store.root}{damaged or '; `fedskew run` makes one'}")
+    return entries, left_out
+
+
+def _print_notes(entries: "list[Entry]", left_out: "list[LeftOut]") -> None:
+    for each in left_out:
+        note(f"run {each.hash} is left out: {each.problem}")
+    for entry in entries:
+        for message in entry.notes:
+            note(f"run {entry.hash}: {message}")

@@ -1,14 +1,18 @@
 """What several commands have in common."""
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-from fedskew.cli.terminal.progress import byte_progress
+from fedskew.cli.options import interruption
+from fedskew.cli.terminal.progress import byte_progress, round_progress
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import RunResult
     from fedskew.runs.run import Run
-    from fedskew.runs.store import Folder
+    from fedskew.runs.store import Folder, Store
+    from fedskew.simulation.records import RoundRecord
+
+Key = TypeVar("Key")
 
 
 def decode(run: "Run", *, enabled: bool) -> None:
@@ -18,6 +22,19 @@ def decode(run: "Run", *, enabled: bool) -> None:
 
         with byte_progress("images", enabled=enabled) as report:
             load_dataset(run.dataset, run.seed, run.clients, run.data_dir, progress=report)
+
+
+def followed(
+    groups: "Sequence[tuple[Key, Sequence[Run]]]", store: "Store", label: Callable[[Key], str], *, show: bool
+) -> "Iterator[tuple[Key, Run, RoundRecord]]":
+    """Every record of groups of runs, with a bar over all of them; Ctrl-C ends it."""
+    from fedskew.simulation.session import simulate_groups
+
+    with round_progress(sum(run.rounds for _, runs in groups for run in runs), enabled=show) as step:
+        for key, run, record in simulate_groups(groups, store):
+            yield key, run, record
+            step(label(key), record)
+            interruption.check()
 
 
 def result_of(folder: "Folder", records: Sequence[dict[str, Any]]) -> "RunResult":

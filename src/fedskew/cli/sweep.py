@@ -1,20 +1,20 @@
 """`fedskew sweep`: a run at many settings."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, interruption, open_store, run_options
-from fedskew.cli.shared import decode
+from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, open_store, run_options
+from fedskew.cli.shared import decode, followed
+from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, print_json, round_progress
+from fedskew.cli.terminal.progress import console, echo, print_json
 from fedskew.cli.values import Assignments, Rest, requested
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import SweptSettings
     from fedskew.report.swept import Swept
-    from fedskew.runs.run import Run
 
 
 @run_options(*RUN_OPTIONS, several=True)
@@ -25,6 +25,7 @@ def sweep_command(
     set_: Assignments = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, starting at --seed.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the figure and tables.")] = Path("sweep"),
+    style: Style = "screen",
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -35,7 +36,8 @@ def sweep_command(
 
     Example: fedskew sweep --dataset digits --algorithm fedlc --tau 0.5,1,2,5,10 --lr 0.03,0.1 --seeds 3
     """
-    from fedskew.report.swept import Swept
+    from fedskew.report.style import drawn_for
+    from fedskew.report.swept import Swept, stored_runs
     from fedskew.simulation.sweep import Sweep
 
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
@@ -44,29 +46,18 @@ def sweep_command(
     sweep = Sweep.of(asked.fields, asked.values, seeds)
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
-    some = sweep.settings[sweep.reference].runs[0]
-    decode(some, enabled=show)
-    with round_progress(sweep.rounds, enabled=show) as step:
-        for setting, _, record in sweep.results(store):
-            step(setting.name, record)
-            interruption.check()
-    swept = Swept.of(store, sweep.settings, sweep.reference, _title(asked.values, some))
-    made = swept.write(out)
+    decode(sweep.settings[sweep.reference].runs[0], enabled=show)
+    for _ in followed(sweep.groups, store, str, show=show):
+        pass
+    swept = Swept.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
+    with drawn_for(style):
+        made = swept.write(out)
     if json_:
         print_json(cast("SweptSettings", {**swept.as_dict(), "files": [str(path) for path in made]}))
         return
     _print(swept, seeds)
     if show:
         echo("written: " + ", ".join(str(path) for path in made))
-
-
-def _title(values: dict[str, list[Any]], run: "Run") -> str:
-    """The federation and the method, as far as all runs share them."""
-    where = run.short["dataset"] if {"partition", "clients", "dataset"} & set(values) else run.title
-    if "algorithm" in values:
-        return where
-    methods = (part.partition(":")[0] for part in run.short_algorithm.split("+"))
-    return f"{'+'.join(methods)} on {where}"
 
 
 def _print(swept: "Swept", seeds: int) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, cast
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -19,7 +19,8 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode
+from fedskew.cli.shared import decode, followed
+from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import (
     Spent,
@@ -34,10 +35,10 @@ from fedskew.cli.terminal.progress import (
 from fedskew.cli.values import Assignments, Request, Rest, requested
 
 if TYPE_CHECKING:
-    from fedskew.cli.document_parts import MethodRow, Try, TunedMethod
+    from fedskew.cli.document_parts import TunedMethod
     from fedskew.cli.documents import TunedMethods
     from fedskew.simulation.records import RoundRecord
-    from fedskew.simulation.tune import Choice
+    from fedskew.simulation.tune import Choice, Tuning
 
 ONCE = "no choice used the test set; it was read once, for the chosen settings, with new seeds"
 
@@ -57,6 +58,7 @@ def tune_command(
     seeds: Annotated[int, typer.Option(help="Seeds of each chosen setting, after those used for choosing.")] = 3,
     target: Target = None,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("tuning"),
+    style: Style = "screen",
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -69,6 +71,7 @@ def tune_command(
     Example: fedskew tune --dataset digits --algorithm fedavg,fedlc --rounds 40 --budget 8
     """
     from fedskew.report.comparison import comparison_rows, write_comparison
+    from fedskew.report.style import drawn_for
     from fedskew.report.tuned import write_tries
     from fedskew.simulation.tune import Tuning
 
@@ -83,29 +86,15 @@ def tune_command(
         choices = tuning.choose(store, _held_out_only(step))
     comparison = tuning.comparison(choices)
     spent = {name: Spent() for name in comparison.runs}
-    with round_progress(some.rounds * seeds * len(comparison.runs), enabled=show) as step:
-        for name, _, record in comparison.results(store):
-            spent[name].add(record)
-            step(f"{name}, test", record)
-            interruption.check()
-    rows = comparison_rows(store, comparison.hashes, some.rounds, target=target)
-    tries = [each for choice in choices for each in _tries(choice)]
-    made = [*write_tries(out, tries), *write_comparison(store, comparison.hashes, rows, some.rounds, out, target)]
+    for name, _, record in followed(comparison.groups, store, lambda name: f"{name}, test", show=show):
+        spent[name].add(record)
+    hashes, tries = comparison.hashes, [row for choice in choices for row in choice.rows]
+    rows = comparison_rows(store, hashes, some.rounds, target=target)
+    with drawn_for(style):
+        made = [*write_tries(out, tries), *write_comparison(store, hashes, rows, some.rounds, out, target)]
     if json_:
-        document: TunedMethods = {
-            "search": search,
-            "budget": budget,
-            "validation": some.validation,
-            "halving": tuning.halving,
-            "chosen_with_seeds": tuning.chosen_with,
-            "seeds": tuning.seeds,
-            "methods": {choice.name: _tuned(choice) for choice in choices},
-            "runs": comparison.hashes,
-            "target": target,
-            "rows": cast("list[MethodRow]", rows),
-            "files": [str(path) for path in made],
-        }
-        print_json(document)
+        results = {"runs": hashes, "target": target, "rows": rows, "files": [str(path) for path in made]}
+        print_json(_document(tuning, choices, {"search": search, "budget": budget}, results))
         return
     if show:
         _print_tries(tries)
@@ -135,26 +124,26 @@ def _held_out_only(step: "Callable[[str, RoundRecord], None]") -> "Callable[[str
     return watch
 
 
-def _tries(choice: "Choice") -> "list[Try]":
-    return [
-        {
-            "method": choice.name,
-            "values": each.values,
-            "rounds": each.rounds,
-            "held_out": each.score,
-            "chosen": each is choice.best,
-            "runs": [run.hash for run in each.runs],
-        }
-        for each in choice.tries
-    ]
+def _document(
+    tuning: "Tuning", choices: "Sequence[Choice]", asked: dict[str, Any], results: dict[str, Any]
+) -> "TunedMethods":
+    about = {
+        **asked,
+        "validation": tuning.methods[0].tries[0].runs[0].validation,
+        "halving": tuning.halving,
+        "chosen_with_seeds": tuning.chosen_with,
+        "seeds": tuning.seeds,
+        "methods": {choice.name: _tuned(choice) for choice in choices},
+    }
+    return cast("TunedMethods", {**about, **results})
 
 
 def _tuned(choice: "Choice") -> "TunedMethod":
     chosen = None if choice.best is None else choice.best.values
-    return {"tries": _tries(choice), "chosen": chosen, "at_an_edge": choice.at_an_edge}
+    return cast("TunedMethod", {"tries": choice.rows, "chosen": chosen, "at_an_edge": choice.at_an_edge})
 
 
-def _print_tries(tries: "Sequence[Try]") -> None:
+def _print_tries(tries: Sequence[dict[str, Any]]) -> None:
     from fedskew.report.tuned import HEADS, try_cells
 
     grid = Grid(*HEADS)
@@ -177,7 +166,7 @@ def _print_choices(choices: "Sequence[Choice]", share: float) -> None:
             f"held out, best of {len(choice.tries)} tries (of {listed(choice.knobs)})"
         )
         for name in choice.at_an_edge:
-            note(f"{choice.name}: {name} is at the edge of what was tried; a wider range may have better values")
+            note(f"{choice.name}: accuracy rises towards the outermost {name} tried; better values may lie beyond it")
 
 
 def _span(seeds: Sequence[int]) -> str:

@@ -4,7 +4,7 @@ Commas separate values. A spec may contain commas itself; there a comma separate
 (`dirichlet:0.1,dirichlet:1,balance=off` are two). Repeating an option adds values.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -74,26 +74,10 @@ def _divide_rest(rest: Sequence[str]) -> tuple[Path | None, dict[str, list[str]]
 
 
 def _values(name: str, text: str) -> list[str]:
-    known = _specs(name)
+    from fedskew.runs.run import REGISTRIES
+
+    known = REGISTRIES.get(name)
     found = divided_specs(text, known) if known else [piece.strip() for piece in text.split(",")]
     if not all(found):
         raise ValueError(f"{name} is {text!r}, which has an empty value; allowed: values separated by commas")
     return found
-
-
-def _specs(name: str) -> Collection[str]:
-    """The names that a field's specs begin with; nothing for numbers and plain words."""
-    from fedskew.algorithms import ALGORITHMS
-    from fedskew.data import DATASETS
-    from fedskew.models import MODELS
-    from fedskew.partition import PARTITIONS
-    from fedskew.runs.schedules import SCHEDULES
-
-    known: dict[str, Collection[str]] = {
-        "algorithm": ALGORITHMS,
-        "dataset": DATASETS,
-        "model": MODELS,
-        "partition": [*PARTITIONS, "natural"],
-        "lr_schedule": SCHEDULES,
-    }
-    return known.get(name, ())

@@ -33,23 +33,10 @@ from fedskew.core import tree
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, torch.dtype, torch.device, np.dtype)
 _OF_EVERY_CLASS = {
-    "__abstractmethods__",
-    "__annotations__",
-    "__annotate_func__",
-    "__annotations_cache__",
-    "__dataclass_params__",
-    "__dict__",
-    "__doc__",
-    "__firstlineno__",
-    "__match_args__",
-    "__module__",
-    "__orig_bases__",
-    "__parameters__",
-    "__qualname__",
-    "__static_attributes__",
-    "__weakref__",
-    "_abc_impl",
-}
+    "__abstractmethods__", "__annotations__", "__annotate_func__", "__annotations_cache__", "__dataclass_params__",
+    "__dict__", "__doc__", "__firstlineno__", "__match_args__", "__module__", "__orig_bases__", "__parameters__",
+    "__qualname__", "__static_attributes__", "__weakref__", "_abc_impl",
+}  # fmt: skip
 _DATACLASS_METHODS = {
     f"__{name}__" for name in ("init", "repr", "eq", "lt", "le", "gt", "ge", "hash", "setattr", "delattr")
 }

@@ -11,10 +11,10 @@ from typing import Any
 import torch
 
 from fedskew.core import spec
-from fedskew.core.dataset import Dataset
+from fedskew.core.dataset import Dataset as Dataset
 from fedskew.core.memory import check_room, free_memory
 from fedskew.data import cifar, digits, femnist, folder, imagenet12, mnist, nodes, npz, shapes, svhn, synthetic
-from fedskew.data.nodes import Nodes
+from fedskew.data.nodes import Nodes as Nodes
 
 DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "digits": digits.digits,
@@ -31,16 +31,6 @@ DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "npz": npz.npz,
     "nodes": nodes.nodes,
 }
-_FILES: dict[str, Callable[..., list[Path]]] = {
-    "mnist": partial(mnist.mnist_files, "mnist"),
-    "fashion_mnist": partial(mnist.mnist_files, "fashion_mnist"),
-    "cifar10": partial(cifar.cifar_files, "cifar10"),
-    "cifar100": partial(cifar.cifar_files, "cifar100"),
-    "svhn": svhn.svhn_files,
-    "femnist": femnist.femnist_files,
-    "imagenet12": imagenet12.imagenet12_files,
-}
-"""The files that a data set is read from; each function takes the arguments that choose the files."""
 GIVEN = ("seed", "clients", "data_dir", "progress")
 Progress = Callable[[int, int], None]
 
@@ -50,24 +40,26 @@ class Usual:
     """A run's defaults for a data set: `natural` stands for the data set's own clients.
 
     `mirrors` says whether the examples are images whose mirror image shows the same class; digits and letters are not.
+    `files` finds the files that the data set is read from, by the arguments that choose them.
     """
 
     model: str
     partition: str
     mirrors: bool = False
+    files: Callable[..., list[Path]] | None = None
 
 
 USUAL = {
     "digits": Usual("mlp", "dirichlet:0.1"),
     "shapes": Usual("cnn:width=24,padding=1", "dirichlet:0.1", mirrors=True),
     "synthetic": Usual("logistic", "natural"),
-    "mnist": Usual("mcmahan", "dirichlet:0.1"),
-    "fashion_mnist": Usual("mcmahan", "dirichlet:0.1", mirrors=True),
-    "cifar10": Usual("cnn", "dirichlet:0.1", mirrors=True),
-    "cifar100": Usual("cnn", "dirichlet:0.1", mirrors=True),
-    "svhn": Usual("cnn", "dirichlet:0.1"),
-    "femnist": Usual("leaf_cnn", "natural"),
-    "imagenet12": Usual("resnet18", "dirichlet:0.1", mirrors=True),
+    "mnist": Usual("mcmahan", "dirichlet:0.1", files=partial(mnist.mnist_files, "mnist")),
+    "fashion_mnist": Usual("mcmahan", "dirichlet:0.1", True, partial(mnist.mnist_files, "fashion_mnist")),
+    "cifar10": Usual("cnn", "dirichlet:0.1", True, partial(cifar.cifar_files, "cifar10")),
+    "cifar100": Usual("cnn", "dirichlet:0.1", True, partial(cifar.cifar_files, "cifar100")),
+    "svhn": Usual("cnn", "dirichlet:0.1", files=svhn.svhn_files),
+    "femnist": Usual("leaf_cnn", "natural", files=femnist.femnist_files),
+    "imagenet12": Usual("resnet18", "dirichlet:0.1", True, imagenet12.imagenet12_files),
     "folder": Usual("cnn", "dirichlet:0.1"),
     "npz": Usual("mlp", "dirichlet:0.1"),
     "nodes": Usual("mlp", "natural"),
@@ -143,9 +135,10 @@ def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
     None if there are no files, or none that could differ: what `fingerprint` reads is in a run's hash.
     """
     resolved = resolve_dataset(text)
-    find = _FILES.get(text.partition(":")[0])
-    if find is None:
+    usual = USUAL.get(text.partition(":")[0])
+    if usual is None or usual.files is None:
         return None
+    find = usual.files
     wanted = spec.parameters(find)
     try:
         files = find(data_dir=data_dir, **{k: v for k, v in resolved.arguments.items() if k in wanted})
@@ -167,18 +160,3 @@ def _stamp(path: Path) -> tuple[tuple[str, int, int], ...]:
 @lru_cache(maxsize=8)
 def _digest(arrays: bool, path: str, stamp: tuple[tuple[str, int, int], ...]) -> str:
     return npz.fingerprint(path) if arrays else folder.fingerprint(path)
-
-
-__all__ = [
-    "DATASETS",
-    "GIVEN",
-    "USUAL",
-    "Dataset",
-    "Nodes",
-    "Usual",
-    "facts",
-    "fingerprint",
-    "load_dataset",
-    "resolve_dataset",
-    "source",
-]

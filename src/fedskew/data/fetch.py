@@ -41,10 +41,6 @@ class Status:
     state: str
     bytes: int
 
-    @property
-    def present(self) -> bool:
-        return self.state not in ("missing", "partial")
-
 
 def fetch(
     name: str, data_dir: str | None = None, mirror: str | None = None, progress: Progress | None = None

@@ -22,6 +22,8 @@ from fedskew.data.sources import SOURCES
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
 _SIDE, _CLASSES, _BYTES = 28, 10, 8
+_KINDS = {1: "labels", 3: "images"}
+"""By the number of axes."""
 _CLOTHES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat", "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 
 
@@ -92,14 +94,21 @@ def _values(name: str, path: Path, axes: int) -> NDArray[np.uint8]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise ValueError(_damaged(name, path, reason(error))) from error
     start = 4 + 4 * axes
-    if content[:4] != bytes((0, 0, _BYTES, axes)) or len(content) < start:
-        kind = "images" if axes == 3 else "labels"
-        raise ValueError(_damaged(name, path, f"it does not start like a file of {kind}"))
+    if content[:4] != _magic(axes) or len(content) < start:
+        other = 4 - axes
+        if content[:4] == _magic(other):
+            raise ValueError(f"{path} holds {_KINDS[other]}, not {_KINDS[axes]}; the two files may be swapped")
+        begins = f"it begins with {content[:4].hex() or 'nothing'}, a file of {_KINDS[axes]} with {_magic(axes).hex()}"
+        raise ValueError(_damaged(name, path, begins if content[:4] != _magic(axes) else "it ends in its header"))
     shape = struct.unpack(f">{axes}I", content[4:start])
     if len(content) - start != math.prod(shape):
         held = f"it says {' x '.join(map(str, shape))} and holds {len(content) - start:,} bytes"
         raise ValueError(_damaged(name, path, held))
     return np.frombuffer(content, np.uint8, offset=start).reshape(shape)
+
+
+def _magic(axes: int) -> bytes:
+    return bytes((0, 0, _BYTES, axes))
 
 
 def _damaged(name: str, path: Path, why: str) -> str:

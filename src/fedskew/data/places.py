@@ -25,12 +25,7 @@ def find(name: str, candidates: list[str], data_dir: str | None = None) -> Path:
         for candidate in candidates:
             if (folder / candidate).exists():
                 return folder / candidate
-    raise FileNotFoundError(missing(name, candidates, root))
-
-
-def missing(name: str, candidates: list[str], root: Path) -> str:
-    """The error for a missing file: where it was looked for, and how to get it."""
-    return (
+    raise FileNotFoundError(
         f"{name} is not in {root.absolute()}: looked for {' or '.join(candidates)} there and in {name}/; "
         f"run `fedskew data fetch {name}`, or set --data-dir or FEDSKEW_DATA to look elsewhere"
     )

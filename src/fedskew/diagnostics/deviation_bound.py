@@ -8,15 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedskew.diagnostics.bounds import (
-    class_means,
-    deviation_bound,
-    factored_bound,
-    printed_shares,
-    probabilities,
-    slopes,
-    step_scores,
-)
+from fedskew.diagnostics import bounds
 from fedskew.diagnostics.kinds import kinds
 from fedskew.diagnostics.outputs import Outputs, classifier, outputs
 from fedskew.diagnostics.pairwise_margins import offsets, pairwise_margins
@@ -88,13 +80,13 @@ def measure(
     `own` and `test` are outputs with labels; None for a loss that is not based on a softmax.
     """
     (made, labels), (seen, _) = own, test
-    shares, elsewhere = (probabilities(loss, each.logits, counts) for each in (made, seen))
+    shares, elsewhere = (bounds.probabilities(loss, each.logits, counts) for each in (made, seen))
     if shares is None or elsewhere is None:
         return None
 
     def means(value: Callable[[Outputs, Tensor], Tensor]) -> Tensor:
         held, missing = (
-            class_means(value(each, p), y, len(counts))
+            bounds.class_means(value(each, p), y, len(counts))
             for (each, y), p in zip((own, test), (shares, elsewhere), strict=True)
         )
         return torch.where(counts.unsqueeze(-1) > 0, held, missing)
@@ -103,9 +95,9 @@ def measure(
     if isinstance(loss, calibrated):
         taken = offsets(counts, loss.tau, loss.missing)
         delta = pairwise_margins(counts, loss.tau, loss.missing)
-        printed = factored_bound(h, means(lambda each, _: printed_shares(each.logits, taken)), delta)
-    step = step_scores(made.features, shares, labels, h, slopes(loss, counts))
-    return Measured(deviation_bound(h, means(lambda _, p: p)), printed, moves @ h.T, step)
+        printed = bounds.factored_bound(h, means(lambda each, _: bounds.printed_shares(each.logits, taken)), delta)
+    step = bounds.step_scores(made.features, shares, labels, h, bounds.slopes(loss, counts))
+    return Measured(bounds.deviation_bound(h, means(lambda _, p: p)), printed, moves @ h.T, step)
 
 
 def pairs(client: int, counts: Sequence[int], found: Measured) -> list[dict[str, Any]]:

@@ -6,21 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
-from fedskew.data import DATASETS
 from fedskew.flower.rules import Rules
-from fedskew.models import MODELS
-from fedskew.partition import PARTITIONS
-from fedskew.runs.run import Run
+from fedskew.runs.run import REGISTRIES, Run
 from fedskew.runs.versions import OF_THE_MACHINE
 
-_SPECS: dict[str, Mapping[str, Callable[..., Any]]] = {
-    "dataset": DATASETS,
-    "partition": PARTITIONS,
-    "model": MODELS,
-    "algorithm": ALGORITHMS,
-}
+_SPECS = "dataset", "partition", "model", "algorithm"
 _PATHS = "path", "classes"  # arguments of data sets and partitions that may name a file
 
 _PROJECT = """\
@@ -86,7 +77,7 @@ def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
 
 def _specs(run: Run) -> dict[str, str]:
     """The run's specs in the app: the user's own files are next to federation.py, other paths are absolute."""
-    parts = {field: [_in_app(part, _SPECS[field]) for part in _parts(run, field)] for field in _SPECS}
+    parts = {field: [_in_app(part, REGISTRIES[field]) for part in _parts(run, field)] for field in _SPECS}
     return {field: "+".join(texts) for field, texts in parts.items()}
 
 

@@ -17,7 +17,7 @@ from fedskew.core.federation import Cohort
 from fedskew.data import facts
 from fedskew.flower.data import load_node, run_here
 from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_call, encode_answer
-from fedskew.flower.node_states import recall, remember
+from fedskew.flower.node_states import recall, remember, state_at
 from fedskew.flower.rules import caller_folder, read_run
 from fedskew.runs.run import Run
 from fedskew.simulation.plan import Plan, usable_device
@@ -71,12 +71,12 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
         raise ValueError(f"this node is client {node.client}, the server asked client {call.client}")
     plan = Plan.of(run, node.federation.dataset)
     file = _state_file(run, node.client, context)
-    memory = recall(context.state, file, device)
-    state = memory.at(call.absorbed, plan.algorithm.correction.client_state(call.server.params))
+    initial = plan.algorithm.correction.client_state(call.server.params)
+    state = state_at(recall(context.state, file, device), call.absorbed, initial)
     clients = np.array([node.client])
     cohort = Cohort(node.federation, clients, tree.stack([state]) if state else {}, run.seed)
     update = client_update(plan.recipe(call.round), plan.settings, call.server, cohort, 0, call.round)
-    remember(context.state, file, memory.after(call.absorbed, state, call.round, update.client))
+    remember(context.state, file, {call.absorbed: state, call.round: update.client})
     examples = node.examples
     log(INFO, "round %s: client %s trained on %s examples, loss %.4f", call.round, node.client, examples, update.loss)
     return Answer(

@@ -4,7 +4,6 @@ A node cannot know whether its answer reached the server. It therefore keeps two
 one it made, each with the round that made it, and the server's next call says which of the two counts.
 """
 
-from dataclasses import dataclass
 from logging import WARNING
 from pathlib import Path
 
@@ -22,43 +21,38 @@ from fedskew.runs.store import write_whole
 _ARRAYS, _ABOUT = "fedskew-states", "fedskew-rounds"
 
 
-@dataclass(frozen=True)
-class Memory:
-    """States by the round that made them; round 0 is the state that every client starts from."""
-
-    states: dict[int, Params]
-
-    def at(self, round: int, initial: Params) -> Params:
-        """The state that counts according to the server."""
-        if round == 0 or not initial:
-            return initial
-        found = self.states.get(round)
-        if found is None or not _alike(found, initial):
-            log(WARNING, "the correction's state of round %s is no longer on this node: it starts at zero", round)
-            return initial
-        return found
-
-    def after(self, used: int, state: Params, round: int, made: Params) -> "Memory":
-        return Memory({used: state, round: made})
+States = dict[int, Params]
+"""By the round that made them; round 0 is the state that every client starts from."""
 
 
-def recall(state: RecordDict, file: Path | None, device: torch.device) -> Memory:
+def state_at(states: States, round: int, initial: Params) -> Params:
+    """The state that counts according to the server."""
+    if round == 0 or not initial:
+        return initial
+    found = states.get(round)
+    if found is None or not _alike(found, initial):
+        log(WARNING, "the correction's state of round %s is no longer on this node: it starts at zero", round)
+        return initial
+    return found
+
+
+def recall(state: RecordDict, file: Path | None, device: torch.device) -> States:
     """What Flower's state of this node holds, else what the file holds."""
     if _ARRAYS in state.array_records:
         rounds = state.config_records[_ABOUT]["rounds"]
         return _split(from_record(state.array_records[_ARRAYS], device), [int(round) for round in rounds])  # type: ignore[union-attr]
     if file is not None and file.exists():
         return _read(file, device)
-    return Memory({})
+    return {}
 
 
-def remember(state: RecordDict, file: Path | None, memory: Memory) -> None:
+def remember(state: RecordDict, file: Path | None, states: States) -> None:
     leaves: Params = {}
-    for round, leaf in memory.states.items():
+    for round, leaf in states.items():
         leaves |= tree.prefix(leaf, str(round))
     if not leaves:
         return
-    rounds = list(memory.states)
+    rounds = list(states)
     state[_ARRAYS], state[_ABOUT] = to_record(leaves), ConfigRecord({"rounds": rounds})
     if file is not None:
         whole = {name: leaf.detach().cpu().contiguous() for name, leaf in leaves.items()}
@@ -67,11 +61,11 @@ def remember(state: RecordDict, file: Path | None, memory: Memory) -> None:
         file.chmod(0o600)  # it reveals the node's labels
 
 
-def _split(leaves: Params, rounds: list[int]) -> Memory:
-    return Memory({round: tree.unprefix(leaves, str(round)) for round in rounds})
+def _split(leaves: Params, rounds: list[int]) -> States:
+    return {round: tree.unprefix(leaves, str(round)) for round in rounds}
 
 
-def _read(file: Path, device: torch.device) -> Memory:
+def _read(file: Path, device: torch.device) -> States:
     try:
         with safe_open(file, "pt", device=str(device)) as opened:
             rounds = [int(round) for round in opened.metadata()["rounds"].split(",")]

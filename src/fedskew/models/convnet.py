@@ -4,6 +4,7 @@ Three 3x3 convolutions of 128 channels without padding, each with batch norm, Re
 linear layer: 512 features on 32x32 images.
 """
 
+from functools import partial
 from itertools import pairwise
 
 from torch import Tensor, nn
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from fedskew.core.checks import check_choice
 from fedskew.models import heads
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Seen, StandardConv2d, max_pool2, seen
-from fedskew.models.network import Network
+from fedskew.models.network import Network, check_images
 
 _NORMS = ("batch", "group", "none")
 _WEIGHTS = {"plain": Conv2d, "standard": StandardConv2d}
@@ -82,13 +83,8 @@ def cnn(
         raise ValueError("cnn: weights=standard with norm=none; allowed with these weights: norm=group, norm=batch")
     if width < 1 or padding not in (0, 1):
         raise ValueError(f"cnn: width={width}, padding={padding}; allowed: width 1 or more, padding 0 or 1")
-    if len(input_shape) != 3:
-        raise ValueError(f"cnn takes images [channels, height, width], not inputs of shape {list(input_shape)}")
-    if min(_side_after(size, padding) for size in input_shape[1:]) < 1:
-        least = next(size for size in range(1, 64) if _side_after(size, padding) >= 1)
-        hint = "; use cnn:padding=1 or mlp" if padding == 0 else ""
-        shape = "x".join(str(size) for size in input_shape[1:])
-        raise ValueError(f"cnn: images of {shape} are too small; it needs at least {least}x{least}{hint}")
+    hint = "; use cnn:padding=1 or mlp" if padding == 0 else ""
+    check_images("cnn", input_shape, partial(_side_after, padding=padding), hint)
     return ConvNet(input_shape, num_classes, norm, width, padding, weights, head)
 
 

@@ -165,16 +165,8 @@ class BatchNorm(nn.Module):
         mean, var = (stat.expand(self.weight.shape).flatten() for stat in (self.running_mean, self.running_var))
         if training:
             mean, var = mean.clone(), var.clone()
-        out = functional.batch_norm(
-            _channels(x, lead),
-            mean,
-            var,
-            self.weight.flatten(),
-            self.bias.flatten(),
-            training,
-            self.momentum,
-            self.eps,
-        )
+        weight, bias = self.weight.flatten(), self.bias.flatten()
+        out = functional.batch_norm(_channels(x, lead), mean, var, weight, bias, training, self.momentum, self.eps)
         if training:
             self.running_mean, self.running_var = mean.view(self.weight.shape), var.view(self.weight.shape)
         return _lead(out, lead)

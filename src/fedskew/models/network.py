@@ -1,6 +1,21 @@
 """The contract that lets a whole cohort run as one tensor program."""
 
+from collections.abc import Callable
+
 from torch import Tensor, nn
+
+
+def check_images(
+    name: str, input_shape: tuple[int, ...], side_after: Callable[[int], int] = lambda size: size, hint: str = ""
+) -> None:
+    """Refuse inputs that are not images, and images of which a network leaves nothing: `side_after` is a side of its
+    last feature map."""
+    if len(input_shape) != 3:
+        raise ValueError(f"{name} takes images [channels, height, width], not inputs of shape {list(input_shape)}")
+    if min(map(side_after, input_shape[1:])) < 1:
+        least = next(size for size in range(1, 64) if side_after(size) >= 1)
+        shape = "x".join(map(str, input_shape[1:]))
+        raise ValueError(f"{name}: images of {shape} are too small; it needs at least {least}x{least}{hint}")
 
 
 class Network(nn.Module):

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from fedskew.core.checks import check_choice
 from fedskew.models import heads
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, StandardConv2d
-from fedskew.models.network import Network
+from fedskew.models.network import Network, check_images
 
 _NORMS = ("batch", "group")
 _WEIGHTS: dict[str, Callable[..., Conv2d]] = {"plain": partial(Conv2d, bias=False), "standard": StandardConv2d}
@@ -87,6 +87,5 @@ def resnet18(
 ) -> nn.Module:
     check_choice("resnet18: norm", norm, _NORMS)
     check_choice("resnet18: weights", weights, _WEIGHTS)
-    if len(input_shape) != 3:
-        raise ValueError(f"resnet18 takes images [channels, height, width], not inputs of shape {list(input_shape)}")
+    check_images("resnet18", input_shape)
     return ResNet(input_shape, num_classes, norm, weights, head)

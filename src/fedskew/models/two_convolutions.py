@@ -8,11 +8,13 @@ LEAF's network for FEMNIST (Caldas et al., 2018) has that padding and 2,048 hidd
 classes of 28x28 images.
 """
 
+from functools import partial
+
 from torch import Tensor, nn
 
 from fedskew.models import heads
 from fedskew.models.layers import Conv2d, Linear, max_pool2, relu_pool2
-from fedskew.models.network import Network
+from fedskew.models.network import Network, check_images
 
 _KERNEL, _CHANNELS, _HIDDEN, _HIDDEN_OF_LEAF = 5, (32, 64), 512, 2048
 
@@ -51,22 +53,13 @@ class TwoConvolutions(Network):
 def mcmahan(input_shape: tuple[int, ...], num_classes: int, padding: int = 0, *, head: str = "linear") -> nn.Module:
     if padding not in (0, 2):
         raise ValueError(f"mcmahan: padding is {padding}; allowed: 0 or 2")
-    _check_images("mcmahan", input_shape, padding)
+    check_images("mcmahan", input_shape, partial(_side_after, padding=padding), "; use mlp")
     return TwoConvolutions(input_shape, num_classes, padding, _HIDDEN, head)
 
 
 def leaf_cnn(input_shape: tuple[int, ...], num_classes: int) -> nn.Module:
-    _check_images("leaf_cnn", input_shape, padding=2)
+    check_images("leaf_cnn", input_shape, partial(_side_after, padding=2), "; use mlp")
     return TwoConvolutions(input_shape, num_classes, 2, _HIDDEN_OF_LEAF)
-
-
-def _check_images(name: str, input_shape: tuple[int, ...], padding: int) -> None:
-    if len(input_shape) != 3:
-        raise ValueError(f"{name} takes images [channels, height, width], not inputs of shape {list(input_shape)}")
-    if min(_side_after(size, padding) for size in input_shape[1:]) < 1:
-        least = next(size for size in range(1, 64) if _side_after(size, padding) >= 1)
-        shape = "x".join(str(size) for size in input_shape[1:])
-        raise ValueError(f"{name}: images of {shape} are too small; it needs at least {least}x{least}; use mlp")
 
 
 def _side_after(size: int, padding: int) -> int:

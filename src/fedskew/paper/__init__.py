@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 from fedskew.core import spec
 from fedskew.paper.choice import Choice
-from fedskew.paper.run_figures import Figure1, Figure3, Figure4, Figure5
+from fedskew.paper.run_figures import FIGURE1, FIGURE5, Figure3, Figure4
 from fedskew.paper.table import Table
 from fedskew.paper.tables import TABLES
 from fedskew.paper.trained import TRAINED
@@ -28,7 +28,7 @@ class Figure(Protocol):
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]: ...
 
 
-_FIGURES: tuple[Figure, ...] = (Figure1(), Figure3(), Figure4(), Figure5(), *TRAINED)
+_FIGURES: tuple[Figure, ...] = (FIGURE1, Figure3(), Figure4(), FIGURE5, *TRAINED)
 FIGURES: dict[str, Figure] = {figure.name: figure for figure in sorted(_FIGURES, key=lambda figure: figure.name)}
 ITEMS: dict[str, Table | Figure] = {**TABLES, **FIGURES}
 

@@ -7,17 +7,7 @@ from typing import Any
 
 from fedskew.paper.map_figure import signed
 from fedskew.report.class_figures import as_percent, class_ticks, mark_classes, standing
-from fedskew.report.figures import (
-    canvas,
-    count_bar,
-    draw_curves,
-    draw_rectangles,
-    drawing,
-    frame,
-    legend,
-    mark_break,
-    save,
-)
+from fedskew.report.figures import canvas, count_bar, draw_curves, draw_rectangles, drawing, finish, legend, mark_break
 from fedskew.report.style import looks
 
 _BAR, _DARK, _CLIENTS = "#c6d0dc", "#333333", 5
@@ -41,11 +31,8 @@ def figure1(path: Path, rows: Sequence[Mapping[str, Any]], title: str, note: str
             axes.axhline(100 * reference, color=_DARK, linestyle="--", linewidth=1, label="IID, measured")
         axes.set_xticks(places, [row["label"].replace(":", "\n") for row in rows])
         axes.grid(visible=False, axis="x")
-        axes.set_ylabel("accuracy on the test set (%)")
-        axes.set_xlabel("label skew")
-        frame(figure, title, note)
-        legend(figure, [axes], 2)
-        return save(figure, path)
+        axes.set(xlabel="label skew", ylabel="accuracy on the test set (%)")
+        return finish(figure, path, title, note, [axes], 2)
 
 
 def figure3(path: Path, result: Mapping[str, Any]) -> list[Path]:
@@ -66,8 +53,7 @@ def figure3(path: Path, result: Mapping[str, Any]) -> list[Path]:
         _after_by_client(bars, result, methods, styles)
         legend(left, planes, 2)
         legend(right, [bars], 3)
-        frame(figure, _two_clients_title(result))
-        return save(figure, path)
+        return finish(figure, path, _two_clients_title(result))
 
 
 def figure4(path: Path, cards: Mapping[str, Mapping[str, Any]], title: str) -> list[Path]:
@@ -81,8 +67,7 @@ def figure4(path: Path, cards: Mapping[str, Mapping[str, Any]], title: str) -> l
             image = draw_rectangles(axes, rows, top)
             axes.set_title(name, fontsize=8)
         count_bar(figure, image, panels, top)
-        frame(figure, title)
-        return save(figure, path)
+        return finish(figure, path, title)
 
 
 def figure5(
@@ -107,9 +92,7 @@ def figure5(
             axes.set_xlabel("communication round")
         for axes in panels[len(cells) :]:
             axes.set_visible(False)
-        frame(figure, title, note)
-        legend(figure, panels, 4)
-        return save(figure, path)
+        return finish(figure, path, title, note, panels)
 
 
 def figure6(path: Path, effects: Mapping[str, Mapping[str, Any]], note: str | None = None) -> list[Path]:
@@ -130,9 +113,7 @@ def figure6(path: Path, effects: Mapping[str, Mapping[str, Any]], note: str | No
             axes.set_xlabel("class")
             class_ticks(axes, first["classes"])
         panels[0].set_ylabel("accuracy on the test set (%)")
-        frame(figure, standing(effects), note)
-        legend(figure, panels, 3)
-        return save(figure, path)
+        return finish(figure, path, standing(effects), note, panels, 3)
 
 
 def _grouped(groups: Sequence[str]) -> list[float]:
@@ -204,10 +185,7 @@ def _after_by_client(
     axes.set_xticks(places, names * len(parts))
     for part, words in enumerate(parts):
         axes.text(part * (classes + 1) + (classes - 1) / 2, 103, words, ha="center", fontsize=7)
-    axes.set_ylim(0, 110)
-    axes.set_yticks(range(0, 101, 20))
-    axes.set_ylabel("accuracy on the test set (%)")
-    axes.set_xlabel("class")
+    axes.set(ylim=(0, 110), yticks=range(0, 101, 20), xlabel="class", ylabel="accuracy on the test set (%)")
     axes.set_title("after the last local update", fontsize=8)
     axes.grid(visible=False, axis="x")
 

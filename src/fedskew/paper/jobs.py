@@ -1,19 +1,19 @@
 """Runs by several processes at once, in order of need. The parent has the list and hands out one run at a time."""
 
-import json
 import os
-import subprocess
-import sys
-from collections.abc import Callable, Generator, Sequence
-from contextlib import suppress
+import signal
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
-from queue import Queue
-from threading import Lock, Thread
+from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
 from typing import Any
 
+from fedskew.core.interruption import Interruption
 from fedskew.core.ranks import JOBS
 from fedskew.core.round import Server
-from fedskew.paper.execute import Problem
+from fedskew.paper.execute import Problem, execute
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
 from fedskew.simulation.records import RoundRecord
@@ -21,6 +21,8 @@ from fedskew.simulation.records import RoundRecord
 Event = tuple[Run, RoundRecord] | Problem
 _ELSEWHERE = Server({}, {}, {}, {})
 """The model of a round that another process has computed."""
+_SPAWN = get_context("spawn")
+"""Fresh processes: PyTorch's threads do not survive a fork."""
 MOST_JOBS = 256
 
 
@@ -39,112 +41,103 @@ def in_jobs(groups: Sequence[list[Run]], store: Store, jobs: int) -> Generator[E
     process is doing, of this command or another one, is reported as a problem.
     """
     left = iter([run for group in groups for run in group])
-    events: Queue[Event | None] = Queue()
-    workers = [_Worker(store, jobs, events) for _ in range(min(jobs, sum(map(len, groups))))]
-    lock = Lock()
-
-    def next_run() -> Run | None:
-        with lock:
-            return next(left, None)
-
-    threads = [Thread(target=worker.work, args=(next_run,), daemon=True) for worker in workers]
+    workers = [_Worker(store, jobs) for _ in range(jobs)]
     try:
-        for thread in threads:
-            thread.start()
-        working = len(threads)
-        while working:
-            event = events.get()
-            if event is None:
-                working -= 1
-            else:
-                yield event
+        for worker in workers:
+            worker.begin(next(left, None))
+        while busy := [worker for worker in workers if worker.run is not None]:
+            ready = wait([worker.pipe for worker in busy])
+            for worker in [worker for worker in busy if worker.pipe in ready]:
+                if (event := worker.hear()) is not None:
+                    yield event
+                if worker.run is None:
+                    worker.begin(next(left, None))
     finally:
-        with lock:
-            left = iter(())
         for worker in workers:
             worker.end()
-        for thread in threads:
-            thread.join()
 
 
 class _Worker:
-    """A process, and the thread that talks with it."""
+    """A process that does one run after another, and the run that it is doing."""
 
-    def __init__(self, store: Store, jobs: int, events: "Queue[Event | None]") -> None:
-        self._store, self._jobs, self._events = store, jobs, events
-        self._lock, self._ended = Lock(), False
-        self._process: subprocess.Popen[str] | None = None
+    def __init__(self, store: Store, jobs: int) -> None:
+        self._store, self._jobs = store, jobs
+        self.run: Run | None = None
+        self._process: SpawnProcess | None = None
 
-    def work(self, next_run: Callable[[], Run | None]) -> None:
-        try:
-            while (run := next_run()) is not None:
-                if (process := self._started()) is None:
-                    break
-                self._do(run, process)
-        finally:
+    def begin(self, run: Run | None) -> None:
+        """Start a run, in a new process if the last one has died; None: there is no more to do."""
+        self.run = run
+        if run is None:
             self.end()
-            self._hang_up()
-            self._events.put(None)
+            return
+        if self._process is None:
+            self.pipe, theirs = _SPAWN.Pipe()
+            self._process = _SPAWN.Process(target=work, args=(theirs, self._store), daemon=True)
+            with _starting(self._jobs):
+                self._process.start()
+            theirs.close()
+        with suppress(OSError):  # a process that has died is noticed when it is heard
+            self.pipe.send(run.model_dump())
+
+    def hear(self) -> Event | None:
+        """A record or a problem of the run; None, and `run` is None, at its end."""
+        run, process = self.run, self._process
+        assert run is not None
+        assert process is not None
+        try:
+            told = self.pipe.recv()
+        except (EOFError, OSError):
+            process.join()
+            told, self.run = Problem((run,), f"the process that did it ended with {process.exitcode}"), None
+            self.end()
+        if told is None:
+            self.run = None
+        if told is None or isinstance(told, Problem):
+            return told
+        record, computed = told
+        return run, replace(RoundRecord.stored(record), server=_ELSEWHERE if computed else None)
 
     def end(self) -> None:
         """Ask the process to end, and wait until it has."""
-        with self._lock:
-            self._ended = True
-            if (process := self._process) is not None:
-                process.terminate()
-                process.wait()
-
-    def _started(self) -> "subprocess.Popen[str] | None":
-        """The process, or a new one if the last has ended on its own; None when no more are wanted."""
-        with self._lock:
-            if self._ended:
-                return None
-            if self._process is None or self._process.poll() is not None:
-                self._hang_up()
-                self._process = subprocess.Popen(
-                    [sys.executable, "-m", "fedskew.paper.worker", str(self._store.root)],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    text=True,
-                    env={"OMP_NUM_THREADS": str(threads_each(self._jobs)), **os.environ, JOBS: str(self._jobs)},
-                    start_new_session=True,  # Ctrl-C reaches the parent, which ends its processes
-                )
-            return self._process
-
-    def _hang_up(self) -> None:
-        """Close the pipes to a process that has ended."""
         if self._process is not None:
-            for pipe in (self._process.stdin, self._process.stdout):
-                with suppress(OSError):
-                    assert pipe is not None
-                    pipe.close()
+            self._process.terminate()
+            self._process.join()
+            self.pipe.close()
+            self._process = None
 
-    def _do(self, run: Run, process: "subprocess.Popen[str]") -> None:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with suppress(OSError):
-            process.stdin.write(f"{json.dumps(run.model_dump())}\n")
-            process.stdin.flush()
-            for line in process.stdout:
-                if not line.endswith("\n"):  # it was killed while it wrote
-                    break
-                told = json.loads(line)
-                if "end" in told:
-                    return
-                self._events.put(_event(run, told))
-        code = process.wait()
-        if not self._ended:
-            self._events.put(Problem((run,), f"the process that did it ended with {code}"))
+
+def work(pipe: "Connection[Any, Any]", store: Store) -> None:
+    """What a process does: runs come in, records and problems go out, then None. SIGTERM ends it, and so does the end
+    of its parent; finished work is kept."""
+    stop = Interruption()
+    with suppress(KeyboardInterrupt, EOFError, BrokenPipeError):
+        signal.signal(signal.SIGTERM, stop)
+        os.dup2(2, 1)  # what a run prints is for the user
+        while True:
+            for event in execute([[Run(**pipe.recv())]], store):
+                pipe.send(event if isinstance(event, Problem) else (event[1].as_dict(), event[1].server is not None))
+                stop.check()
+            pipe.send(None)
+
+
+@contextmanager
+def _starting(jobs: int) -> Iterator[None]:
+    """A process that starts inside reads how many share the machine and how many threads each may use. Ctrl-C does not
+    reach it: its parent ends it."""
+    before = dict(os.environ)
+    os.environ.update({"OMP_NUM_THREADS": str(threads_each(jobs)), **before, JOBS: str(jobs)})
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if os.name == "posix" else set()
+    try:
+        yield
+    finally:
+        if os.name == "posix":
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        os.environ.clear()
+        os.environ.update(before)
 
 
 def threads_each(jobs: int) -> int:
     """The cores of this machine, divided among the jobs."""
     here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return max(1, here // jobs)
-
-
-def _event(run: Run, told: dict[str, Any]) -> Event:
-    if "problem" in told:
-        return Problem((run,), told["problem"], told["busy"])
-    record = RoundRecord.stored(told["record"])
-    return run, replace(record, server=_ELSEWHERE) if told["computed"] else record

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.report.figures import canvas, frame, legend, save
+from fedskew.report.figures import canvas, finish, legend
 from fedskew.report.style import looks
 
 _LIMIT = 20.0
@@ -30,8 +30,7 @@ def map_figure(
         left, right = figure.subfigures(1, 2, width_ratios=[1, 1.15])
         _heats(left, base)
         _dots(right, varied)
-        frame(figure, title, note)
-        return save(figure, path)
+        return finish(figure, path, title, note)
 
 
 def _heats(figure: Any, base: Sequence[Mapping[str, Any]]) -> None:
@@ -58,8 +57,7 @@ def _heat(axes: Any, panel: Mapping[str, Any], span: float) -> Any:
     axes.grid(visible=False)
     axes.set_xticks(range(len(panel["taus"])), [f"{tau:g}" for tau in panel["taus"]])
     axes.set_yticks(range(len(panel["missing"])), panel["missing"])
-    axes.set_xlabel("tau")
-    axes.set_ylabel("missing classes")
+    axes.set(xlabel="tau", ylabel="missing classes")
     axes.set_title(panel["title"], fontsize=8, loc="left")
     return image
 

@@ -8,7 +8,8 @@ from typing import Any
 
 from fedskew.paper.choice import Choice, standing_in
 from fedskew.paper.figures import figure1, figure3, figure4, figure5
-from fedskew.paper.table import EVERYTHING, NOTHING, Table, by_length, in_one_arithmetic, printed
+from fedskew.paper.table import EVERYTHING, NOTHING, Table, by_length, cells_of, in_one_arithmetic, printed
+from fedskew.paper.tables import TABLES
 from fedskew.paper.two_clients import two_clients
 from fedskew.runs.results import Results
 from fedskew.runs.run import Run
@@ -24,23 +25,6 @@ _GROUPS = {split: group for group, splits in _SPLITS.items() for split in splits
 _PANELS = {"Q(4)": "shards:4", "D(0.5)": "dirichlet:0.5"}
 
 
-class Tabled:
-    """A figure whose runs are the cells of its own table."""
-
-    table: Table
-
-    @property
-    def name(self) -> str:
-        return self.table.name
-
-    @property
-    def title(self) -> str:
-        return self.table.title
-
-    def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
-        return self.table.runs(choice, results)
-
-
 class Untrained:
     """A figure without runs: what it shows takes seconds."""
 
@@ -48,27 +32,19 @@ class Untrained:
         return []
 
 
-class Figure1(Tabled):
+class _SkewFigure(Table):
     """FedAvg's accuracy against the degree of skew, and without any."""
-
-    table = Table(
-        name="figure1",
-        title="FedAvg under label skew, CIFAR-10",
-        cells={f"cifar10/{split}": {"dataset": "cifar10", "partition": split} for split in _GROUPS},
-        methods=("fedavg",),
-        fields={"rounds": 400, "clients": 20, "model": "cnn"},
-    )
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
         """Accuracy as a fraction, and the drop that the paper prints; all of the one length that most cells have."""
-        rows = [row for row in self.table.rows(results, choice) if row["ours"]]
+        rows = [row for row in super().rows(results, choice) if row["ours"]]
         lengths = [row["ours"]["rounds"] for row in rows]
         if len(set(lengths)) > 1:
-            known = {n: self.table.rows(results, replace(choice, rounds=n)) for n in set(lengths)}
-            rows = max(known.values(), key=lambda found: sum(row["ours"] is not None for row in found))
-        return [self._row(row["cell"], row["ours"], choice) for row in rows if row["ours"] and row["ours"]["seeds"]]
+            known = [super(_SkewFigure, self).rows(results, replace(choice, rounds=n)) for n in set(lengths)]
+            rows = max(known, key=lambda found: sum(row["ours"] is not None for row in found))
+        return [self._point(row["cell"], row["ours"], choice) for row in rows if row["ours"] and row["ours"]["seeds"]]
 
-    def _row(self, cell: str, ours: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
+    def _point(self, cell: str, ours: Mapping[str, Any], choice: Choice) -> dict[str, Any]:
         split = cell.partition("/")[2]
         drop, _ = (None, None) if choice.stand_in else printed("figure1").get(split, (None, None))
         mean, std = (None if ours[name] is None else ours[name] / 100 for name in ("mean", "std"))
@@ -141,19 +117,8 @@ class Figure4(Untrained):
         ]
 
 
-class Figure5(Tabled):
+class _CurveFigure(Table):
     """Accuracy curves of FedLC and FedRS on the ImageNet subset."""
-
-    table = Table(
-        name="figure5",
-        title="ImageNet subset, 40 clients: accuracy curves",
-        cells={
-            f"imagenet12/{split}": {"dataset": "imagenet12", "partition": split}
-            for split in ("shards:2", "shards:4", "dirichlet:0.1", "dirichlet:0.3")
-        },
-        methods=("fedrs", "fedlc"),
-        fields={"rounds": 400, "clients": 40, "model": "resnet18"},
-    )
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
         """The curves of every seed, from the longest existing runs, in one arithmetic."""
@@ -161,9 +126,9 @@ class Figure5(Tabled):
 
     def _rows(self, choice: Choice, results: Results) -> list[dict[str, Any]]:
         found = []
-        for cell, method in self.table.pairs(choice):
-            groups = by_length(results.answering(self.table.run(cell, method, choice).model_dump()))
-            lengths = [n for n in groups if n <= self.table.full_rounds(cell) and choice.rounds in (None, n)]
+        for cell, method in self.pairs(choice):
+            groups = by_length(results.answering(self.run(cell, method, choice).model_dump()))
+            lengths = [n for n in groups if n <= self.full_rounds(cell) and choice.rounds in (None, n)]
             for rounds in sorted(lengths)[-1:]:
                 about = {"cell": cell, "method": method, "rounds": rounds, "precision": groups[rounds][0].precision}
                 curves, hashes = [r.curve for r in groups[rounds]], [r.hash for r in groups[rounds]]
@@ -184,7 +149,23 @@ class Figure5(Tabled):
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
             f"{row['cell']:25} {row['method']:6} {100 * curve[-1][1]:.2f} % after {row['rounds']} rounds, the last ten "
-            f"{100 * mean:.2f} %" + (", shortened" if row["rounds"] < self.table.full_rounds(row["cell"]) else "")
+            f"{100 * mean:.2f} %" + (", shortened" if row["rounds"] < self.full_rounds(row["cell"]) else "")
             for row in rows
             for curve, mean in zip(row["curves"], row["last_ten"], strict=True)
         ]
+
+
+FIGURE1 = _SkewFigure(
+    name="figure1",
+    title="FedAvg under label skew, CIFAR-10",
+    cells=cells_of(["cifar10"], _GROUPS),
+    methods=("fedavg",),
+    fields={"rounds": 400, "clients": 20, "model": "cnn"},
+)
+FIGURE5 = _CurveFigure(
+    name="figure5",
+    title="ImageNet subset, 40 clients: accuracy curves",
+    cells=TABLES["table3"].cells,
+    methods=("fedrs", "fedlc"),
+    fields={"rounds": 400, "clients": 40, "model": "resnet18"},
+)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import lru_cache, partial
 from importlib import resources
-from itertools import groupby
+from itertools import groupby, product
 from typing import Any
 
 from fedskew.paper.choice import STAND_IN, Choice, chosen, standing_in
@@ -37,6 +37,11 @@ CNN_ASSUMED = (
 Fields = Mapping[str, Any]
 _SHOWN = ("dataset", "model", "local_epochs", "momentum", "lr", "batch_size", "clients")
 EVERYTHING, NOTHING = Choice(), Results()
+
+
+def cells_of(datasets: Iterable[str], splits: Iterable[str]) -> dict[str, Fields]:
+    """A cell `data set/split` for each pair."""
+    return {f"{data}/{split}": {"dataset": data, "partition": split} for data, split in product(datasets, splits)}
 
 
 @lru_cache

@@ -1,18 +1,12 @@
 """The paper's tables: the cells, methods and settings of each, and what the paper leaves open."""
 
-from fedskew.paper.table import BEYOND, CNN_ASSUMED, EIGHT, Table
-
-_ALPHAS = {"cifar10": (2, 4, 6, 8), "cifar100": (20, 40, 60, 80)}
+from fedskew.paper.table import BEYOND, CNN_ASSUMED, EIGHT, Table, cells_of
 
 _TABLES = (
     Table(
         name="table1",
         title="Distribution-based label skew D(beta)",
-        cells={
-            f"{data}/dirichlet:{beta}": {"dataset": data, "partition": f"dirichlet:{beta}"}
-            for data in ("svhn", "cifar10", "cifar100")
-            for beta in (0.05, 0.1, 0.3, 0.5)
-        },
+        cells=cells_of(("svhn", "cifar10", "cifar100"), [f"dirichlet:{beta}" for beta in (0.05, 0.1, 0.3, 0.5)]),
         methods=EIGHT,
         fields={"rounds": 400, "clients": 20, "model": "cnn"},
         assumed=CNN_ASSUMED,
@@ -22,9 +16,8 @@ _TABLES = (
         name="table2",
         title="Quantity-based label skew Q(alpha)",
         cells={
-            f"{data}/shards:{alpha}": {"dataset": data, "partition": f"shards:{alpha}"}
-            for data, alphas in _ALPHAS.items()
-            for alpha in alphas
+            **cells_of(["cifar10"], [f"shards:{alpha}" for alpha in (2, 4, 6, 8)]),
+            **cells_of(["cifar100"], [f"shards:{alpha}" for alpha in (20, 40, 60, 80)]),
         },
         methods=EIGHT,
         fields={"rounds": 400, "clients": 20, "model": "cnn"},
@@ -34,10 +27,7 @@ _TABLES = (
     Table(
         name="table3",
         title="ImageNet subset, 12 classes, 64x64, ResNet-18",
-        cells={
-            f"imagenet12/{split}": {"dataset": "imagenet12", "partition": split}
-            for split in ("shards:2", "shards:4", "dirichlet:0.1", "dirichlet:0.3")
-        },
+        cells=cells_of(["imagenet12"], ("shards:2", "shards:4", "dirichlet:0.1", "dirichlet:0.3")),
         methods=EIGHT,
         fields={"rounds": 400, "clients": 20, "model": "resnet18"},
         assumed=(
@@ -51,12 +41,7 @@ _TABLES = (
     Table(
         name="table4",
         title="Federated data sets",
-        cells={
-            "synthetic:0,0": {"dataset": "synthetic:0,0"},
-            "synthetic:0.5,0.5": {"dataset": "synthetic:0.5,0.5"},
-            "synthetic:1,1": {"dataset": "synthetic:1,1"},
-            "femnist": {"dataset": "femnist"},
-        },
+        cells={data: {"dataset": data} for data in ("synthetic:0,0", "synthetic:0.5,0.5", "synthetic:1,1", "femnist")},
         methods=EIGHT,
         fields={"rounds": 300, "clients": 100},
         assumed=("local epochs: 1", "all clients in every round", "batch size: 128, the paper's general one"),
@@ -87,11 +72,7 @@ _TABLES = (
     Table(
         name="table7",
         title="Combinations with FedLC",
-        cells={
-            f"{data}/{split}": {"dataset": data, "partition": split}
-            for data in ("cifar10", "svhn")
-            for split in ("shards:5", "dirichlet:0.3")
-        },
+        cells=cells_of(("cifar10", "svhn"), ("shards:5", "dirichlet:0.3")),
         methods=("fedavg", "fedlc", "fedlc+scaffold", "fedlc+fedprox", "scaffold", "fedprox"),
         fields={"rounds": 400, "clients": 20, "model": "cnn"},
         assumed=("rounds: 400", "local epochs: 1"),

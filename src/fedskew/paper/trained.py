@@ -100,15 +100,9 @@ def _cell(choice: Choice) -> str:
     return chosen("cell", choice.cells or (CELL,), TABLES["table1"].cells)[0]
 
 
-def before_after(
-    simulation: Simulation,
-    *,
-    algorithm: str | None = None,
-    local_epochs: int | None = None,
-    client_limit: int | None = None,
-) -> dict[str, Any]:
-    """`local_effect` of the next round, under the run's or another algorithm; the simulation is not changed."""
-    seen = observe(simulation, algorithm=algorithm, local_epochs=local_epochs)
+def before_after(simulation: Simulation, *, client_limit: int | None = None, **how: Any) -> dict[str, Any]:
+    """`local_effect` of the next round; `how` is for `observe`, which leaves the simulation as it is."""
+    seen = observe(simulation, **how)
     assert seen.update is not None
     return local_effect(seen, seen.update, client_limit)
 
@@ -164,16 +158,10 @@ def choose_client_and_classes(counts: Sequence[Sequence[int]]) -> tuple[int, dic
 
 
 def features_after(
-    simulation: Simulation,
-    client: int,
-    classes: Mapping[str, int],
-    *,
-    algorithm: str | None = None,
-    local_epochs: int | None = None,
-    per_class: int = 200,
+    simulation: Simulation, client: int, classes: Mapping[str, int], *, per_class: int = 200, **how: Any
 ) -> dict[str, Any]:
-    """`feature_map` of a client's model after the next local update, under the run's or another algorithm."""
-    seen = observe(simulation, algorithm=algorithm, local_epochs=local_epochs, clients=np.array([client]))
+    """`feature_map` of a client's model after the next local update; `how` is for `observe`."""
+    seen = observe(simulation, clients=np.array([client]), **how)
     assert seen.update is not None
     return feature_map(seen, seen.update, 0, classes, per_class=per_class)
 
@@ -198,22 +186,9 @@ def feature_words(measured: dict[str, Any]) -> list[str]:
     return lines
 
 
+_PER_CLASS = "Per-class accuracy before and after"
 TRAINED = (
-    TrainedFigure(
-        "figure2",
-        "Per-class accuracy before and after a local update",
-        "local_effect",
-        effects,
-        before_and_after,
-        effect_words,
-    ),
-    TrainedFigure(
-        "figure6",
-        "Per-class accuracy before and after aggregation",
-        "local_effect",
-        effects,
-        figure6,
-        effect_words,
-    ),
+    TrainedFigure("figure2", f"{_PER_CLASS} a local update", "local_effect", effects, before_and_after, effect_words),
+    TrainedFigure("figure6", f"{_PER_CLASS} aggregation", "local_effect", effects, figure6, effect_words),
     TrainedFigure("figure7", "Features after a local update", "features", features, feature_maps, feature_words),
 )

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.report.figures import drawing, frame, legend, no_mathematics, save
-from fedskew.report.style import KIND_LOOKS, looks
+from fedskew.report.figures import drawing, finish, no_mathematics
+from fedskew.report.style import KIND_LOOKS, for_paper, looks
 
 _BAR, _DARK, _MOST = "#c6d0dc", "#333333", 5
 
@@ -28,13 +28,11 @@ def before_and_after(path: Path, effects: Mapping[str, Mapping[str, Any]], note:
                 shown.append(_before_after(axes, client, effect["before"], name, styles[name], top))
                 axes.set_title(f"client {client['client']}" if panels is grid[0] else "", fontsize=8)
                 shown[-1].tick_params(right=column == columns - 1, labelright=column == columns - 1)
-            panels[0].set_ylabel(f"{name}\ntraining examples")
+            panels[0].set_ylabel(f"{name}\n{'' if for_paper() else 'training '}examples")
             shown[-1].set_ylabel("accuracy (%)")
         for axes in grid[-1]:
             axes.set_xlabel("class")
-        frame(figure, standing(effects), note)
-        legend(figure, [grid[0][0], *shown], 2 if columns < 4 else 4)
-        return save(figure, path)
+        return finish(figure, path, standing(effects), note, [grid[0][0], *shown], 2 if columns < 4 else 4)
 
 
 def feature_maps(path: Path, maps: Mapping[str, Mapping[str, Any]], note: str | None = None) -> list[Path]:
@@ -52,14 +50,9 @@ def feature_maps(path: Path, maps: Mapping[str, Mapping[str, Any]], note: str | 
                 )
             own = ", ".join(f"{group['kind']} {group['neighbours']:.2f}" for group in made["groups"])
             axes.set_title(f"{no_mathematics(name)}: nearest neighbours of the same class\n{own}", fontsize=7)
-            axes.set_xlabel("t-SNE 1")
-            axes.set_ylabel("t-SNE 2")
-            axes.set_xticks([])
-            axes.set_yticks([])
+            axes.set(xlabel="t-SNE 1", ylabel="t-SNE 2", xticks=[], yticks=[])
         client = next(iter(maps.values()))["client"]
-        frame(figure, f"{standing(maps)}, client {client}", note)
-        legend(figure, panels, 3)
-        return save(figure, path)
+        return finish(figure, path, f"{standing(maps)}, client {client}", note, panels, 3)
 
 
 def standing(results: Mapping[str, Mapping[str, Any]]) -> str:

@@ -42,12 +42,14 @@ def comparison_rows(
     return method_rows(_stored(store, hashes, rounds), target=target, iid=_stored(store, iid or {}, rounds))
 
 
-def _stored(store: Store, hashes: Hashes, rounds: int) -> Methods:
-    def finished(hash: str) -> Finished:
-        folder = store.folder(hash)
-        return Finished(folder.run(), folder.records()[:rounds], folder.card())
+def stored(store: Store, hash: str, rounds: int) -> Finished:
+    """A run in a store, up to a round."""
+    folder = store.folder(hash)
+    return Finished(folder.run(), folder.records()[:rounds], folder.card())
 
-    return {name: [finished(hash) for hash in group] for name, group in hashes.items()}
+
+def _stored(store: Store, hashes: Hashes, rounds: int) -> Methods:
+    return {name: [stored(store, hash, rounds) for hash in group] for name, group in hashes.items()}
 
 
 def method_rows(methods: Methods, *, target: float | None = None, iid: Methods | None = None) -> list[dict[str, Any]]:
@@ -149,13 +151,7 @@ def latex(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
     more = more_columns(rows, target)
     measures = ["accuracy", "balanced_accuracy", "accuracy_last10", *held_out(rows)]
-    heads = [
-        "method",
-        *(HEADS[measure] for measure in measures),
-        f"last ten − {BASELINE}, points",
-        *more,
-        "seeds",
-    ]
+    heads = ["method", *(HEADS[measure] for measure in measures), f"last ten − {BASELINE}, points", *more, "seeds"]
     lines = []
     for i, (row, difference) in enumerate(zip(rows, against_baseline(rows), strict=True)):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in measures]

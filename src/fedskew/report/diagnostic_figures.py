@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.report.class_figures import before_and_after, feature_maps, mark_classes, standing
-from fedskew.report.figures import drawing, frame, legend, mark_break, no_mathematics, save
+from fedskew.report.figures import drawing, finish, mark_break, no_mathematics
 from fedskew.report.style import KIND_LOOKS
 
 _DARK, _PALE = "#333333", "#c6d0dc"
@@ -51,9 +51,7 @@ def bound_figure(path: Path, document: Document) -> list[Path]:
             axes.set_xlabel("deviation bound $D_{jr}$")
             axes.set_title(_share_above(name, found[name]), fontsize=8)
         panels[0].set_ylabel("$n_j / n_r$")
-        frame(figure, standing(_of_methods(document, "class_accuracy")))
-        legend(figure, panels, 4)
-        return save(figure, path)
+        return finish(figure, path, standing(_of_methods(document, "class_accuracy")), panels=panels)
 
 
 def reliability_figure(path: Path, document: Document) -> list[Path]:
@@ -72,9 +70,8 @@ def reliability_figure(path: Path, document: Document) -> list[Path]:
         axes.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy")
         below.bar([row["low"] + width / 2 for row in bins], [row["count"] for row in bins], width, color=_PALE)
         below.set(xlabel="confidence", ylabel="examples")
-        frame(figure, _heading(document), f"expected calibration error {100 * calibration['ece']:.2f} %")
-        legend(figure, [axes], 2)
-        return save(figure, path)
+        note = f"expected calibration error {100 * calibration['ece']:.2f} %"
+        return finish(figure, path, _heading(document), note, [axes], 2)
 
 
 def confusion_figure(path: Path, document: Document) -> list[Path]:
@@ -93,8 +90,7 @@ def confusion_figure(path: Path, document: Document) -> list[Path]:
         ticks = range(0, classes, max(1, classes // 10))
         axes.set(xlabel="taken for class", ylabel="class", xticks=ticks, yticks=ticks)
         figure.colorbar(image, ax=axes, pad=0.02, label="share of the class")
-        frame(figure, _heading(document))
-        return save(figure, path)
+        return finish(figure, path, _heading(document))
 
 
 def classifier_figure(path: Path, document: Document) -> list[Path]:
@@ -112,9 +108,7 @@ def classifier_figure(path: Path, document: Document) -> list[Path]:
             axes.set_xlabel("class $y$")
         panels[0].set_ylabel("$|w_y|$ after a local update")
         mark_break(panels[0])
-        frame(figure, standing(_of_methods(document, "class_accuracy")))
-        legend(figure, panels, 4)
-        return save(figure, path)
+        return finish(figure, path, standing(_of_methods(document, "class_accuracy")), panels=panels)
 
 
 def feature_figure(path: Path, document: Document) -> list[Path]:

@@ -33,6 +33,15 @@ def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
     return made
 
 
+def finish(
+    figure: Any, path: Path, title: str, note: str | None = None, panels: Sequence[Any] = (), columns: int = 4
+) -> list[Path]:
+    """The figure with its title and one legend of all that the panels show, saved."""
+    frame(figure, title, note)
+    legend(figure, panels, columns)
+    return save(figure, path)
+
+
 @contextmanager
 def canvas(width: float, height: float) -> Iterator[Any]:
     """An empty figure in our style, independent of pyplot's global state."""
@@ -138,8 +147,7 @@ def no_mathematics(text: str) -> str:
 def draw_method_curves(axes: Any, series: Series, title: str, measure: str = "accuracy") -> None:
     """The curves of methods, each in its style, with axis labels."""
     draw_curves(axes, series, {name: look(name, position) for position, name in enumerate(series)}, measure)
-    axes.set_xlabel("communication round")
-    axes.set_ylabel(f"{measure.replace('_', ' ')} on the test set (%)")
+    axes.set(xlabel="communication round", ylabel=f"{measure.replace('_', ' ')} on the test set (%)")
     axes.set_title(no_mathematics(title), fontsize=9, loc="left")
 
 
@@ -229,10 +237,8 @@ def draw_rectangles(axes: Any, counts: Sequence[Sequence[int]], top: int) -> Any
             shown = str(counts[k][c]) if counts[k][c] else "·"
             axes.text(k, c, shown, ha="center", va="center", fontsize=6, color="white" if dark else "#333333")
     axes.grid(visible=False)
-    axes.set_xlabel("client")
-    axes.set_ylabel("label")
-    axes.set_yticks(range(0, classes, max(1, classes // 20)))
-    axes.set_xticks(range(0, clients, max(1, clients // 20)))
+    ticks = {"xticks": range(0, clients, max(1, clients // 20)), "yticks": range(0, classes, max(1, classes // 20))}
+    axes.set(xlabel="client", ylabel="label", **ticks)
     return image
 
 

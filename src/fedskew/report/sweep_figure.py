@@ -1,15 +1,18 @@
-"""Accuracy against a parameter: a line for each combination of the others, dots with intervals over seeds."""
+"""Accuracy against a parameter: a line for each combination of the others, with intervals over seeds, or with every
+seed where they are too few for an interval."""
 
-from collections.abc import Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from fedskew.core import spec
-from fedskew.report.figures import drawing, frame, mark_break, save
-from fedskew.report.style import look
+from fedskew.report.figures import drawing, frame, legend, mark_break, save
+from fedskew.report.style import for_paper, look
 from fedskew.report.swept import Swept
 from fedskew.runs.summary import setting_text
-from fedskew.runs.verdict import Difference, paired
+from fedskew.runs.verdict import FEWEST, Difference, paired
 
 _WORDS = {
     "accuracy_last10": "accuracy on the test set, mean of the last ten rounds (%)",
@@ -22,29 +25,48 @@ _APART = 0.008
 
 
 def draw_sweep(path: Path, swept: Swept, vector: str = "svg") -> list[Path]:
-    """PNG, and also SVG or PDF."""
+    """`swept_figure`, saved as PNG, and also as SVG or PDF."""
+    with _drawn_sweep(swept) as figure:
+        return save(figure, path, vector)
+
+
+def swept_figure(swept: Swept) -> Any:
+    """The measure that settings are judged by, against one parameter."""
+    with _drawn_sweep(swept) as figure:
+        return figure
+
+
+@contextmanager
+def _drawn_sweep(swept: Swept) -> Iterator[Any]:
+    with drawing(6.4, 3.9) as (figure, [[axes]]):
+        draw_on(axes, swept)
+        frame(figure, f"{swept.title}, {over(swept)}")
+        if for_paper():
+            legend(figure, [axes], 2)
+        elif any(axes.get_legend_handles_labels()[1]):
+            figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
+        yield figure
+
+
+def draw_on(axes: Any, swept: Swept) -> None:
+    """Lines, ticks and labels, without a title or a legend."""
     across = across_of(swept)
     places = places_of(swept, across)
-    with drawing(6.4, 3.9) as (figure, [[axes]]):
-        lines = lines_of(swept, across)
-        for number, (name, rows) in enumerate(lines.items()):
-            aside = _beside(places, number - (len(lines) - 1) / 2)
-            dots = [(aside.get(row["values"][across]), interval_of(row, swept.measure)) for row in rows]
-            line = {} if _are_numbers([*places]) else {"linestyle": "none"}  # words have no order
-            _draw(axes, dots, {"label": name or None, **look(name, number), **line})
-        if _is_log([*places]):
-            axes.set_xscale("log")
-        axes.set_xticks([*places.values()], labels=[spec.show(value) for value in places])
-        axes.minorticks_off()
-        low, high = axes.get_ylim()
-        axes.set_ylim(max(low, 0), min(high, 100))  # an interval over few seeds can exceed the range of accuracies
-        axes.set_xlabel(across)
-        axes.set_ylabel(_WORDS[swept.measure], fontsize=8)
-        frame(figure, _title(swept))
-        mark_break(axes)
-        if any(axes.get_legend_handles_labels()[1]):
-            figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
-        return save(figure, path, vector)
+    lines = lines_of(swept, across)
+    for number, (name, rows) in enumerate(lines.items()):
+        aside = _beside(places, number - (len(lines) - 1) / 2)
+        dots = [(aside.get(row["values"][across]), points_of(row, swept.measure)) for row in rows]
+        line = {} if _are_numbers([*places]) else {"linestyle": "none"}  # words have no order
+        _draw(axes, [(place, points) for place, points in dots if points], name, {**look(name, number), **line})
+    if _is_log([*places]):
+        axes.set_xscale("log")
+    axes.set_xticks([*places.values()], labels=[spec.show(value) for value in places])
+    axes.minorticks_off()
+    low, high = axes.get_ylim()
+    axes.set_ylim(max(low, 0), min(high, 100))  # an interval over few seeds can exceed the range of accuracies
+    axes.set_xlabel(across)
+    axes.set_ylabel("accuracy (%)" if for_paper() else _WORDS[swept.measure], fontsize=8)
+    mark_break(axes)
 
 
 def across_of(swept: Swept) -> str:
@@ -67,15 +89,27 @@ def lines_of(swept: Swept, across: str) -> dict[str, list[dict[str, Any]]]:
     return found
 
 
-def _draw(axes: Any, dots: Sequence[tuple[float | None, Difference | None]], style: dict[str, Any]) -> None:
-    """A line through the dots; a method without the parameter is a horizontal line."""
-    for place, interval in dots:
-        if place is None and interval is not None:
-            axes.axhline(interval.mean, color=style["color"], label=style["label"], linestyle="--", linewidth=1.2)
-    known = sorted((place, i.mean, i.half or 0.0) for place, i in dots if place is not None and i is not None)
+def _draw(
+    axes: Any, dots: Sequence[tuple[float | None, Mapping[int, float]]], name: str, style: Mapping[str, Any]
+) -> None:
+    """A line through the means. Each mean is a dot with its interval, or every seed is a small one. A method without
+    the parameter is a horizontal line."""
+    bare, label = {**style, "linestyle": "none"}, name or None
+    for place, points in dots:
+        if place is None:
+            mean = statistics.fmean(points.values())
+            axes.axhline(mean, color=style["color"], label=label, linestyle="--", linewidth=1.2)
+    known = sorted(((place, points) for place, points in dots if place is not None), key=lambda dot: dot[0])
     if known:
-        xs, ys, halves = zip(*known, strict=True)
-        axes.errorbar(xs, ys, yerr=halves, linewidth=1.2, elinewidth=0.9, markersize=5, capsize=3, **style)
+        means = [statistics.fmean(points.values()) for _, points in known]
+        axes.plot([place for place, _ in known], means, **{**style, "marker": "none"}, linewidth=1.2)
+        axes.plot([], [], **style, linewidth=1.2, markersize=5, label=label)
+    for place, points in known:
+        interval = interval_of(points)
+        if interval.half is None:
+            axes.plot([place] * len(points), list(points.values()), **bare, markersize=3.5)
+        else:
+            axes.errorbar([place], [interval.mean], [interval.half], **bare, elinewidth=0.9, markersize=5, capsize=3)
 
 
 def _beside(places: Mapping[Any, float], steps: float) -> dict[Any, float]:
@@ -87,11 +121,17 @@ def _beside(places: Mapping[Any, float], steps: float) -> dict[Any, float]:
     return {value: place + _APART * steps * (most - least) for value, place in places.items()}
 
 
-def interval_of(row: Mapping[str, Any], measure: str) -> Difference | None:
-    """The mean over seeds in percent and half its 95 % Student interval: the difference to zero."""
-    each = dict(zip(row["seeds"], row[measure]["each"], strict=True))
-    points = {seed: None if value is None else 100 * value for seed, value in each.items()}
-    return paired(points, dict.fromkeys(points, 0.0))
+def points_of(row: Mapping[str, Any], measure: str) -> dict[int, float]:
+    """The measure of every seed that has it, in percent."""
+    each = zip(row["seeds"], row[measure]["each"], strict=True)
+    return {seed: 100 * value for seed, value in each if value is not None}
+
+
+def interval_of(points: Mapping[int, float]) -> Difference:
+    """The mean over seeds and half its 95 % Student interval: the difference to zero."""
+    found = paired(points, dict.fromkeys(points, 0.0))
+    assert found is not None  # a row without any point is not drawn
+    return found
 
 
 def _known(swept: Swept, name: str) -> list[Any]:
@@ -106,6 +146,9 @@ def _is_log(values: Sequence[Any]) -> bool:
     return _are_numbers(values) and min(values) > 0 and max(values) >= _DECADE * min(values)
 
 
-def _title(swept: Swept) -> str:
+def over(swept: Swept) -> str:
+    """What is drawn of the seeds, in words."""
     seeds = len(swept.rows[0]["seeds"])
-    return f"{swept.title}, " + ("one seed" if seeds == 1 else f"mean and 95 % interval over {seeds} seeds")
+    if seeds == 1:
+        return "one seed"
+    return f"mean and 95 % interval over {seeds} seeds" if seeds >= FEWEST else "a dot for each of two seeds"

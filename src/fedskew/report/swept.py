@@ -1,4 +1,4 @@
-"""A sweep, read from the store: a row per setting, as tables and for the figure."""
+"""A sweep: a row per setting, as tables and for the figure."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -7,15 +7,15 @@ from typing import Any, Protocol
 
 from fedskew.core import spec
 from fedskew.core.spec import Value
-from fedskew.report.comparison import HEADS
-from fedskew.report.text_tables import as_csv, as_markdown
+from fedskew.report.comparison import HEADS, Finished, stored
+from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.store import Store, write_whole
 from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
 
 
-class Done(Protocol):
-    """A setting whose runs are in the store."""
+class Setting(Protocol):
+    """A combination of values, its runs and how long they are."""
 
     @property
     def values(self) -> Mapping[str, Value]: ...
@@ -34,8 +34,11 @@ class Swept:
     reference: int
 
     @classmethod
-    def of(cls, store: Store, settings: Sequence[Done], reference: int = 0, title: str = "") -> "Swept":
-        rows = [_row(store, setting) for setting in settings]
+    def of(
+        cls, settings: Sequence[Setting], runs: Sequence[Sequence[Finished]], reference: int = 0, title: str = ""
+    ) -> "Swept":
+        """The rows of settings, each with its finished runs."""
+        rows = [_row(setting, group) for setting, group in zip(settings, runs, strict=True)]
         found = cls(title, rows, reference)
         for row, difference in zip(rows, found.differences, strict=True):
             known = None if difference is None else {**asdict(difference), "verdict": difference.verdict}
@@ -84,6 +87,10 @@ class Swept:
     def markdown(self) -> str:
         return "\n".join(as_markdown(*self.table())) + "\n"
 
+    def latex(self) -> str:
+        heads, lines = self.table()
+        return "\n".join(as_latex(heads, [[tex(cell) for cell in line] for line in lines])) + "\n"
+
     def csv(self) -> str:
         """A line per setting, with fractions; the difference is in points."""
         parts = ("mean", "half", "verdict")
@@ -112,8 +119,12 @@ class Swept:
         return [out / "table.md", out / "table.csv", *draw_sweep(out / "sweep", self)]
 
 
-def _row(store: Store, setting: Done) -> dict[str, Any]:
-    folders = [store.folder(hash) for hash in setting.hashes]
-    summaries = [summarise(f.run(), f.records()[: setting.rounds], f.card()) for f in folders]
+def stored_runs(store: Store, settings: Sequence[Setting]) -> list[list[Finished]]:
+    """The runs of each setting that a store has."""
+    return [[stored(store, hash, setting.rounds) for hash in setting.hashes] for setting in settings]
+
+
+def _row(setting: Setting, runs: Sequence[Finished]) -> dict[str, Any]:
+    summaries = [summarise(one.run, one.records, one.card) for one in runs]
     about = {"values": dict(setting.values), "rounds": setting.rounds, "runs": list(setting.hashes)}
     return {**about, **over_seeds(summaries)}

@@ -39,9 +39,12 @@ def tries_csv(tries: Tries) -> str:
     return as_csv(["method", *knobs, "rounds", "held_out", "chosen"], lines)
 
 
+def tries_markdown(tries: Tries) -> str:
+    return "\n".join(as_markdown(HEADS, try_cells(tries))) + "\n"
+
+
 def write_tries(out: Path, tries: Tries) -> list[Path]:
     """tries.md and tries.csv."""
-    text = "\n".join(as_markdown(HEADS, try_cells(tries))) + "\n"
-    write_whole(out / "tries.md", text.encode())
+    write_whole(out / "tries.md", tries_markdown(tries).encode())
     write_whole(out / "tries.csv", tries_csv(tries).encode())
     return [out / "tries.md", out / "tries.csv"]

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -140,7 +140,18 @@ class Run(BaseModel):
 
     def replace(self, **changes: Any) -> "Run":
         """A copy with some fields changed, validated like a new run."""
-        return type(self)(**{**self.model_dump(), **changes})
+        made = type(self)(**{**self.model_dump(), **changes})
+        made.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
+        return made
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The fields that were set, without those that follow from others unless they are set to something else."""
+        usual = USUAL.get(self.dataset.partition(":")[0])
+        followed = {name for name in ("partition", "model") if usual and self.short[name] == getattr(usual, name)}
+        if self.clients_per_round == self.clients:
+            followed.add("clients_per_round")
+        return self.model_dump(include=self.model_fields_set - followed)
 
     @classmethod
     def stored(cls, folder: Folder, **changes: Any) -> "Run":
@@ -210,18 +221,22 @@ class Run(BaseModel):
 
 
 def _per_round(given: Any, clients: Any) -> Any:
-    """How many clients a round has: all by default, or a share such as `0.1` or `10 %`."""
-    text = str(given or "").replace(" ", "")
-    try:
-        share = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text or 1)
-        whole = text.isdecimal() or int(clients) < 1
-    except (ValueError, TypeError):
-        return given
-    if not text or text == "0":
+    """How many clients a round has: all if nothing is given, a number, or a share such as `0.1` or `10 %`."""
+    text = "" if given is None else str(given).replace(" ", "")
+    if not text:
         return clients
-    if whole or not 0 < share <= 1:
+    try:
+        number = float(text.removesuffix("%")) / 100 if text.endswith("%") else float(text)
+    except ValueError:
+        number = math.nan
+    if not number > 0 or (number > 1 and not number.is_integer()) or (number > 1 and "%" in text):
+        raise ValueError(
+            f"clients_per_round is {spec.show(given)}; allowed: a number of clients, 1 or more, or a share such as 0.1 "
+            "or 10%; leave it out for all clients"
+        )
+    if text.isdecimal() or number > 1 or not str(clients).isdecimal():
         return given
-    return max(1, round(share * int(clients)))
+    return max(1, round(number * int(clients)))
 
 
 def check_seeds(seeds: int) -> None:
@@ -230,6 +245,14 @@ def check_seeds(seeds: int) -> None:
 
 
 _PARTITIONS: dict[str, Callable[..., Any]] = {**PARTITIONS, "natural": lambda: None}
+REGISTRIES: dict[str, Mapping[str, Callable[..., Any]]] = {
+    "dataset": DATASETS,
+    "partition": _PARTITIONS,
+    "model": MODELS,
+    "algorithm": ALGORITHMS,
+    "lr_schedule": SCHEDULES,
+}
+"""What the specs of a field may name."""
 
 
 def _partition(text: str) -> str:

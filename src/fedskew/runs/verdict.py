@@ -13,21 +13,24 @@ MEASURE = "accuracy_last10"
 CLOSE = 2.0
 """Points of accuracy by which tied methods may differ. It is more than any standard deviation over seeds in the paper's
 tables, so a smaller difference could not be distinguished from a change of seed."""
+FEWEST = 3
+"""Seeds that decide. Accuracies are counts of test examples, so two differences are often equal or nearly so by chance,
+and the interval of two, whose one degree of freedom knows nothing else of the spread, then has no width."""
 OPEN = "open"
 NOT_DECIDED = "not decided"
 VERDICTS = ("above", "below", "tied", OPEN, NOT_DECIDED)
 RULE = (
     "A method is above or below another if the 95 % Student interval of their difference, paired by seed, excludes "
     f"zero. If it contains zero, they are tied if all of it lies within {CLOSE:g} points of zero; otherwise the "
-    "question is open and needs more seeds. One seed decides nothing. Differences are in points of the mean accuracy "
-    "of the last ten rounds, intervals in brackets, without a correction for the number of comparisons."
+    "question is open and needs more seeds. One or two seeds decide nothing. Differences are in points of the mean "
+    "accuracy of the last ten rounds, intervals in brackets, without a correction for the number of comparisons."
 )
 
 
 @dataclass(frozen=True)
 class Difference:
-    """How many points one method is ahead of another over `seeds` seeds: mean ± half is the interval; a single seed has
-    none."""
+    """How many points one method is ahead of another over `seeds` seeds: mean ± half is the interval; fewer than
+    `FEWEST` seeds have none."""
 
     mean: float
     half: float | None
@@ -49,7 +52,7 @@ class Difference:
         return "" if self.half is None else f"[{self.mean - half:+.2f}, {self.mean + half:+.2f}]"
 
     def __str__(self) -> str:
-        """`above, +6.00 [+3.52, +8.48] over 3 seeds`; `not decided: one seed, +6.00`"""
+        """`above, +6.00 [+3.52, +8.48] over 3 seeds`; `not decided: two seeds, +6.00`"""
         return f"{self.verdict}{':' if self.half is None else ','} {self.figures}"
 
     def sentence(self, one: str, other: str) -> str:
@@ -60,24 +63,24 @@ class Difference:
 
     @property
     def figures(self) -> str:
-        """`+6.00 [+3.52, +8.48] over 3 seeds`, `one seed, +6.00`"""
+        """`+6.00 [+3.52, +8.48] over 3 seeds`, `two seeds, +6.00`"""
         if self.half is None:
-            return f"one seed, {self.mean:+.2f}"
+            return f"{'one seed' if self.seeds == 1 else 'two seeds'}, {self.mean:+.2f}"
         return f"{self.mean:+.2f} {self.interval} over {self.seeds} seeds"
 
 
 def paired(mine: Mapping[int, float | None], other: Mapping[int, float | None]) -> Difference | None:
     """mean ± t s / √n of the differences under the n seeds that both have, s their sample standard deviation and t
-    Student's quantile with n - 1 degrees of freedom. Under one seed both share data, partition, initial model, cohorts
-    and batches."""
+    Student's quantile with n - 1 degrees of freedom; without an interval if n is below `FEWEST`. Under one seed both
+    share data, partition, initial model, cohorts and batches."""
     both = [(value, other.get(seed)) for seed, value in mine.items()]
     gaps = [value - base for value, base in both if value is not None and base is not None]
     if not gaps:
         return None
     n, mean = len(gaps), statistics.fmean(gaps)
-    if n == 1:
-        return Difference(mean, None, 1)
-    from scipy.special import stdtrit  # 0.1 s that only several seeds need
+    if n < FEWEST:
+        return Difference(mean, None, n)
+    from scipy.special import stdtrit  # 0.1 s that only three seeds or more need
 
     return Difference(mean, float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(gaps) / math.sqrt(n), n)
 
@@ -102,7 +105,7 @@ BEST = "best"
 
 def leaders(rows: Sequence[Mapping[str, Any]], measure: str) -> dict[int, str]:
     """Which rows nothing is above, each with a word: `best` for one that is above all others, else the verdict between
-    it and the first of them. Nothing where one seed is all there is, nor for a loss, which is not in points."""
+    it and the first of them. Nothing where seeds are too few, nor for a loss, which is not in points."""
     alone = best(rows, measure)
     if alone is not None:
         return {alone: BEST}

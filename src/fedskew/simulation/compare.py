@@ -1,14 +1,11 @@
 """Several methods on the same federations: same seeds, so same data, split, initial model and cohorts."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from fedskew.runs.measures import IID
 from fedskew.runs.run import Run, check_seeds
-from fedskew.runs.store import Store
-from fedskew.simulation.records import RoundRecord
-from fedskew.simulation.session import simulate_many
 
 
 @dataclass(frozen=True)
@@ -38,11 +35,10 @@ class Comparison:
         return Comparison({name: [run.replace(partition=IID) for run in runs] for name, runs in self.runs.items()})
 
     @property
+    def groups(self) -> list[tuple[str, list[Run]]]:
+        """The name and the runs of each method."""
+        return list(self.runs.items())
+
+    @property
     def hashes(self) -> dict[str, list[str]]:
         return {name: [run.hash for run in runs] for name, runs in self.runs.items()}
-
-    def results(self, store: Store | None) -> Iterator[tuple[str, Run, RoundRecord]]:
-        """Every record, method after method, the seeds of a method together."""
-        for name, runs in self.runs.items():
-            for position, record in simulate_many(runs, store=store):
-                yield name, runs[position], record

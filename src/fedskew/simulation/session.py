@@ -2,10 +2,11 @@
 
 import warnings
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from fedskew.core.memory import free_memory, seeds_together
 from fedskew.core.ranks import expected
@@ -19,6 +20,7 @@ from fedskew.simulation.plan import usable_device
 from fedskew.simulation.records import Probe, RoundRecord
 from fedskew.simulation.simulation import Simulation, advance
 
+Key = TypeVar("Key")
 FEDERATED = "flower"
 """The engine name in sessions of a real federation."""
 
@@ -49,6 +51,15 @@ def simulate_many(
     waiting = deque(enumerate(runs))
     while waiting:
         yield from _simulate_group(waiting, probes, every, kept)
+
+
+def simulate_groups(
+    groups: Iterable[tuple[Key, Sequence[Run]]], store: Store | None = None
+) -> Iterator[tuple[Key, Run, RoundRecord]]:
+    """Every record of groups of runs that differ only in their seed, group after group, with the group's key."""
+    for key, runs in groups:
+        for position, record in simulate_many(runs, store=store):
+            yield key, runs[position], record
 
 
 def _simulate_group(

@@ -1,10 +1,10 @@
 """A run at many settings: every combination of values of some fields and arguments of methods, over several seeds.
 
 sweep = Sweep.of({"dataset": "digits", "algorithm": "fedlc"}, {"tau": [1, 2, 5], "lr": [0.01, 0.1]}, seeds=3)
-for setting, run, record in sweep.results(store): ...
+for name, run, record in simulate_groups(sweep.groups, store): ...
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -13,11 +13,8 @@ from fedskew.core import spec
 from fedskew.core.spec import Value
 from fedskew.knobs import arguments_of, find_argument, with_arguments
 from fedskew.runs.run import Run, check_seeds
-from fedskew.runs.store import Store
 from fedskew.runs.summary import setting_text
 from fedskew.runs.versions import DECIDING_NOTHING
-from fedskew.simulation.records import RoundRecord
-from fedskew.simulation.session import simulate_many
 
 NOT_SWEPT = {
     "seed": "--seeds sets how many seeds are run",
@@ -60,7 +57,7 @@ class Sweep:
         """All combinations of the values. A name is a field of a run, or an argument of its method (`tau`, or
         `fedlc.tau`); a method without that argument has one setting for all its values."""
         check_seeds(seeds)
-        fields = base.model_dump() if isinstance(base, Run) else dict(base)
+        fields = base.given if isinstance(base, Run) else dict(base)
         _check_names(fields, values)
         settings = dict[tuple[str, int], Setting]()
         for combination in product(*values.values()):
@@ -70,15 +67,18 @@ class Sweep:
         return cls(found, _reference(fields, found))
 
     @property
-    def rounds(self) -> int:
-        """The rounds of all runs together."""
-        return sum(setting.rounds * len(setting.runs) for setting in self.settings)
+    def groups(self) -> list[tuple[str, list[Run]]]:
+        """The name and the runs of each setting."""
+        return [(setting.name, setting.runs) for setting in self.settings]
 
-    def results(self, store: Store) -> Iterator[tuple[Setting, Run, RoundRecord]]:
-        """Every record, setting after setting, the seeds of a setting together."""
-        for setting in self.settings:
-            for position, record in simulate_many(setting.runs, store=store):
-                yield setting, setting.runs[position], record
+    @property
+    def title(self) -> str:
+        """The federation and the method, as far as all runs share them."""
+        reference = self.settings[self.reference]
+        run, names = reference.runs[0], set(reference.values)
+        where = run.short["dataset"] if {"partition", "clients", "dataset"} & names else run.title
+        methods = (part.partition(":")[0] for part in run.short_algorithm.split("+"))
+        return where if "algorithm" in names else f"{'+'.join(methods)} on {where}"
 
 
 def run_at(fields: Mapping[str, Any], values: Mapping[str, Any]) -> Run:

@@ -3,7 +3,7 @@
 tuning = Tuning.of({"dataset": "digits", "rounds": 40}, ["fedavg", "fedlc"], budget=8)
 choices = tuning.choose(store)            # looks at held-out examples alone
 comparison = tuning.comparison(choices)   # the chosen settings under fresh seeds, on all training examples
-for name, run, record in comparison.results(store): ...
+for name, run, record in simulate_groups(comparison.groups, store): ...
 """
 
 import math
@@ -21,7 +21,7 @@ from fedskew.runs.summary import LAST
 from fedskew.simulation.compare import Comparison
 from fedskew.simulation.records import RoundRecord
 from fedskew.simulation.search import Values, generator_for, settings_to_try
-from fedskew.simulation.session import simulate_many
+from fedskew.simulation.session import simulate_groups
 from fedskew.simulation.sweep import run_at, value_at
 
 VALIDATION = 0.1
@@ -31,6 +31,8 @@ FIELDS = (
     "weighting", "model",
 )  # fmt: skip
 """Fields that may be tuned: they change how a model is trained, not what it is measured on."""
+_ENOUGH = 5
+"""Values of a knob below which nothing is said about its range."""
 Watch = Callable[[str, RoundRecord], None]
 
 
@@ -57,15 +59,27 @@ class Choice:
 
     @property
     def best(self) -> Try | None:
-        known = [each for each in self.tries if each.score is not None]
-        return max(known, key=lambda each: (each.rounds, each.score), default=None)
+        return max(_scored(self.tries), key=_standing, default=None)
 
     @property
     def at_an_edge(self) -> list[str]:
-        """Knobs whose chosen value is the lowest or highest of three or more that were tried."""
-        if self.best is None:
-            return []
-        return [knob.name for knob in self.knobs if _is_edge(self.best.values[knob.name], knob.name, self.tries)]
+        """Knobs whose accuracy still rises towards the lowest or highest value that was tried."""
+        return [knob.name for knob in self.knobs if _rises_to_an_edge(knob.name, self.tries)]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """The tries, JSON-ready and without anything of the test set."""
+        return [
+            {
+                "method": self.name,
+                "values": each.values,
+                "rounds": each.rounds,
+                "held_out": each.score,
+                "chosen": each is self.best,
+                "runs": [run.hash for run in each.runs],
+            }
+            for each in self.tries
+        ]
 
 
 @dataclass(frozen=True)
@@ -118,8 +132,8 @@ class Tuning:
         each = [sum(_lengths(choice.tries, halving=self.halving)) for choice in self.methods]
         return sum(each) * len(self.chosen_with)
 
-    def choose(self, store: Store, watch: Watch = lambda name, record: None) -> list[Choice]:
-        """Run all tries. Nothing here uses the test set."""
+    def choose(self, store: Store | None = None, watch: Watch = lambda name, record: None) -> list[Choice]:
+        """Run all tries. Nothing here uses the test set. Without a store, halving begins surviving tries again."""
         return [self._chosen(choice, store, watch) for choice in self.methods]
 
     def comparison(self, choices: Sequence[Choice]) -> Comparison:
@@ -133,7 +147,7 @@ class Tuning:
             raise RuntimeError("every try of every method diverged; a smaller lr may help: --lr 0.001,0.003")
         return Comparison(runs)
 
-    def _chosen(self, choice: Choice, store: Store, watch: Watch) -> Choice:
+    def _chosen(self, choice: Choice, store: Store | None, watch: Watch) -> Choice:
         """With halving, the better half of the tries continues for twice as many rounds, until one is left."""
         tries, left = dict(enumerate(choice.tries)), list(range(len(choice.tries)))
         for rounds in rungs(len(left), choice.tries[0].runs[0].rounds, halving=self.halving):
@@ -176,16 +190,16 @@ def score_of(records: Sequence[tuple[int, float | None]]) -> float | None:
     return statistics.fmean(known) if known else None
 
 
-def _done(tried: Try, rounds: int, store: Store, watch: Watch, name: str) -> Try:
+def _done(tried: Try, rounds: int, store: Store | None, watch: Watch, name: str) -> Try:
     """A try that has run for this many rounds."""
     runs = [run.model_copy(update={"rounds": rounds}) for run in tried.runs]
-    seen: list[list[tuple[int, float | None]]] = [[] for _ in runs]
+    seen: dict[int, list[tuple[int, float | None]]] = {run.seed: [] for run in runs}
     diverged = False
-    for position, record in simulate_many(runs, store=store):
-        seen[position].append((record.round, record.validation_accuracy))
+    for _, run, record in simulate_groups([(name, runs)], store):
+        seen[run.seed].append((record.round, record.validation_accuracy))
         diverged = diverged or record.diverged
         watch(name, record)
-    scores = [score for records in seen if (score := score_of(records)) is not None]
+    scores = [score for records in seen.values() if (score := score_of(records)) is not None]
     return replace(tried, rounds=rounds, score=None if diverged or not scores else statistics.fmean(scores))
 
 
@@ -220,6 +234,23 @@ def _check_continued(tries: Sequence[Try]) -> None:
             raise ValueError(f"halving continues runs, and lr_schedule {schedule} depends on how long a run is")
 
 
-def _is_edge(value: Any, name: str, tries: Sequence[Try]) -> bool:
-    tried = {v for each in tries if isinstance(v := each.values[name], int | float) and not isinstance(v, bool)}
-    return len(tried) > 2 and value in (min(tried), max(tried))
+def _scored(tries: Sequence[Try]) -> list[Try]:
+    return [each for each in tries if each.score is not None]
+
+
+def _standing(tried: Try) -> tuple[int, float]:
+    """Tries that went further come first, then those with the higher score."""
+    return tried.rounds, tried.score or 0.0
+
+
+def _rises_to_an_edge(name: str, tries: Sequence[Try]) -> bool:
+    """Whether the best value is an outermost one and the second best lies next to it. One of five or more: where
+    nothing depends on the knob, that happens by chance in a tenth of all cases at most."""
+    best: dict[float, tuple[int, float]] = {}
+    for each in _scored(tries):
+        value = each.values[name]
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            best[value] = max(best.get(value, (0, 0.0)), _standing(each))
+    order = sorted(best)
+    leading = sorted(order, key=lambda value: best[value], reverse=True)[:2]
+    return len(order) >= _ENOUGH and leading in (order[:2], order[:-3:-1])

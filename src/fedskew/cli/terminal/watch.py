@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 _OTHER_LINES = 9
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _RECENT = 20
+_CURVES = {
+    "accuracy": "",
+    "client loss": "mean over clients",
+    "drift norm": "of the mean client delta",
+    "drift cosine": "mean between two clients",
+}
+"""What is drawn as a curve, with a note."""
 
 
 @contextmanager
@@ -39,8 +46,7 @@ class Board:
 
     def __init__(self, title: str, rounds: int) -> None:
         self.title, self.rounds, self.done = title, rounds, 0
-        self.accuracy, self.norms, self.cosines = list[float](), list[float](), list[float]()
-        self.losses = list[float]()
+        self.curves: dict[str, list[float]] = {name: [] for name in _CURVES}
         self.classes: Sequence[float | None] = ()
         self.engine, self.diverged = "", False
         self._times = deque[float](maxlen=_RECENT)
@@ -52,13 +58,8 @@ class Board:
         if record.server is None:  # read from the store: earlier rounds say nothing about the pace
             self._times.clear()
         self._times.append(now)
-        values = (
-            record.accuracy,
-            record.train_loss,
-            record.probes.get("drift_norm"),
-            record.probes.get("drift_cosine"),
-        )
-        for value, kept in zip(values, (self.accuracy, self.losses, self.norms, self.cosines), strict=True):
+        drift = (record.probes.get(name) for name in ("drift_norm", "drift_cosine"))
+        for kept, value in zip(self.curves.values(), (record.accuracy, record.train_loss, *drift), strict=True):
             if value is not None:
                 kept.append(value)
         self.classes = record.per_class_accuracy or self.classes
@@ -92,15 +93,12 @@ class Board:
         grid = Table.grid(padding=(0, 2))
         for _ in range(4):
             grid.add_column(no_wrap=True)
-        best = f"best {percent_of(max(self.accuracy, default=None))} %"
-        rows = {
-            "accuracy": (self.accuracy, f"{percent_of(_last(self.accuracy))} %", best),
-            "client loss": (self.losses, _number(_last(self.losses)), "mean over clients"),
-            "drift norm": (self.norms, _number(_last(self.norms)), "of the mean client delta"),
-            "drift cosine": (self.cosines, _number(_last(self.cosines)), "mean between two clients"),
-        }
-        for name, (values, last, note) in rows.items():
-            grid.add_row(name, last, sparkline(values, max(8, min(30, width - 54))), note)
+        for name, values in self.curves.items():
+            last, note = values[-1] if values else None, _CURVES[name]
+            shown = "-" if last is None else f"{last:.4g}"
+            if name == "accuracy":
+                shown, note = f"{percent_of(last)} %", f"best {percent_of(max(values, default=None))} %"
+            grid.add_row(name, shown, sparkline(values, max(8, min(30, width - 54))), note)
         return grid
 
     def _classes(self, room: int, width: int) -> list[Any]:
@@ -138,11 +136,3 @@ def blocks(values: Sequence[float], low: float, high: float) -> str:
     """A block per value, as high as it is between low and high."""
     scale = (len(_BLOCKS) - 1) / (high - low) if high > low else 0.0
     return "".join(_BLOCKS[round((value - low) * scale)] for value in values)
-
-
-def _last(values: Sequence[float]) -> float | None:
-    return values[-1] if values else None
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

@@ -118,7 +118,7 @@ def words(federation: Federation) -> list[str]:
     if not said:
         return []
     counted = ", ".join(f"{said.count(word)} {word}" for word in VERDICTS if word in said)
-    single = " One seed decides nothing." if NOT_DECIDED in said else ""
+    single = " One or two seeds decide nothing." if NOT_DECIDED in said else ""
     return [f"Methods against {BASELINE}: {counted}.{single}"]
 
 
