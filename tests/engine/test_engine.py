@@ -12,7 +12,8 @@ from fedskew import Run, simulate
 from fedskew.core.settings import arithmetic, dtype_of
 from fedskew.engine import fastest_engine, threaded
 from fedskew.engine.graphed import compiler_options, may_compile, worth_compiling
-from fedskew.models import Model, build_model
+from fedskew.models import Model, build_model, kernels
+from fedskew.models.layers import Conv2d
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN
 from tests.helpers.own import dropping, normed, plain
@@ -37,6 +38,61 @@ def test_auto_chooses_and_says_why() -> None:
     name, reason = fastest_engine(Model(nn.Linear(1000, 1000)), CPU)
     assert name == "serial"
     assert "1,001,000 parameters" in reason
+
+
+@pytest.mark.parametrize(
+    ("name", "ours"),
+    [
+        ("cnn", True),
+        ("cnn:width=16,padding=1", True),
+        ("mcmahan", True),
+        ("mcmahan:padding=2", True),
+        ("cnn:width=48", False),
+        ("cnn:width=8", False),
+        ("cnn:width=256", False),
+        ("cnn:norm=group", False),
+        ("cnn:norm=none", False),
+        ("cnn:weights=standard", False),
+        ("resnet18", False),
+        ("mlp:hidden=2000", False),
+    ],
+)
+def test_auto_runs_clients_together_where_our_kernels_serve_the_network(
+    name: str, ours: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, gpu = build_model(name, (3, 32, 32), 10, 0), torch.device("cuda")
+    monkeypatch.setattr(kernels, "available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    assert fastest_engine(model, gpu, "bf16")[0] == ("stacked" if ours else "graphed")
+    for precision in ("fp32", "tf32", "fp64"):
+        assert fastest_engine(model, gpu, precision)[0] == "graphed"
+    assert fastest_engine(model, CPU, "bf16") == fastest_engine(model, CPU, "fp32")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
+    assert fastest_engine(model, gpu, "bf16")[0] == "graphed"
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(kernels, "available", lambda: False)
+    assert fastest_engine(model, gpu, "bf16")[0] == "graphed"
+
+
+def test_a_layer_takes_its_plain_path_on_a_cpu() -> None:
+    conv = Conv2d(3, 16, 3)
+    assert conv.suits_together
+    conv.weight = nn.Parameter(torch.zeros(2, 16, 3, 3, 3))
+    assert not conv.together(torch.zeros(2, 1, 3, 8, 8))
+
+
+@pytest.mark.parametrize(
+    "conv",
+    [
+        Conv2d(3, 16, 3, stride=2),
+        Conv2d(3, 16, 3, bias=False),
+        Conv2d(20, 16, 3),
+        Conv2d(48, 16, 3),
+        Conv2d(3, 16, 3, padding=(0, 1)),
+    ],
+)
+def test_a_layer_that_our_kernels_do_not_serve(conv: Conv2d) -> None:
+    assert not conv.suits_together
 
 
 @pytest.mark.parametrize(

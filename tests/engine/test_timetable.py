@@ -7,7 +7,7 @@ import torch
 from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Cohort, Federation
 from fedskew.engine import Settings
-from fedskew.engine.timetable import schedule
+from fedskew.engine.timetable import Tables, client_table, schedule
 
 SIZES = [5, 16, 1, 9, 8]
 
@@ -69,3 +69,16 @@ def test_several_cohorts_with_their_offsets() -> None:
 def test_nobody_who_has_finished_takes_a_step() -> None:
     plan = schedule([cohort([0, 1, 2, 3, 4])], [0], 1, Settings(1, 4))
     assert plan.active.tolist() == [5, 4, 2, 1]  # 2, 4, 1, 3 and 2 steps
+
+
+def test_the_table_of_the_next_round_is_made_ahead_if_its_clients_are_certain() -> None:
+    one, tables = cohort([0, 1, 2, 3, 4]), Tables(Settings(1, 4))
+    first = tables([one], [0], 1)
+    assert tables([one], [0], 1) is first
+    tables.prepare([one], [0], 2)
+    ahead = tables([one], [0], 2)
+    assert np.array_equal(ahead.index, client_table([one], [0], 2, tables.settings).index)
+    some = cohort([3, 1])
+    drawn = tables([some], [0], 3)
+    tables.prepare([some], [0], 4)  # two of five clients: who is next is not known
+    assert tables([some], [0], 3) is drawn

@@ -70,11 +70,14 @@ class Recipe:
             return steps.double()
         return self.optimizer.travel(steps, self.algorithm.correction.pull)
 
+    def bent(self, grads: Params, local: Local, context: Context) -> Params:
+        """Gradients corrected and clipped."""
+        grads = self.algorithm.correction.bend(grads, local.params, context)
+        return grads if self.grad_clip is None else _clipped(grads, self.grad_clip, local.loss.ndim)
+
     def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
         """Parameters and optimiser state after a step along corrected, clipped gradients."""
-        grads = self.algorithm.correction.bend(grads, local.params, context)
-        if self.grad_clip is not None:
-            grads = _clipped(grads, self.grad_clip, local.loss.ndim)
+        grads = self.bent(grads, local, context)
         rate = self.optimizer.lr if self.rate is None else self.rate
         updates, optimizer = self.optimizer.update(grads, local.optimizer, local.params, rate)
         return tree.add(local.params, updates), optimizer

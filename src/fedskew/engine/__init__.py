@@ -10,6 +10,7 @@ from fedskew.core.federation import Cohort
 from fedskew.core.ranks import machine_share
 from fedskew.core.round import Recipe, Server, Update
 from fedskew.core.settings import Settings
+from fedskew.engine.captured import served
 from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
 from fedskew.engine.stacked import Stacked
@@ -39,19 +40,20 @@ _PADS = {"stacked": True, "graphed": False}
 """Engines that pad short batches, and whether they run several clients at once."""
 
 
-def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset) -> tuple[str, str]:
+def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset, precision: str = "fp32") -> tuple[str, str]:
     """The engine to use and why. A requested engine that cannot run the recipe is refused."""
-    wanted, reason = fastest_engine(recipe.model, data.x_train.device) if name == "auto" else (name, "asked for")
+    auto = name == "auto"
+    wanted, reason = fastest_engine(recipe.model, data.x_train.device, precision) if auto else (name, "asked for")
     padded = wanted in _PADS and recipe.model.stackable
     trouble = why_not_padded(recipe, server, data, together=_PADS[wanted]) if padded else None
     if trouble is None:
         return wanted, reason
-    if name != "auto":
+    if not auto:
         raise ValueError(f"engine is {name!r}, but {trouble}; engine=serial runs it")
     return "serial", trouble
 
 
-def fastest_engine(model: Model, device: torch.device) -> tuple[str, str]:
+def fastest_engine(model: Model, device: torch.device, precision: str = "fp32") -> tuple[str, str]:
     """The engine for a model.
 
     The bound of 100,000 parameters is about where docs/performance.md puts the crossover on a CPU, for perceptrons and
@@ -61,6 +63,8 @@ def fastest_engine(model: Model, device: torch.device) -> tuple[str, str]:
         return "serial", "the module has its own buffers or dropout"
     if model.size <= _SMALL and not model.convolutional:
         return "stacked", f"{model.size:,} parameters: the cohort runs as one tensor program"
+    if served(model, precision, device):
+        return "stacked", "our kernels run the layers of all clients together"
     busy = "a convolutional network" if model.convolutional else f"{model.size:,} parameters"
     if device.type == "cpu" and model.quiet and (cores() > 1 or machine_share() > 1):
         return "threaded", f"{busy}: one client per core, {cores()} cores"

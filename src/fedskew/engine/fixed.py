@@ -56,7 +56,9 @@ def cloned(part: Any) -> Any:
 
 
 def _own(leaf: Tensor) -> Tensor:
-    """A copy; filters in the channels-last layout that tensor cores read."""
+    """A copy; filters, of one client or [K, ...], in the channels-last layout that tensor cores read."""
+    if leaf.ndim == 5:
+        return leaf.movedim(2, -1).clone(memory_format=torch.contiguous_format).movedim(-1, 2)
     return leaf.clone(memory_format=torch.channels_last if leaf.ndim == 4 else torch.contiguous_format)
 
 

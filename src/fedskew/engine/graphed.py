@@ -28,7 +28,7 @@ from fedskew.core.settings import Settings, arithmetic
 from fedskew.core.tree import Params
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
 from fedskew.engine.pool import Pool
-from fedskew.engine.timetable import Table, client_table, most_rows
+from fedskew.engine.timetable import Table, Tables, most_rows
 from fedskew.models import kernels
 from fedskew.models.model import Model
 
@@ -48,19 +48,21 @@ class Graphed:
     slots: int = 8
     _pool: Pool = field(default_factory=Pool, repr=False)
     _stage: "Stage | None" = field(default=None, repr=False)
-    _ahead: tuple[Any, Table] | None = field(default=None, repr=False)
     _step: tuple[Tensor, Any] | None = field(default=None, repr=False)
+    _tables: Tables = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._tables = Tables(self.settings)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
         if not recipe.model.quiet:
             raise ValueError("graphed needs a Network without dropout; use engine=serial for any other module")
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
-        table = self._table(cohorts, offsets, round)
+        table = self._tables(cohorts, offsets, round)
         with arithmetic(self.settings.precision, x.device), locating_errors(recipe, round, cohorts):
             updates = self._played(recipe, servers, cohorts, (data, x, y), table)
-            if all(len(cohort.whole) == cohort.federation.num_clients for cohort in cohorts):
-                self._table(cohorts, offsets, round + 1)  # while the device is busy
+            self._tables.prepare(cohorts, offsets, round + 1)  # while the device is busy
             return updates
 
     def _played(
@@ -92,12 +94,6 @@ class Graphed:
             scaled = replace(recipe, model=model, rate=rate)
             self._step = rate, Compiled(scaled) if quick and worth_compiling(recipe.model) else scaled
         return self._step
-
-    def _table(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> Table:
-        key = (round, [id(c.federation) for c in cohorts], [c.clients.tobytes() for c in cohorts])
-        if self._ahead is None or self._ahead[0] != key:
-            self._ahead = key, client_table(cohorts, offsets, round, self.settings)
-        return self._ahead[1]
 
 
 class Stage:

@@ -1,6 +1,6 @@
 """A cohort, and several seeds of it, as one tensor program: parameters [K, ...], batches [K, B, ...].
 
-On a GPU its steps are replayed from a CUDA graph (captured.py) if that pays.
+On a GPU its steps are replayed from CUDA graphs (captured.py).
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,10 +19,10 @@ from fedskew.core.pulse import meter
 from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, finish, join, take
 from fedskew.core.settings import Settings, arithmetic, threads_for
 from fedskew.core.tree import Params
-from fedskew.engine.captured import Lanes, worth_capturing
+from fedskew.engine.captured import Rounds
 from fedskew.engine.pool import Pool
 from fedskew.engine.recorded import Recordings
-from fedskew.engine.timetable import Schedule, client_table, local_steps, schedule
+from fedskew.engine.timetable import Schedule, schedule
 
 _CHUNK_VALUES = 1 << 20
 
@@ -31,10 +31,13 @@ _CHUNK_VALUES = 1 << 20
 class Stacked:
     settings: Settings
     captured: bool | None = None
-    """Whether steps are captured; None leaves it to the device and to how ragged the clients are."""
+    """Whether steps are captured; None leaves it to the device."""
     _pool: Pool = field(default_factory=Pool, repr=False)
     recordings: Recordings = field(default_factory=Recordings, repr=False)
-    _lanes: Lanes | None = field(default=None, repr=False)
+    _rounds: Rounds = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._rounds = Rounds(self.settings)
 
     def train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         """The updates of each cohort, stacked over its clients."""
@@ -51,12 +54,8 @@ class Stacked:
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
-        if self._captures(recipe, cohorts, x):
-            table = client_table(cohorts, offsets, round, self.settings)
-            if self._lanes is None or not self._lanes.fits(recipe, servers, x, table):
-                self._lanes = None  # free its memory first
-                self._lanes = Lanes(self.settings, recipe, servers, cohorts, (data, x, y), table)
-            return self._lanes.play(recipe, servers, cohorts, table)
+        if self._captures(recipe, x):
+            return self._rounds.train(recipe, servers, cohorts, (data, x, y), offsets, round)
         plan = schedule(cohorts, offsets, round, self.settings)
         travel = recipe.travel(torch.from_numpy(plan.steps)).to(x.device)
         context, params, buffers = self._ranked(servers, cohorts, plan, travel)
@@ -76,10 +75,8 @@ class Stacked:
         place = torch.from_numpy(np.argsort(plan.rank)).to(x.device)
         return [take(everyone, own) for own in place.split([len(cohort.clients) for cohort in cohorts])]
 
-    def _captures(self, recipe: Recipe, cohorts: Sequence[Cohort], x: Tensor) -> bool:
-        if self.captured is not None:
-            return self.captured and recipe.model.takes_mask
-        return x.is_cuda and worth_capturing(recipe, local_steps(cohorts, self.settings))
+    def _captures(self, recipe: Recipe, x: Tensor) -> bool:
+        return recipe.model.takes_mask and (x.is_cuda if self.captured is None else self.captured)
 
     def _ranked(
         self, servers: Sequence[Server], cohorts: Sequence[Cohort], plan: Schedule, travel: Tensor

@@ -4,8 +4,9 @@ A short batch is filled up with its own last example and masked.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -74,6 +75,25 @@ def client_table(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, 
         cohorts, offsets, round, settings, client, np.arange(len(client)) - first[client], width
     )
     return Table(first, steps, index, length, draws)
+
+
+@dataclass
+class Tables:
+    """Client tables; the last one is kept, so that the next round's can be made while the device is busy."""
+
+    settings: Settings
+    _last: tuple[Any, Table] | None = field(default=None, repr=False)
+
+    def __call__(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> Table:
+        key = (round, [id(c.federation) for c in cohorts], [c.clients.tobytes() for c in cohorts])
+        if self._last is None or self._last[0] != key:
+            self._last = key, client_table(cohorts, offsets, round, self.settings)
+        return self._last[1]
+
+    def prepare(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> None:
+        """Make the table of a later round, if the same clients are certain to take part."""
+        if all(len(cohort.whole) == cohort.federation.num_clients for cohort in cohorts):
+            self(cohorts, offsets, round)
 
 
 def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:

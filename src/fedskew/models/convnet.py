@@ -39,18 +39,28 @@ class ConvNet(Network):
         self.fused, self.power_of_two = False, width >= 16 and width & (width - 1) == 0
 
     def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        counted = seen(x, mask) if self.fused and self.training and self.power_of_two else None
+        first = self.convs[0]
+        assert isinstance(first, Conv2d)
+        ours = (self.fused and self.power_of_two) or first.together(x)
+        counted = seen(x, mask) if self.training and ours else None
         for i, conv in enumerate(self.convs):
             assert isinstance(conv, Conv2d)
             x = self._block(conv, None if self.norms is None else self.norms[i], x, mask, counted)
         return x.flatten(-3)
+
+    @property
+    def together(self) -> bool:
+        convs = [conv for conv in self.convs if isinstance(conv, Conv2d)]
+        return self.norms is not None and isinstance(self.norms[0], BatchNorm) and all(c.suits_together for c in convs)
 
     def _block(
         self, conv: Conv2d, norm: nn.Module | None, x: Tensor, mask: Tensor | None, counted: Seen | None
     ) -> Tensor:
         """Convolution, norm, ReLU and pooling; as one kernel after the convolution if an engine asks for it."""
         if isinstance(norm, BatchNorm):
-            if counted is not None and conv.bias is not None:
+            if counted is not None and conv.together(x):
+                return norm.after(conv, x, counted)
+            if counted is not None and self.fused and conv.bias is not None:
                 return norm.relu_pool(conv.convolve(x, None), conv.bias, counted)
             return max_pool2(norm(conv(x), mask).relu())
         x = conv(x) if norm is None else norm(conv(x))

@@ -23,9 +23,10 @@ class Linear(nn.Linear):
             return functional.linear(input, self.weight, self.bias)
         if self.weight.ndim > 3:
             return input @ self.weight.mT + self.bias.unsqueeze(-2)
-        if self.out_features > input.shape[-2]:
+        if self.out_features > input.shape[-2] and not input.is_cuda:
             return torch.baddbmm(self.bias.unsqueeze(-2), input, self.weight.mT)
-        # The same product transposed: for few outputs its backward is several times faster on a CPU.
+        # The same product transposed: for few outputs its backward is several times faster on a CPU, and on a GPU the
+        # gradient of the weights lies as they do.
         return torch.baddbmm(self.bias.unsqueeze(-1), self.weight, input.mT).mT
 
 
@@ -53,6 +54,36 @@ class Conv2d(nn.Conv2d):
     def filters(self) -> Tensor:
         """What images are convolved with."""
         return self.weight
+
+    @property
+    def suits_together(self) -> bool:
+        """Whether our kernels with a client axis can take its filters."""
+        plain = (
+            type(self) is Conv2d and self.bias is not None and (*self.stride, *self.dilation, self.groups) == (1,) * 5
+        )
+        square = isinstance(self.padding, tuple) and len(set(self.padding)) == 1
+        return plain and square and kernels.suit_together(self.in_channels, self.out_channels, self._window)
+
+    def together(self, input: Tensor) -> bool:
+        """Whether they take these images too: one axis of clients, and bfloat16 on a GPU."""
+        if self.weight.ndim != 5 or not self.suits_together or not kernels.take_together(input):
+            return False
+        if input.requires_grad and self.in_channels < 16:
+            return False  # no gradient of a first layer's images
+        height, width = (side + 2 * int(self.padding[0]) for side in input.shape[-2:])
+        pixels = input.shape[1] * height * width
+        return kernels.suit_together(self.in_channels, self.out_channels, self._window, pixels)
+
+    @property
+    def _window(self) -> int:
+        return math.prod(self.kernel_size)
+
+    def relu_pool(self, x: Tensor) -> Tensor:
+        """Convolution, ReLU and 2x2 max-pooling of clients together (training, CUDA)."""
+        from fedskew.models.kernels.grouped_blocks import conv_relu_pool
+
+        assert self.bias is not None
+        return conv_relu_pool(x, self.weight, self.bias, int(self.padding[0]))
 
     @property
     def thin(self) -> bool:
@@ -149,6 +180,18 @@ class BatchNorm(nn.Module):
         self.running_mean, self.running_var = made[1].detach(), made[2].detach()
         return made[0]
 
+    def after(self, conv: Conv2d, x: Tensor, seen: "Seen") -> Tensor:
+        """Convolution, norm, ReLU and 2x2 max-pooling of clients together (training, CUDA)."""
+        from fedskew.models.kernels.grouped_blocks import conv_norm_relu_pool
+
+        assert conv.bias is not None
+        own = self.weight, self.bias, self.running_mean, self.running_var
+        made = conv_norm_relu_pool(
+            x, conv.weight, conv.bias, *own, *seen, int(conv.padding[0]), self.momentum, self.eps
+        )
+        self.running_mean, self.running_var = made[1], made[2]
+        return made[0]
+
     def _masked(self, x: Tensor, mask: Tensor) -> Tensor:
         kind, x = x.dtype, x.to(self.running_mean.dtype)  # statistics are never in reduced precision
         kept = mask.to(x.dtype)[..., None, None, None]
@@ -172,11 +215,11 @@ Seen = tuple[Tensor, Tensor]
 
 
 def seen(x: Tensor, mask: Tensor | None) -> Seen:
-    """Which images count, as bytes, and how many: what the fused kernel takes."""
+    """Which of the images [..., B, C, H, W] count, as bytes, and how many: what the fused kernels take."""
     if mask is None:
-        every = torch.ones(len(x), dtype=torch.uint8, device=x.device)
-        return every, torch.full((), len(x), dtype=torch.int64, device=x.device)
-    return mask.to(torch.uint8), mask.sum()
+        every = torch.ones(x.shape[:-3], dtype=torch.uint8, device=x.device)
+        return every, torch.full(x.shape[:-4], x.shape[-4], dtype=torch.int64, device=x.device)
+    return mask.to(torch.uint8), mask.sum(-1)
 
 
 def relu_pool2(x: Tensor, shift: Tensor) -> Tensor:

@@ -50,6 +50,11 @@ class Model:
         return not self.random and (self.takes_mask or not any(True for _ in self.module.buffers()))
 
     @cached_property
+    def together(self) -> bool:
+        """Whether our GPU kernels with a client axis serve its layers."""
+        return isinstance(self.module, Network) and self.module.together
+
+    @cached_property
     def size(self) -> int:
         """How many numbers its parameters have."""
         return sum(leaf.numel() for leaf in self.module.parameters())

@@ -27,6 +27,11 @@ class Network(nn.Module):
 
     linear: nn.Module
 
+    @property
+    def together(self) -> bool:
+        """Whether our GPU kernels with a client axis serve its layers in training."""
+        return False
+
     def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         """Features [..., B, F] of examples [..., B, *shape]; the mask [..., B] is False for padding."""
         raise NotImplementedError

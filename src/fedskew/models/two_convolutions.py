@@ -34,9 +34,15 @@ class TwoConvolutions(Network):
         self.linear = heads.head(head, hidden, num_classes)
         self.fused = False
 
+    @property
+    def together(self) -> bool:
+        return self.conv1.suits_together and self.conv2.suits_together
+
     def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         for conv in (self.conv1, self.conv2):
-            if self.fused and self.training and conv.bias is not None:
+            if self.training and conv.together(x):
+                x = conv.relu_pool(x)
+            elif self.fused and self.training and conv.bias is not None:
                 x = relu_pool2(conv.convolve(x, None), conv.bias)
             else:
                 x = max_pool2(conv(x).relu())

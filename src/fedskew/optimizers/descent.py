@@ -36,6 +36,10 @@ class SGD(Optimizer):
             grads = state = {name: self.momentum * state[name] + grad for name, grad in grads.items()}
         return {name: -rate * grad for name, grad in grads.items()}, state
 
+    @property
+    def descent(self) -> tuple[float, float]:
+        return self.momentum, self.weight_decay
+
     def travel(self, steps: Tensor, pull: float = 0.0) -> Tensor:
         """lr * s, and lr * (s - r(1 - r^s)/(1 - r))/(1 - r) with momentum r. Exact without weight decay.
 

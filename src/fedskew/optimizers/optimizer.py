@@ -25,6 +25,11 @@ class Optimizer(ABC):
         """How far it moves in this many steps under a constant unit gradient, with a term `pull` * distance added to
         it; raises an error if that is undefined."""
 
+    @property
+    def descent(self) -> tuple[float, float] | None:
+        """Momentum and weight decay, if `update` is gradient descent with these: an engine may then do it in place."""
+        return None
+
     def look(self, params: Params, state: Params) -> Params:
         """The model that a server with this optimiser sends to clients."""
         return params

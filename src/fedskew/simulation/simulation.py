@@ -54,7 +54,9 @@ class Simulation:
             raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.server = self.plan.start(self.device)
         self._check_model()
-        self.engine_name, self.engine_reason = choose_engine(run.engine, self.recipe(1), self.server, data)
+        self.engine_name, self.engine_reason = choose_engine(
+            run.engine, self.recipe(1), self.server, data, run.precision
+        )
         self.engine: Engine = ENGINES[self.engine_name](self.settings)
         self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()

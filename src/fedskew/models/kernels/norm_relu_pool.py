@@ -40,13 +40,13 @@ def _op(
     programs, tiles = _split(n * height * width)
     part = torch.empty(programs, 3, channels, dtype=torch.float32, device=x.device)
     moments[(programs,)](
-        x, mask, part, n * height * width, height * width,
-        C=channels, ROWS=_ROWS, TILES=tiles, GRID=programs, num_warps=_WARPS,
+        x, mask, part, n * height * width, height * width, tiles, programs,
+        C=channels, ROWS=_ROWS, num_warps=_WARPS,
     )  # fmt: skip
     wide = min(8, channels)
-    statistics[(channels // wide,)](
-        part, images, shift, mean, var, new_mean, new_var, use, momentum, eps,
-        GRID=programs, C=channels, WIDE=wide, CHUNK=256, num_warps=_WARPS,
+    statistics[(channels // wide, 1)](
+        part, images, shift, mean, var, new_mean, new_var, use, momentum, eps, programs,
+        C=channels, WIDE=wide, CHUNK=256, num_warps=_WARPS,
     )  # fmt: skip
     _pool(x, use, weight, bias, y, top, which, norm=True)
     return y, new_mean, new_var, top, which, use
@@ -66,8 +66,8 @@ def _pool(
 ) -> None:
     n, channels, height, width = x.shape
     ph, pw = height // 2, width // 2
-    largest[(triton.cdiv(n * ph * pw, _ROWS),)](
-        x, use, weight, bias, y, top, which, n * ph * pw, height, width, ph, pw,
+    largest[(triton.cdiv(n * ph * pw, _ROWS), 1)](
+        x, use, weight, bias, y, top, which, n, height, width, ph, pw,
         C=channels, ROWS=_ROWS, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip
 
@@ -96,17 +96,17 @@ def _backwards(
     d_weight, d_bias, d_shift = (torch.empty(channels, dtype=torch.float32, device=x.device) for _ in range(3))
     programs, tiles = _split(n * ph * pw)
     part = torch.empty(programs, 2, channels, dtype=torch.float32, device=x.device)
-    gradient_sums[(programs,)](
-        grad, top, which, use, part, n * ph * pw,
-        C=channels, ROWS=_ROWS, TILES=tiles, GRID=programs, NORM=norm, num_warps=_WARPS,
+    gradient_sums[(programs, 1)](
+        grad, top, which, use, part, n * ph * pw, tiles, programs,
+        C=channels, ROWS=_ROWS, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip
     wide = min(8, channels)
-    gradients[(channels // wide,)](
-        part, use, weight, d_weight, d_bias, d_shift,
-        GRID=programs, C=channels, WIDE=wide, CHUNK=256, NORM=norm, num_warps=_WARPS,
+    gradients[(channels // wide, 1)](
+        part, use, weight, d_weight, d_bias, d_shift, programs,
+        C=channels, WIDE=wide, CHUNK=256, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip
-    spread_back[(triton.cdiv(n * ch * cw, _ROWS),)](
-        x, grad, which, mask, use, weight, d_weight, d_bias, dx, n * ch * cw, height, width, ph, pw, ch, cw,
+    spread_back[(triton.cdiv(n * ch * cw, _ROWS), 1)](
+        x, grad, which, mask, use, weight, d_weight, d_bias, dx, n, height, width, ph, pw, ch, cw,
         C=channels, ROWS=_ROWS, NORM=norm, num_warps=_WARPS,
     )  # fmt: skip
     return dx, d_weight, d_bias, d_shift
