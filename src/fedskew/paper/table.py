@@ -25,7 +25,8 @@ UNIFORM = ("scaffold:mean=uniform",)
 BEYOND = (
     *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
     "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn", "fedlc+fedcm",
-    "feddecorr", "fedlc+feddecorr:beta=0.01", "fedvls", "fedsam", "fedgc", "fedlc+fedgc",
+    "fedlc+fedopt", "fedla+fedacg", "feddecorr", "fedlc+feddecorr:beta=0.01", "fedvls", "fedsam", "fedgc",
+    "fedlc+fedgc",
 )  # fmt: skip
 """Later methods, shown next to the paper's if they have been run, and run only when named."""
 
