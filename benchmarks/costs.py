@@ -61,7 +61,7 @@ def main() -> None:
     fields |= {"engine": given.engine, "device": given.device, "precision": given.precision}
     fields |= {"model": given.model} if given.model else {}
     simulations = {name: simulation(**fields, algorithm=name) for name in (BASE, *given.methods)}
-    tasks = {name: partial(_round, each) for name, each in simulations.items()}
+    tasks = {name: partial(one_round, each) for name, each in simulations.items()}
     clock = time.process_time if given.device == "cpu" else time.perf_counter
     seconds = taken(tasks, given.turns, clock)
     rows = {
@@ -75,7 +75,7 @@ def main() -> None:
         given.json.write_text(json.dumps({"fields": fields, "turns": given.turns, "ms": rows}, indent=1) + "\n")
 
 
-def _round(each: Simulation) -> None:
+def one_round(each: Simulation) -> None:
     advance([each])
     float(next(iter(each.server.params.values())).sum())  # wait for the device
 

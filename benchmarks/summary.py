@@ -1,5 +1,5 @@
-"""Tables of docs/performance.md from results/, which `make reproduction` writes: the one that opens it, and what
-recording steps is worth."""
+"""Tables of docs/performance.md from results/, which `make reproduction` writes: the one that opens it, what recording
+steps is worth, and what launching all clients at once is worth."""
 
 import json
 from collections.abc import Iterable
@@ -10,6 +10,7 @@ from typing import Any
 
 FLOORS = {"mcmahan": 10.0, "cnn": 21.0}
 """Milliseconds that the memory traffic of a round on the GPU needs at 4.3 TB/s: an estimate, no measurement."""
+TITLES = {"mcmahan": "McMahan's CNN", "cnn": "the paper's CNN"}
 HEAD = "| a round of | fedskew | others | of ours | floor | ours of it |"
 SMALL = "logistic regression, 100 of 1,000 clients of 50 examples"
 IMAGES = "20 clients of 2,500 images, one GPU"
@@ -34,7 +35,7 @@ class Row:
 def summary(results: Path) -> str:
     """The table and a line on where each part of it comes from."""
     files = {name: json.loads((results / f"benchmark_{name}.json").read_text()) for name in _FILES}
-    rows = [*_small(files), *_convolutional(files["convnet"]), *_on_gpu(files["gpu"])]
+    rows = [*_small(files), *_convolutional(files["convnet"]), *_on_gpu(files["gpu"]), *_together(files["cohorts"])]
     return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- |", *map(str, rows), "", *_sources(files)])
 
 
@@ -43,6 +44,7 @@ _FILES = {
     "core": "by hand and ours beside it",
     "convnet": "convolutional clients on the CPU",
     "gpu": "the GPU",
+    "cohorts": "all clients in one launch",
 }
 
 
@@ -57,6 +59,19 @@ def recorded_steps(results: Path) -> str:
     head = "| | not recorded | recorded | gain | recorded, against FedAvg |", "| --- | --- | --- | --- | --- |"
     busy = f"Other programs used {100 * file['used elsewhere']:.0f} % of the processor meanwhile ({_at(file)})."
     return "\n".join([*head, *rows, "", busy])
+
+
+def cohorts(results: Path) -> str:
+    """Rounds of all clients in one launch, and of a client per stream."""
+    file = json.loads((results / "benchmark_cohorts.json").read_text())
+    rows = [
+        f"| {TITLES[row['model']]}, {row['partition']} | {_ms(row['ms']['stacked'])} | {_ms(row['ms']['graphed'])} | "
+        f"{row['ms']['graphed'] / row['ms']['stacked']:.2f}x | {row['ms']['stacked'] / FLOORS[row['model']]:.1f}x | "
+        f"{row['apart']['stacked']:.3f}, {row['apart']['graphed']:.3f} |"
+        for row in file["rounds"]
+    ]
+    head = "| | `stacked` | `graphed` | gain | of the floor | away from `serial` in fp32 |"
+    return "\n".join([head, "| --- | --- | --- | --- | --- | --- |", *rows, "", f"{file['device']}, {_at(file)}."])
 
 
 def _small(files: dict[str, Any]) -> Iterable[Row]:
@@ -84,13 +99,20 @@ def _on_gpu(file: dict[str, Any]) -> Iterable[Row]:
     rows = [row for row in (*file["rounds"], *file["pfl"]["rounds"]) if row["precision"] == "bf16"]
     found = {(row["what"], row["model"]): row["ms"] for row in rows}
     pfl = f"pfl {file['pfl']['versions']['pfl']}"
-    for model, title, name, other in (
-        ("mcmahan", "McMahan's CNN", "pfl", pfl),
-        ("cnn", "the paper's CNN", "plain loop over clients", "a plain loop over clients"),
+    for model, name, other in (
+        ("mcmahan", "pfl", pfl),
+        ("cnn", "plain loop over clients", "a plain loop over clients"),
     ):
         ours = "graphed", found["fedskew graphed", model]
         floor = "memory, estimated", FLOORS[model]
-        yield Row(f"{title}, {IMAGES}, bf16", ours, (other, found[name, model]), floor)
+        yield Row(f"{TITLES[model]}, {IMAGES}, bf16", ours, (other, found[name, model]), floor)
+
+
+def _together(file: dict[str, Any]) -> Iterable[Row]:
+    found = {row["model"]: row["ms"] for row in file["rounds"] if row["partition"] == "iid"}
+    for model, ms in found.items():
+        work = f"{TITLES[model]}, {IMAGES}, bf16, momentum and crops"
+        yield Row(work, ("stacked", ms["stacked"]), ("`graphed`", ms["graphed"]), ("memory, estimated", FLOORS[model]))
 
 
 def _medians(file: dict[str, Any]) -> dict[str, float]:
@@ -112,7 +134,9 @@ def _at(file: dict[str, Any]) -> str:
 def _sources(files: dict[str, Any]) -> Iterable[str]:
     for name, what in _FILES.items():
         file = files[name]
-        where = file["device"] if name == "gpu" else f"{file['cpu']}, {file['cores']} cores, {file['threads']} threads"
+        where = (
+            file["device"] if "device" in file else f"{file['cpu']}, {file['cores']} cores, {file['threads']} threads"
+        )
         elsewhere = file.get("used elsewhere")
         busy = "" if elsewhere is None else f", {100 * elsewhere:.1f} % of the processor used by other programs"
         yield f"- {what[0].upper()}{what[1:]}: `results/benchmark_{name}.json`, {_at(file)}, {where}{busy}."

@@ -15,7 +15,7 @@ from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
-from benchmarks.summary import recorded_steps, summary  # noqa: E402
+from benchmarks.summary import cohorts, recorded_steps, summary  # noqa: E402
 from docs.pages import front  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
 from docs.pages.reproduction import between, reproduction  # noqa: E402
@@ -24,6 +24,7 @@ from tests.helpers.rooms import picture  # noqa: E402
 METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
 SPEED = "<!-- summary: make reproduction -->", "<!-- end of summary -->"
 RECORDED = "<!-- recorded steps: make reproduction -->", "<!-- end of recorded steps -->"
+COHORTS = "<!-- cohorts: make reproduction -->", "<!-- end of cohorts -->"
 ROOMS = "<!-- rooms: make reproduction -->", "<!-- end of rooms -->"
 
 
@@ -35,8 +36,10 @@ def with_methods(page: str) -> str:
 
 
 def with_speed(page: str, results: Path) -> str:
-    """The page on performance with two of its tables made anew."""
-    return between(between(page, summary(results), SPEED), recorded_steps(results), RECORDED)
+    """The page on performance with its generated tables made anew."""
+    for table, marks in ((summary, SPEED), (recorded_steps, RECORDED), (cohorts, COHORTS)):
+        page = between(page, table(results), marks)
+    return page
 
 
 def pages(root: Path) -> dict[Path, str]:
