@@ -40,7 +40,7 @@ def summary(results: Path) -> str:
 
 
 _FILES = {
-    "peers": "Flower, pfl and ours beside them",
+    "peers": "Flower, pfl, fluke and ours beside them",
     "core": "by hand and ours beside it",
     "convnet": "convolutional clients on the CPU",
     "gpu": "the GPU",

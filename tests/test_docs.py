@@ -108,7 +108,12 @@ def test_the_loss_in_a_loop_of_ones_own():
 def test_peers_of_the_readme_are_as_they_were_measured():
     found = figures_of("benchmark_peers.json")
     text = (ROOT / "README.md").read_text()
-    for row, name in {"fedskew": "fedskew, stacked", "Flower": "flwr, simulation", "pfl": "pfl"}.items():
+    for row, name in {
+        "fedskew": "fedskew, stacked",
+        "Flower": "flwr, simulation",
+        "pfl": "pfl",
+        "fluke": "fluke",
+    }.items():
         value = found["a round of logistic regression, 100 of 1,000 clients", name]["median"]
         assert re.search(rf"^\| \[?{row}\b.* \| {short(value)} \|", text, re.M), row
 
