@@ -1,5 +1,6 @@
 """Cohorts in fixed memory: what a step leaves alone, when memory is used again, and when steps are captured at all."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -154,8 +155,10 @@ def test_clients_train_in_groups_where_memory_runs_out(together: int, monkeypatc
 
     monkeypatch.setattr(Lanes, "play", short_of_memory)
     engine = Stacked(Settings(1, 16), captured=True)
-    with pytest.warns(UserWarning, match="continuing with clients in 2 groups"):
+    with pytest.warns(UserWarning, match="memory ran out") as warned:
         made = engine.train(sims[0].recipe(1), servers, cohorts, 1)
+    said = ["one seed after another", "clients in 2 groups"][2 - together :]
+    assert [str(each.message) for each in warned] == [f"memory ran out; continuing with {how}" for how in said]
     for update, other in zip(made, expected, strict=True):
         for part in ("delta", "client", "message"):
             assert_trees_close(getattr(update, part), getattr(other, part), rtol=1e-5, atol=1e-7)
@@ -164,6 +167,36 @@ def test_clients_train_in_groups_where_memory_runs_out(together: int, monkeypatc
     monkeypatch.setattr(Lanes, "play", lambda *_: (_ for _ in ()).throw(torch.OutOfMemoryError()))
     with pytest.raises(RuntimeError, match="round 2"), pytest.warns(UserWarning, match="in 4 groups"):
         engine.train(sims[0].recipe(2), servers, cohorts, 2)
+
+
+def test_one_seed_after_another_is_tried_before_its_clients_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
+    sims = [simulation(model="mlp", seed=seed) for seed in range(2)]
+    cohorts, play = [cohort(sim, [1]) for sim in sims], Lanes.play
+
+    def short_of_memory(lanes: Lanes, *given: Any) -> Any:
+        if lanes.lanes > 1:
+            raise torch.OutOfMemoryError
+        return play(lanes, *given)
+
+    monkeypatch.setattr(Lanes, "play", short_of_memory)
+    engine = Stacked(Settings(1, 16), captured=True)
+    with pytest.warns(UserWarning, match="one seed after another"):
+        engine.train(sims[0].recipe(1), [sim.server for sim in sims], cohorts, 1)
+    assert engine._rounds.groups == 1
+
+
+@pytest.mark.parametrize("change", [{"momentum": 0.5}, {"grad_clip": 0.1}, {"weight_decay": 0.1}], ids=str)
+def test_lanes_are_made_anew_for_another_step_and_kept_for_another_rate(change: dict[str, float]) -> None:
+    sim = simulation(model="mlp", lr_schedule="exponential:0.5")
+    other = simulation(model="mlp", lr_schedule="exponential:0.5", **change).recipe(3)
+    engine, given = Stacked(Settings(1, 16), captured=True), ([sim.server], [cohort(sim, [0, 1])])
+    engine.train(sim.recipe(1), *given, 1)
+    first = engine._rounds.lanes
+    engine.train(sim.recipe(2), *given, 2)
+    assert engine._rounds.lanes is first
+    recipe = replace(sim.recipe(3), optimizer=other.optimizer, grad_clip=other.grad_clip)
+    engine.train(recipe, *given, 3)
+    assert engine._rounds.lanes is not first
 
 
 def test_on_a_cpu_steps_are_not_captured() -> None:

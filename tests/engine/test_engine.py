@@ -2,6 +2,7 @@
 
 import threading
 from concurrent.futures import wait
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ from torch import nn
 
 from fedskew import Run, simulate
 from fedskew.core.settings import arithmetic, dtype_of
-from fedskew.engine import fastest_engine, threaded
+from fedskew.engine import choose_engine, fastest_engine, threaded
 from fedskew.engine.graphed import compiler_options, may_compile, worth_compiling
 from fedskew.models import Model, build_model, kernels
 from fedskew.models.layers import Conv2d
@@ -70,8 +71,26 @@ def test_auto_runs_clients_together_where_our_kernels_serve_the_network(
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (8, 9))
     assert fastest_engine(model, gpu, "bf16")[0] == "graphed"
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: (9, 0))
+    monkeypatch.setattr(torch.version, "hip", "6.4")  # AMD's devices are called cuda, too
+    assert fastest_engine(model, gpu, "bf16")[0] == "graphed"
+    monkeypatch.setattr(torch.version, "hip", None)
     monkeypatch.setattr(kernels, "available", lambda: False)
     assert fastest_engine(model, gpu, "bf16")[0] == "graphed"
+
+
+@pytest.mark.parametrize(("alone", "engine"), [(None, "graphed"), ("the loss mixes images", "serial")])
+def test_what_cannot_run_together_may_run_client_by_client(
+    alone: str | None, engine: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model, data = (
+        build_model("mlp", (3, 8, 8), 10, 0),
+        SimpleNamespace(x_train=SimpleNamespace(device=torch.device("cuda"))),
+    )
+    monkeypatch.setattr(
+        "fedskew.engine.why_not_padded", lambda *_, together: "it indexes clients" if together else alone
+    )
+    made = choose_engine("auto", SimpleNamespace(model=model), None, data, "bf16")  # type: ignore[arg-type]
+    assert made == (engine, "it indexes clients")
 
 
 def test_a_layer_takes_its_plain_path_on_a_cpu() -> None:

@@ -77,6 +77,7 @@ def test_every_method(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     [
         {"model": "mlp:hidden=9,depth=2", "grad_clip": 0.2, "weight_decay": 0.01},
         {"precision": "bf16", "model": "mlp:hidden=9"},
+        {"precision": "bf16", "model": "mlp:hidden=9", "algorithm": "feddecorr"},
         {"precision": "fp64", "optimizer": "adam", "momentum": 0.0},
         {"dropout_rate": 0.4, "rounds": 8},
         {"lr_schedule": "exponential:0.5", "rounds": 2},

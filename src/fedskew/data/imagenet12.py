@@ -3,7 +3,7 @@
     imagenet12/train/<wnid>/*.JPEG   or, as in Tiny-ImageNet,   imagenet12/train/<wnid>/images/*.JPEG
     imagenet12/val/<wnid>/*.JPEG     or                         imagenet12/val/images/*.JPEG with val_annotations.txt
 
-`test/<wnid>` is used if there is no `val`. Other classes are ignored. `images.py` says how a file becomes pixels.
+`test/<wnid>` is used if there is no `val`. Other classes are ignored. `pictures.py` says how a file becomes pixels.
 """
 
 from collections import defaultdict

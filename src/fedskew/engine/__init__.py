@@ -42,15 +42,20 @@ _PADS = {"stacked": True, "graphed": False}
 
 def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset, precision: str = "fp32") -> tuple[str, str]:
     """The engine to use and why. A requested engine that cannot run the recipe is refused."""
-    auto = name == "auto"
-    wanted, reason = fastest_engine(recipe.model, data.x_train.device, precision) if auto else (name, "asked for")
-    padded = wanted in _PADS and recipe.model.stackable
-    trouble = why_not_padded(recipe, server, data, together=_PADS[wanted]) if padded else None
+    model, device, auto = recipe.model, data.x_train.device, name == "auto"
+
+    def why_not(engine: str) -> str | None:
+        padded = engine in _PADS and model.stackable
+        return why_not_padded(recipe, server, data, together=_PADS[engine]) if padded else None
+
+    wanted, reason = fastest_engine(model, device, precision) if auto else (name, "asked for")
+    trouble = why_not(wanted)
     if trouble is None:
         return wanted, reason
     if not auto:
         raise ValueError(f"engine is {name!r}, but {trouble}; engine=serial runs it")
-    return "serial", trouble
+    one_by_one = wanted == "stacked" and device.type == "cuda" and model.quiet and why_not("graphed") is None
+    return "graphed" if one_by_one else "serial", trouble
 
 
 def fastest_engine(model: Model, device: torch.device, precision: str = "fp32") -> tuple[str, str]:

@@ -20,13 +20,13 @@ import torch
 from torch import Tensor
 
 from fedskew.core import tree
-from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Cohort, Ints
 from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step, take
 from fedskew.core.settings import Settings
 from fedskew.core.tree import Params
 from fedskew.data.augment import EDGE, crop_flip
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
+from fedskew.engine.pool import Examples
 from fedskew.engine.sheet import Sheet
 from fedskew.engine.timetable import Table, Tables, most_rows
 from fedskew.models import kernels
@@ -73,16 +73,12 @@ class InPlace(Recipe):
         return local.params, local.optimizer
 
 
-Examples = tuple[Dataset, Tensor, Tensor]
-"""A data set to normalise with, and all training examples and labels."""
-
-
 @dataclass
 class Rounds:
-    """Rounds in fixed memory: of the whole cohort at once, or of one group of its clients after another."""
+    """Rounds in fixed memory: of all cohorts at once, or of one after another, each in so many groups of clients."""
 
     settings: Settings
-    groups: int = 1
+    groups: int = 0
     lanes: "Lanes | None" = field(default=None, repr=False)
     _tables: Tables = field(init=False, repr=False)
 
@@ -100,7 +96,7 @@ class Rounds:
     ) -> list[Update]:
         """The updates of each cohort. If memory runs out, smaller groups start over: nothing is lost."""
         try:
-            if self.groups == 1:
+            if not self.groups:
                 updates = self._group(recipe, servers, cohorts, examples, offsets, round)
                 self._tables.prepare(cohorts, offsets, round + 1)  # while the device is busy
                 return updates
@@ -111,10 +107,12 @@ class Rounds:
                 joined.append(join(made))
             return joined
         except torch.OutOfMemoryError:
-            if self.groups >= max(len(cohort.clients) for cohort in cohorts):
+            smaller = 2 * self.groups or (1 if len(cohorts) > 1 else 2)
+            if smaller > 1 and max(1, self.groups) >= max(len(cohort.clients) for cohort in cohorts):
                 raise
-            self.groups, self.lanes = 2 * self.groups, None
-            warnings.warn(f"memory ran out; continuing with clients in {self.groups} groups", stacklevel=2)
+            self.groups, self.lanes = smaller, None
+            how = f"clients in {smaller} groups" if smaller > 1 else "one seed after another"
+            warnings.warn(f"memory ran out; continuing with {how}", stacklevel=2)
         gc.collect()
         if torch.cuda.is_available():
             torch.cuda.synchronize()
@@ -206,12 +204,14 @@ class Lanes:
         usual = images and self.settings.augment in (None, crop_flip)
         if not (self.served and usual) or self.data.mean is None or self.data.std is None:
             return None
+        if not len(self.data.mean) == len(self.data.std) == self.x.shape[1]:
+            return None
         mean, std = torch.tensor([self.data.mean, self.data.std], dtype=torch.float32, device=self.x.device)
         return mean, std
 
     def fits(self, recipe: Recipe, servers: Sequence[Server], x: Tensor, table: Table) -> bool:
         """Whether a round with this table fits here."""
-        same = recipe.model is self.source.model and recipe.algorithm is self.source.algorithm
+        same = _captured_of(recipe) == _captured_of(self.source)
         data = x.data_ptr() == self.x.data_ptr() and table.index.shape[1] == len(self.column)
         room = len(table.steps) <= self.lanes and len(table.length) <= len(self.sheet.tensors["length"])
         return same and data and room and self.one == (len(servers) == 1)
@@ -320,3 +320,9 @@ class Lanes:
         if self.settings.augment is not None and draws is not None:
             stored = self.settings.augment(stored, draws.view(-1))
         return self.data.prepare(stored.view(*index.shape, *self.x.shape[1:]), self.settings.dtype)
+
+
+def _captured_of(recipe: Recipe) -> tuple[object, ...]:
+    """What a captured step is made for: all of a recipe but its learning rate, which is read from memory."""
+    optimizer = type(recipe.optimizer), {**vars(recipe.optimizer), "lr": None}
+    return recipe.model, recipe.algorithm, recipe.grad_clip, optimizer

@@ -20,20 +20,16 @@ import torch
 from torch import Tensor
 
 from fedskew.core import tree
-from fedskew.core.dataset import Dataset
 from fedskew.core.errors import locating_errors
 from fedskew.core.federation import Cohort
 from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
 from fedskew.core.settings import Settings, arithmetic
 from fedskew.core.tree import Params
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
-from fedskew.engine.pool import Pool
+from fedskew.engine.pool import Examples, Pool
 from fedskew.engine.timetable import Table, Tables, most_rows
 from fedskew.models import kernels
 from fedskew.models.model import Model
-
-Examples = tuple[Dataset, Tensor, Tensor]
-"""A data set to normalise with, and all training examples and labels."""
 
 _RECIPES = 4096  # compiled in one process before the compiler gives up: a table has hundreds of runs
 _PARAMETERS = (

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from fedskew.core.dataset import Dataset
 
+Examples = tuple[Dataset, Tensor, Tensor]
+"""A data set to normalise with, and all training examples and labels."""
+
 
 @dataclass
 class Pool:

@@ -83,7 +83,7 @@ class _Steps:
 
     def _again(self, replay: Replay, kind: Kind, local: Local, given: Tensors) -> Local:
         assert self._context is not None
-        with torch.no_grad():
+        with torch.no_grad(), torch.autocast(local.loss.device.type, enabled=False):  # what it cast is recorded
             if kind not in self._settled:
                 self._settled[kind] = replay.settle(*_fixed(self._context))
             return _rebuilt(local, replay.move(*self._settled[kind], *given))

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fedskew.core.federation import Cohort, Ints
+from fedskew.core.federation import Cohort, Federation, Ints
 from fedskew.core.settings import Settings
 
 Mask = NDArray[np.bool_]
@@ -82,12 +82,14 @@ class Tables:
     """Client tables; the last one is kept, so that the next round's can be made while the device is busy."""
 
     settings: Settings
-    _last: tuple[Any, Table] | None = field(default=None, repr=False)
+    _last: tuple[Any, Table, list[Federation]] | None = field(default=None, repr=False)
 
     def __call__(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> Table:
-        key = (round, [id(c.federation) for c in cohorts], [c.clients.tobytes() for c in cohorts])
+        clients = [(id(c.federation), c.seed, c.clients.tobytes()) for c in cohorts]
+        key = round, list(offsets), clients
         if self._last is None or self._last[0] != key:
-            self._last = key, client_table(cohorts, offsets, round, self.settings)
+            table = client_table(cohorts, offsets, round, self.settings)
+            self._last = key, table, [c.federation for c in cohorts]  # kept, so that no other gets its id
         return self._last[1]
 
     def prepare(self, cohorts: Sequence[Cohort], offsets: Sequence[int], round: int) -> None:

@@ -37,8 +37,8 @@ class SGD(Optimizer):
         return {name: -rate * grad for name, grad in grads.items()}, state
 
     @property
-    def descent(self) -> tuple[float, float]:
-        return self.momentum, self.weight_decay
+    def descent(self) -> tuple[float, float] | None:
+        return (self.momentum, self.weight_decay) if type(self).update is SGD.update else None
 
     def travel(self, steps: Tensor, pull: float = 0.0) -> Tensor:
         """lr * s, and lr * (s - r(1 - r^s)/(1 - r))/(1 - r) with momentum r. Exact without weight decay.

@@ -75,7 +75,7 @@ class Simulation:
         model = tree.nbytes([server.params, server.buffers])
         correction = tree.nbytes([self.algorithm.correction.client_state(server.params)])
         each, answering = update_bytes(model, correction), run.clients_per_round * (1 - run.dropout_rate)
-        if self.engine_name == "stacked":
+        if self.engine_name == "stacked" and self.device.type == "cpu":  # on a GPU it can go on in groups of clients
             optimizer = tree.nbytes([self.recipe(1).optimizer.init(server.params)])
             longest = min(run.batch_size, int(np.diff(self.federation.offsets).max()))
             batch = longest * data.x_train[0].numel() * self.dtype.itemsize

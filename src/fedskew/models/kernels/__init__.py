@@ -9,7 +9,7 @@ _MOST_VALUES = 1 << 30
 _THIN = 128
 _WIDTHS = (16, 32, 64, 128)
 _ROOMY = ((8, 0), (9, 0), (10, 0), (10, 3))
-"""GPUs that give a block of threads more than 128 KiB of shared memory: A100, H100 and H200, B200, B300."""
+"""NVIDIA's GPUs that give a block of threads at least 160 KiB of shared memory: A100, H100 and H200, B200, B300."""
 
 
 def available() -> bool:
@@ -19,7 +19,8 @@ def available() -> bool:
 
 def run_together(device: torch.device) -> bool:
     """Whether the kernels with a client axis run there."""
-    return device.type == "cuda" and available() and torch.cuda.get_device_capability(device) in _ROOMY
+    nvidia = device.type == "cuda" and torch.version.hip is None
+    return nvidia and available() and torch.cuda.get_device_capability(device) in _ROOMY
 
 
 def take_together(x: Tensor) -> bool:
