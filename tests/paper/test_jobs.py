@@ -1,7 +1,12 @@
 """What `paper run all --jobs` does first, and how the machine is shared."""
 
 import os
+import signal
+import sys
+from collections.abc import Callable
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +17,13 @@ from fedskew.paper import ITEMS, Everything
 from fedskew.paper import jobs as jobs_module
 from fedskew.paper.choice import Choice
 from fedskew.paper.execute import Problem
-from fedskew.paper.jobs import by_need, check_jobs, in_jobs, threads_each
+from fedskew.paper.jobs import by_need, check_jobs, in_jobs, threads_each, work
 from fedskew.paper.table import NOTHING
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
+from tests.helpers.waiting import PATIENCE
 
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")
 FEW = Choice(seeds=2, rounds=1, stand_in=True)
 
 
@@ -58,6 +65,81 @@ def test_a_process_that_dies_in_the_middle_of_a_message_is_a_problem(
     runs = [Run(clients=2, rounds=1, seed=seed) for seed in range(2)]
     found = list(in_jobs([runs], Store(tmp_path / "runs"), jobs=1))
     assert found == [Problem((run,), "the process that did it ended with 7") for run in runs]
+
+
+def tells_what_is_blocked(pipe: "Connection[Any, Any]", store: Store) -> None:
+    pipe.recv()
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [])
+    pipe.send(Problem((), ", ".join(sorted(signal.Signals(number).name for number in blocked))))
+    pipe.send(None)
+    pipe.recv()
+
+
+@posix
+def test_ctrl_c_does_not_reach_the_first_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is the one whose start finds no resource tracker."""
+    tracker = resource_tracker.ResourceTracker()
+    monkeypatch.setattr(resource_tracker, "getfd", tracker.getfd)
+    monkeypatch.setattr(resource_tracker, "ensure_running", tracker.ensure_running)
+    monkeypatch.setattr(jobs_module, "work", tells_what_is_blocked)
+    try:
+        found = list(in_jobs([[Run(clients=2, rounds=1)]], Store(tmp_path / "runs"), jobs=1))
+    finally:
+        tracker._stop()
+    assert found == [Problem((), "SIGINT")]
+
+
+def test_a_process_that_cannot_start_is_the_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(process: SpawnProcess) -> None:
+        raise OSError("no more processes")
+
+    monkeypatch.setattr(SpawnProcess, "start", start)
+    with pytest.raises(OSError, match="no more processes"):
+        list(in_jobs([[Run(clients=2, rounds=1)]], Store(tmp_path / "runs"), jobs=2))
+
+
+def hears_no_signal(pipe: "Connection[Any, Any]", store: Store) -> None:
+    """A worker that only the end of its pipe ends, and that says so."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    run = Run(**pipe.recv())
+    pipe.send(Problem((run,), "waits"))
+    if pipe.poll(PATIENCE):
+        store.root.joinpath(f"ended{run.seed}").touch()
+
+
+@posix
+def test_all_processes_end_at_once_even_if_a_signal_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    called: list[str] = []
+
+    def noted(name: str) -> Callable[[SpawnProcess], None]:
+        real = getattr(SpawnProcess, name)
+
+        def call(process: SpawnProcess) -> None:
+            called.append(name)
+            real(process)
+
+        return call
+
+    for name in ("terminate", "join"):
+        monkeypatch.setattr(SpawnProcess, name, noted(name))
+    monkeypatch.setattr(jobs_module, "work", hears_no_signal)
+    events = in_jobs([[Run(clients=2, rounds=1, seed=seed) for seed in range(2)]], Store(tmp_path), jobs=2)
+    assert [next(events), next(events)]  # both wait
+    events.close()
+    assert called == ["terminate", "terminate", "join", "join"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["ended0", "ended1"]
+
+
+def test_a_pipe_that_is_reset_ends_a_process_quietly(tmp_path: Path) -> None:
+    """The parent has closed it without reading all."""
+    spawn = get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    theirs.send("unread")
+    ours.close()
+    process = spawn.Process(target=work, args=(theirs, Store(tmp_path)))
+    process.start()
+    process.join()
+    assert process.exitcode == 0
 
 
 @pytest.mark.parametrize("jobs", [0, -1, 257])

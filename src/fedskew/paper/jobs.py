@@ -5,7 +5,7 @@ import signal
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from multiprocessing import get_context
+from multiprocessing import get_context, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any
@@ -55,6 +55,8 @@ def in_jobs(groups: Sequence[list[Run]], store: Store, jobs: int) -> Generator[E
     finally:
         for worker in workers:
             worker.end()
+        for worker in workers:
+            worker.join()
 
 
 class _Worker:
@@ -72,11 +74,11 @@ class _Worker:
             self.end()
             return
         if self._process is None:
-            self.pipe, theirs = _SPAWN.Pipe()
-            self._process = _SPAWN.Process(target=work, args=(theirs, self._store), daemon=True)
-            with _starting(self._jobs):
-                self._process.start()
-            theirs.close()
+            ours, theirs = _SPAWN.Pipe()
+            process = _SPAWN.Process(target=work, args=(theirs, self._store), daemon=True)
+            with theirs, _starting(self._jobs):
+                process.start()
+                self.pipe, self._process = ours, process  # before a Ctrl-C that was held back is raised
         with suppress(OSError):  # a process that has died is noticed when it is heard
             self.pipe.send(run.model_dump())
 
@@ -88,9 +90,9 @@ class _Worker:
         try:
             told = self.pipe.recv()
         except (EOFError, OSError):
-            process.join()
+            self.pipe.close()
+            self.join()
             told, self.run = Problem((run,), f"the process that did it ended with {process.exitcode}"), None
-            self.end()
         if told is None:
             self.run = None
         if told is None or isinstance(told, Problem):
@@ -99,11 +101,15 @@ class _Worker:
         return run, replace(RoundRecord.stored(record), server=_ELSEWHERE if computed else None)
 
     def end(self) -> None:
-        """Ask the process to end, and wait until it has."""
+        """Ask the process to end, by a signal and, if that is lost, by the end of its pipe."""
         if self._process is not None:
             self._process.terminate()
-            self._process.join()
             self.pipe.close()
+
+    def join(self) -> None:
+        """Wait until the process has ended."""
+        if self._process is not None:
+            self._process.join()
             self._process = None
 
 
@@ -111,7 +117,7 @@ def work(pipe: "Connection[Any, Any]", store: Store) -> None:
     """What a process does: runs come in, records and problems go out, then None. SIGTERM ends it, and so does the end
     of its parent; finished work is kept."""
     stop = Interruption()
-    with suppress(KeyboardInterrupt, EOFError, BrokenPipeError):
+    with suppress(KeyboardInterrupt, EOFError, ConnectionError):
         signal.signal(signal.SIGTERM, stop)
         os.dup2(2, 1)  # what a run prints is for the user
         while True:
@@ -125,6 +131,8 @@ def work(pipe: "Connection[Any, Any]", store: Store) -> None:
 def _starting(jobs: int) -> Iterator[None]:
     """A process that starts inside reads how many share the machine and how many threads each may use. Ctrl-C does not
     reach it: its parent ends it."""
+    if os.name == "posix":
+        resource_tracker.ensure_running()  # the first start would launch it, and that unblocks SIGINT
     before = dict(os.environ)
     os.environ.update({"OMP_NUM_THREADS": str(threads_each(jobs)), **before, JOBS: str(jobs)})
     blocked = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]) if os.name == "posix" else set()
