@@ -1,4 +1,4 @@
-"""The README's answer to whether FedLC helps: a chart, three sentences and a table."""
+"""The README's answer to whether FedLC helps: a chart, a few sentences and a table."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
@@ -10,10 +10,11 @@ from docs.pages.gain_figure import gain_figure
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES
+from fedskew.paper.table import SEVEN
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach, Share
 from fedskew.runs.results import Results
-from fedskew.runs.verdict import VERDICTS
+from fedskew.runs.verdict import VERDICTS, paired
 
 DATA, CHART = "cifar10", "gains"
 _TABLES = {"table1": "D", "table2": "Q"}
@@ -96,6 +97,9 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
         + (f"; on IID data its gain is {statistics.fmean(level):+.1f}" if level else "")
         + "."
     )
+    if ahead := _ahead(results):
+        told = "; ".join(f"`{method}` is ahead of it in {', '.join(cells)}" for method, cells in ahead.items())
+        yield f"Of the paper's other methods, {told} (on the seeds that both have, mostly one: a lead, no verdict)."
     if stated:
         plain = [claim.against("fedavg") for claim in stated.values()]
         printed = [claim.printed_gain for claim in stated.values() if claim.printed_gain is not None]
@@ -104,6 +108,23 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
             f"{span(printed, '+.1f')}{_synthetic(results)}. What the gain depends on, with every run, is in "
             "[docs/reproduction.md](docs/reproduction.md)."
         )
+
+
+def _ahead(results: Results) -> dict[str, list[str]]:
+    """The paper's other methods, and the cells in which their mean is above FedLC's over the seeds that both have."""
+    found = dict[str, list[str]]()
+    for name in _TABLES:
+        rows = TABLES[name].rows(results, Choice(cells=(DATA,), profile=PROFILES["usual"]))
+        at = {(row["method"], row["cell"]): row["ours"] for row in rows if row["ours"] and not row["ours"]["diverged"]}
+        for (method, cell), ours in at.items():
+            fedlc = at.get(("fedlc", cell))
+            if method in SEVEN[1:] and fedlc and (gain := paired(_by_seed(ours), _by_seed(fedlc))) and gain.mean > 0:
+                found.setdefault(method, []).append(_name(cell))
+    return found
+
+
+def _by_seed(ours: Mapping[str, Any]) -> dict[int, float]:
+    return dict(zip(ours["seeds"], ours["each_last_ten"], strict=True))
 
 
 def _synthetic(results: Results) -> str:

@@ -38,6 +38,15 @@ def test_the_answer_is_what_the_results_say() -> None:
     assert front.part(Results(), "figures") == ""
 
 
+def test_methods_that_are_ahead_of_fedlc_are_named_with_their_cells() -> None:
+    hard = {"fedavg": [0.5] * 3, "fedlc": [0.6, 0.7, 0.8], "fedopt": [0.61], "fedprox": [0.59], "fedla": [0.9]}
+    easy = {"fedavg": [0.7], "fedlc": [0.8], "fedopt": [0.79], "fednova": [0.81]}
+    found = [*runs_of("cifar10/dirichlet:0.1", USUAL, hard), *runs_of("cifar10/shards:8", USUAL, easy)]
+    text = front.part(Known(found), "figures")
+    assert "other methods, `fedopt` is ahead of it in D(0.1); `fednova` is ahead of it in Q(8) (on the seeds" in text
+    assert "ahead" not in front.part(Known(runs_of("cifar10/shards:8", USUAL, {"fedavg": [0.7], "fedlc": [0.8]})), "f")
+
+
 def test_the_chart_is_drawn_of_what_was_run(tmp_path: Path) -> None:
     stated = runs_of("cifar10/dirichlet:0.1", Choice(rounds=200), {"fedavg": [0.5], "fedlc": [0.51]})
     usual = runs_of("cifar10/shards:2", USUAL, {"fedavg": [0.5, 0.5], "fedlc": [0.6, 0.7]})
