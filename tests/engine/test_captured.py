@@ -141,19 +141,24 @@ def test_a_round_makes_only_the_graphs_that_it_needs() -> None:
     assert set(sim.engine._rounds.lanes.steps) == set(plan(steps, 4))
 
 
+def with_room_for(most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory runs out where more lanes than this play."""
+    play = Lanes.play
+
+    def short_of_memory(lanes: Lanes, *given: Any) -> Any:
+        if lanes.lanes > most:
+            raise torch.OutOfMemoryError
+        return play(lanes, *given)
+
+    monkeypatch.setattr(Lanes, "play", short_of_memory)
+
+
 @pytest.mark.parametrize("together", [1, 2])
 def test_clients_train_in_groups_where_memory_runs_out(together: int, monkeypatch: pytest.MonkeyPatch) -> None:
     sims = [simulation(model="mlp", algorithm="scaffold", seed=seed) for seed in range(together)]
     cohorts, servers = [cohort(sim, [3, 0, 2]) for sim in sims], [sim.server for sim in sims]
     expected = sims[0].engine.train(sims[0].recipe(1), servers, cohorts, 1)
-    play = Lanes.play
-
-    def short_of_memory(lanes: Lanes, *given: Any) -> Any:
-        if lanes.lanes > 2:
-            raise torch.OutOfMemoryError
-        return play(lanes, *given)
-
-    monkeypatch.setattr(Lanes, "play", short_of_memory)
+    with_room_for(2, monkeypatch)
     engine = Stacked(Settings(1, 16), captured=True)
     with pytest.warns(UserWarning, match="memory ran out") as warned:
         made = engine.train(sims[0].recipe(1), servers, cohorts, 1)
@@ -171,14 +176,8 @@ def test_clients_train_in_groups_where_memory_runs_out(together: int, monkeypatc
 
 def test_one_seed_after_another_is_tried_before_its_clients_are_divided(monkeypatch: pytest.MonkeyPatch) -> None:
     sims = [simulation(model="mlp", seed=seed) for seed in range(2)]
-    cohorts, play = [cohort(sim, [1]) for sim in sims], Lanes.play
-
-    def short_of_memory(lanes: Lanes, *given: Any) -> Any:
-        if lanes.lanes > 1:
-            raise torch.OutOfMemoryError
-        return play(lanes, *given)
-
-    monkeypatch.setattr(Lanes, "play", short_of_memory)
+    cohorts = [cohort(sim, [1]) for sim in sims]
+    with_room_for(1, monkeypatch)
     engine = Stacked(Settings(1, 16), captured=True)
     with pytest.warns(UserWarning, match="one seed after another"):
         engine.train(sims[0].recipe(1), [sim.server for sim in sims], cohorts, 1)

@@ -28,7 +28,7 @@ from fedskew.data.augment import EDGE, crop_flip
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
 from fedskew.engine.pool import Examples
 from fedskew.engine.sheet import Sheet
-from fedskew.engine.timetable import Table, Tables, most_rows
+from fedskew.engine.timetable import Table, Tables, at_work, most_rows
 from fedskew.models import kernels
 from fedskew.models.model import Model
 
@@ -43,9 +43,8 @@ def prefixes(lanes: int) -> list[int]:
 
 def plan(steps: Ints, lanes: int) -> list[int]:
     """The size of the graph for each step of a round in which clients take so many steps."""
-    active = len(steps) - np.searchsorted(np.sort(steps), np.arange(steps.max()), side="right")
     sizes = np.array(prefixes(lanes)[::-1])
-    chosen: list[int] = sizes[np.searchsorted(sizes, active)].tolist()
+    chosen: list[int] = sizes[np.searchsorted(sizes, at_work(steps))].tolist()
     return chosen
 
 
@@ -176,7 +175,7 @@ class Lanes:
         self.served = served(recipe.model, settings.precision, device)
         self.one = len(servers) == 1
         self.local, self.context = self._memory(servers[0], cohorts[0])
-        self.fresh = leaves(fixed(self.local).optimizer)
+        self.fresh = leaves(cloned(self.local.optimizer))
         self.stream = torch.cuda.Stream(device) if self.x.is_cuda else None
         self.pool = torch.cuda.graph_pool_handle() if self.x.is_cuda else None
         self.steps: dict[int, Callable[[], None]] = {}

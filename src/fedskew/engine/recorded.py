@@ -18,6 +18,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
+from fedskew.core.errors import own_parts
 from fedskew.core.round import Batch, Context, Local, Recipe, local_step
 from fedskew.core.tree import Params
 
@@ -91,10 +92,8 @@ class _Steps:
 
 def _ours(recipe: Recipe) -> bool:
     """Whether all parts of a step are from this package."""
-    algorithm = recipe.algorithm
-    losses = [getattr(loss, "function", loss) for loss in (algorithm.loss, *algorithm.terms)]
-    parts = [recipe.model.module, *losses, algorithm.correction, *algorithm.ascents, recipe.optimizer]
-    return all(part.__module__.startswith("fedskew.") for part in parts)
+    rest = recipe.algorithm.correction, *recipe.algorithm.ascents, recipe.optimizer
+    return not own_parts(recipe) and all(part.__module__.startswith("fedskew.") for part in rest)
 
 
 def _kind(tensors: Tensors) -> Kind:

@@ -55,7 +55,7 @@ def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, sett
     """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
     steps = local_steps(cohorts, settings)
     rank = np.argsort(-steps, kind="stable")
-    active = len(steps) - np.searchsorted(np.sort(steps), np.arange(steps.max()), side="right")
+    active = at_work(steps)
     first_row = np.cumsum(active) - active
     step = np.repeat(np.arange(len(active)), active)
     client = rank[np.arange(len(step)) - first_row[step]]
@@ -63,6 +63,11 @@ def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, sett
     column = np.arange(index.shape[1])
     full = np.logical_and.reduceat(length == len(column), first_row)
     return Schedule(rank, steps[rank], active, index, column < length[:, None], full, draws)
+
+
+def at_work(steps: Ints) -> Ints:
+    """How many clients that take so many steps are still at work at each of them."""
+    return len(steps) - np.searchsorted(np.sort(steps), np.arange(steps.max()), side="right")
 
 
 def client_table(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Table:

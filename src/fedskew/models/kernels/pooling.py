@@ -61,22 +61,9 @@ def statistics(
     squares = tl.maximum(second - first * first / n, 0.0)
     several = tl.load(images + client) > 1
     settle(
-        count,
-        mean,
-        squares,
-        several,
-        shift,
-        old_mean,
-        old_var,
-        new_mean,
-        new_var,
-        use,
-        momentum,
-        eps,
-        client,
-        column,
-        C,
-    )
+        count, mean, squares, several, shift, old_mean, old_var, new_mean, new_var, use, momentum, eps,
+        client, column, C,
+    )  # fmt: skip
 
 
 @triton.jit
