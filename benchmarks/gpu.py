@@ -27,12 +27,20 @@ from fedskew.core.settings import arithmetic
 from fedskew.simulation.simulation import Simulation, advance
 
 Row = dict[str, Any]
+RESNET: Row = {
+    "model": "resnet18",
+    "dataset": "random:examples=6000,side=64",
+    "partition": "dirichlet:0.1",
+    "momentum": 0.9,
+    "augment": "crop_flip",
+}
+"""A round of the paper's ImageNet subset: 6,000 images of 64x64."""
 
 
-def random_images(seed: int, clients: int, examples: int = 50_000) -> Dataset:
-    """CIFAR-sized bytes: what is timed does not depend on what they show."""
+def random_images(seed: int, clients: int, examples: int = 50_000, side: int = 32) -> Dataset:
+    """CIFAR-sized bytes, or larger ones: what is timed does not depend on what they show."""
     generator = np.random.default_rng(seed)
-    x = torch.from_numpy(generator.integers(0, 256, (examples + 1000, 3, 32, 32), dtype=np.uint8))
+    x = torch.from_numpy(generator.integers(0, 256, (examples + 1000, 3, side, side), dtype=np.uint8))
     y = torch.from_numpy(generator.integers(0, 10, examples + 1000))
     return Dataset("random", x[:-1000], y[:-1000], x[-1000:], y[-1000:], 10, (125.3, 123.0, 113.9), (63.0, 62.1, 66.7))
 
@@ -134,15 +142,16 @@ def bare_loop(model: str, precision: str, rounds: int) -> Row:
     return {"what": "bare centralised loop", "model": model, "precision": precision, "ms": statistics.median(times)}
 
 
-def profile(model: str) -> list[Row]:
-    """Kernel times of one round, with one client in flight so that they do not overlap."""
+def profile(**fields: Any) -> list[Row]:
+    """Kernel times of one round; `graphed` has one client in flight, so that kernels do not overlap."""
     from torch.profiler import ProfilerActivity
 
     from fedskew.engine import Graphed
 
     torch._dynamo.reset()
-    sim = simulation(model=model, precision="bf16")
-    sim.engine = Graphed(sim.engine.settings, slots=1)  # type: ignore[attr-defined]
+    sim = simulation(**fields, precision="bf16")
+    if isinstance(sim.engine, Graphed):
+        sim.engine = Graphed(sim.engine.settings, slots=1)
     timed(lambda: advance([sim]), 3)
     with torch.profiler.profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]) as seen:
         advance([sim])
@@ -150,8 +159,12 @@ def profile(model: str) -> list[Row]:
     kernels = [e for e in seen.key_averages() if e.device_type == torch.autograd.DeviceType.CUDA]
     kernels.sort(key=lambda e: -e.self_device_time_total)
     total = sum(e.self_device_time_total for e in kernels)
-    rows = [{"kernel": e.key[:70], "ms": e.self_device_time_total / 1e3, "count": e.count} for e in kernels[:24]]
-    return [{"kernel": "all", "ms": total / 1e3, "count": sum(e.count for e in kernels)}, *rows]
+    model = fields["model"]
+    rows = [
+        {"model": model, "kernel": e.key[:70], "ms": e.self_device_time_total / 1e3, "count": e.count}
+        for e in kernels[:24]
+    ]
+    return [{"model": model, "kernel": "all", "ms": total / 1e3, "count": sum(e.count for e in kernels)}, *rows]
 
 
 def parity(model: str, algorithm: str, rounds: int = 5) -> Row:
@@ -191,7 +204,7 @@ def table(rows: list[Row]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--parts", default="rounds,methods,logistic,profile,parity")
+    parser.add_argument("--parts", default="rounds,methods,logistic,resnet,profile,parity")
     arguments = parser.parse_args()
     parts = arguments.parts.split(",")
     result: Row = {
@@ -209,8 +222,10 @@ def main() -> None:
     if "logistic" in parts:
         fields: Row = {"dataset": "features", "clients": 1000, "clients_per_round": 100, "batch_size": 10}
         result["logistic"] = [ours(50, model="logistic", precision="tf32", **fields)]
+    if "resnet" in parts:
+        result["resnet"] = [ours(10, **RESNET, precision="bf16")]
     if "profile" in parts:
-        result["profile"] = profile("cnn")
+        result["profile"] = [*profile(model="cnn"), *profile(**RESNET)]
     if "parity" in parts:
         result["parity"] = [parity("cnn", name) for name in METHODS] + [parity("mcmahan", "fedavg")]
     for part in parts:
