@@ -69,6 +69,12 @@ def _print(document: dict[str, Any]) -> None:
         f"expected calibration error {percent_of(calibration['ece'])} %, "
         f"mean confidence less accuracy {percent_of(calibration['overconfidence'])} %"
     )
+    mended = {name: value for name, value in document["repairs"].items() if value is not None}
+    parts = {"as_is": "as it is", "norms": "batch norm's statistics", "head": "last layer", "both": "both"}
+    echo(
+        "accuracy if parts were fitted to everybody's training examples: "
+        + ", ".join(f"{parts[name]} {percent_of(value)} %" for name, value in mended.items())
+    )
 
 
 def _kinds(methods: dict[str, Any]) -> Grid:

@@ -14,6 +14,7 @@ from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import evaluate_model
 from fedskew.core.tree import Params
 from fedskew.diagnostics.outputs import classifier, dtype_of, outputs
+from fedskew.diagnostics.values import plain
 from fedskew.models import Model
 
 _BATCH, _PASSES, _STEPS, _DECAY = 512, 60, 200, 1e-4
@@ -30,7 +31,7 @@ def repairs(model: Model, state: State, data: Dataset) -> dict[str, Any]:
     mended["both"] = None if norms is None else refitted(model, norms, data)
     dtype = dtype_of(state[0])
     return {
-        name: None if each is None else evaluate_model(model, *each, data, dtype).accuracy
+        name: None if each is None else plain(evaluate_model(model, *each, data, dtype).accuracy)
         for name, each in mended.items()
     }
 
