@@ -1,12 +1,12 @@
-"""Tables of docs/performance.md from results/, which `make reproduction` writes: the one that opens it, what recording
-steps is worth, and what launching all clients at once is worth."""
+"""Tables of docs/performance.md that take more than one file, or one without a list of figures: `make reproduction`."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
+
+from benchmarks.tables import goals, read, shown
 
 FLOORS = {"mcmahan": 10.0, "cnn": 21.0}
 """Milliseconds that the memory traffic of a round on the GPU needs at 4.3 TB/s: an estimate, no measurement."""
@@ -33,43 +33,47 @@ class Row:
 
 
 def summary(results: Path) -> str:
-    """The table and a line on where each part of it comes from."""
-    files = {name: json.loads((results / f"benchmark_{name}.json").read_text()) for name in _FILES}
+    """The table, and the goals that are missed."""
+    files = {name: read(results, name) for name in ("peers", "core", "convnet", "gpu", "cohorts")}
     rows = [*_small(files), *_convolutional(files["convnet"]), *_on_gpu(files["gpu"]), *_together(files["cohorts"])]
-    return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- |", *map(str, rows), "", *_sources(files)])
+    missed = goals(results, "core", "convnet", "peers")
+    return "\n".join([HEAD, "| --- | --- | --- | --- | --- | --- |", *map(str, rows), "", missed])
+
+
+def sources(results: Path) -> str:
+    """When and where each file was measured, and how much of the processor other programs used meanwhile."""
+    rows = []
+    for name, what in _FILES.items():
+        file = read(results, name)
+        where = f"{file['cpu']}, {file['cores']} cores" if "cpu" in file else file["device"]
+        torch = file["versions"]["torch"] if "versions" in file else file["torch"]
+        busy = f"{100 * file['used elsewhere']:.1f} %" if "used elsewhere" in file else ""
+        rows.append(f"| {what} | `{name}` | {_at(file)} | {where} | {file.get('threads', '')} | {torch} | {busy} |")
+    head = "| | `results/benchmark_*.json` | measured | on | threads | torch | used by other programs |"
+    return "\n".join([head, "| --- | --- | --- | --- | --- | --- | --- |", *rows])
 
 
 _FILES = {
-    "peers": "Flower, pfl, fluke and ours beside them",
-    "core": "by hand and ours beside it",
+    "core": "logistic regression, methods, seeds, import",
+    "recorded": "recorded steps",
     "convnet": "convolutional clients on the CPU",
-    "gpu": "the GPU",
+    "memory": "what keeping memory is worth",
+    "models": "model size",
+    "peers": "Flower, pfl, fluke and ours beside them",
     "cohorts": "all clients in one launch",
+    "gpu": "a client per stream",
 }
-
-
-def recorded_steps(results: Path) -> str:
-    """Rounds with and without recorded steps."""
-    file = json.loads((results / "benchmark_recorded.json").read_text())
-    found, rows = _medians(file), []
-    for name in dict.fromkeys(name.partition(",")[0] for name in found):
-        plain, replayed = found[f"{name}, as it is"], found[f"{name}, recorded"]
-        fedavg = "" if "seed" in name or name == "fedavg" else f"{replayed / found['fedavg, recorded']:.2f}x"
-        rows.append(f"| {name} | {_ms(plain)} | {_ms(replayed)} | {plain / replayed:.2f}x | {fedavg} |")
-    head = "| | not recorded | recorded | gain | recorded, against FedAvg |", "| --- | --- | --- | --- | --- |"
-    busy = f"Other programs used {100 * file['used elsewhere']:.0f} % of the processor meanwhile ({_at(file)})."
-    return "\n".join([*head, *rows, "", busy])
 
 
 def cohorts(results: Path) -> str:
     """Rounds of all clients in one launch, and of a client per stream."""
-    file = json.loads((results / "benchmark_cohorts.json").read_text())
-    rows = [
-        f"| {TITLES[row['model']]}, {row['partition']} | {_ms(row['ms']['stacked'])} | {_ms(row['ms']['graphed'])} | "
-        f"{row['ms']['graphed'] / row['ms']['stacked']:.2f}x | {row['ms']['stacked'] / FLOORS[row['model']]:.1f}x | "
-        f"{row['apart']['stacked']:.3f}, {row['apart']['graphed']:.3f} |"
-        for row in file["rounds"]
-    ]
+    file = read(results, "cohorts")
+    rows = []
+    for row in file["rounds"]:
+        ours, graphed, apart = row["ms"]["stacked"], row["ms"]["graphed"], row["apart"]
+        cells = shown(ours), shown(graphed), f"{graphed / ours:.2f}x", f"{ours / FLOORS[row['model']]:.1f}x"
+        distances = f"{apart['stacked']:.3f}, {apart['graphed']:.3f}"
+        rows.append(f"| {TITLES[row['model']]}, {row['partition']} | {' | '.join(cells)} | {distances} |")
     head = "| | `stacked` | `graphed` | gain | of the floor | away from `serial` in fp32 |"
     cold = file["rounds"][0]["first_round_s"]  # later ones find kernels of the same layers
     warm = f"The first round took {cold['stacked']:.1f} s, that of `graphed` {cold['graphed']:.1f} s, caches empty."
@@ -124,23 +128,8 @@ def _medians(file: dict[str, Any]) -> dict[str, float]:
 
 
 def _named(name: str, ms: float) -> str:
-    return f"{name}: {_ms(ms)}"
-
-
-def _ms(ms: float) -> str:
-    return f"{ms:,.0f} ms" if ms >= 100 else f"{ms:.3g} ms"
+    return f"{name}: {shown(ms)}"
 
 
 def _at(file: dict[str, Any]) -> str:
     return datetime.fromisoformat(file["date"]).strftime("%-d %B %Y, %H:%M UTC")
-
-
-def _sources(files: dict[str, Any]) -> Iterable[str]:
-    for name, what in _FILES.items():
-        file = files[name]
-        where = (
-            file["device"] if "device" in file else f"{file['cpu']}, {file['cores']} cores, {file['threads']} threads"
-        )
-        elsewhere = file.get("used elsewhere")
-        busy = "" if elsewhere is None else f", {100 * elsewhere:.1f} % of the processor used by other programs"
-        yield f"- {what[0].upper()}{what[1:]}: `results/benchmark_{name}.json`, {_at(file)}, {where}{busy}."

@@ -4,6 +4,7 @@ With `--figures` the pictures are drawn first, as far as their measurements are 
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 from fedskew.algorithms import describe
@@ -15,30 +16,31 @@ from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
-from benchmarks.summary import cohorts, recorded_steps, summary  # noqa: E402
+from benchmarks.summary import cohorts, sources, summary  # noqa: E402
+from benchmarks.tables import TABLES  # noqa: E402
 from docs.pages import front  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
 from docs.pages.reproduction import between, reproduction  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
 
-METHODS = "<!-- methods: make reproduction -->", "<!-- end of methods -->"
-SPEED = "<!-- summary: make reproduction -->", "<!-- end of summary -->"
-RECORDED = "<!-- recorded steps: make reproduction -->", "<!-- end of recorded steps -->"
-COHORTS = "<!-- cohorts: make reproduction -->", "<!-- end of cohorts -->"
-ROOMS = "<!-- rooms: make reproduction -->", "<!-- end of rooms -->"
+
+def part(page: str, name: str, text: str) -> str:
+    """A page with the part of this name made anew."""
+    return between(page, text, (f"<!-- {name}: make reproduction -->", f"<!-- end of {name} -->"))
 
 
 def with_methods(page: str) -> str:
     """A page with its table of registered methods made anew."""
     rows = [f"| `{m.spec}` | {', '.join(m.sets) or 'nothing'} | {m.about} |" for m in describe()]
     table = "\n".join(["| method | sets | what it does |", "| --- | --- | --- |", *rows])
-    return between(page, table, METHODS)
+    return part(page, "methods", table)
 
 
 def with_speed(page: str, results: Path) -> str:
     """The page on performance with its generated tables made anew."""
-    for table, marks in ((summary, SPEED), (recorded_steps, RECORDED), (cohorts, COHORTS)):
-        page = between(page, table(results), marks)
+    tables: dict[str, Callable[[Path], str]] = {**TABLES, "summary": summary, "sources": sources, "cohorts": cohorts}
+    for name, table in tables.items():
+        page = part(page, name, table(results))
     return page
 
 
@@ -51,7 +53,7 @@ def pages(root: Path) -> dict[Path, str]:
     names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md"
     readme, design, choosing, speed = (root / name for name in names)
     return {
-        design: between(design.read_text(), picture(), ROOMS),
+        design: part(design.read_text(), "rooms", picture()),
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
         root / "docs" / "json.md": json_page(),
         choosing: with_methods(choosing.read_text()),

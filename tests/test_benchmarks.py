@@ -1,5 +1,6 @@
 """The programs in benchmarks/ run, and what they compare does the same work. How fast they are is no test."""
 
+import json
 from importlib import import_module
 from pathlib import Path
 
@@ -8,6 +9,8 @@ import pytest
 from benchmarks import convnet, core
 from benchmarks.by_hand import AUTOGRAD, PLAIN, TUNED, Batched
 from benchmarks.clients import start
+from benchmarks.tables import Table, goals
+from benchmarks.timing import Figure, Spread
 
 PROGRAMS = sorted(path.stem for path in (Path(__file__).parent.parent / "benchmarks").glob("*.py"))
 
@@ -27,3 +30,48 @@ def test_the_loops_by_hand_give_the_same_parameters(step):
     simulation = start(1_000)
     initial = simulation.server.params["linear.weight"], simulation.server.params["linear.bias"]
     core.check_same_work(simulation, Batched(simulation.federation, *initial, step))
+
+
+@pytest.fixture
+def results(tmp_path):
+    """A file of figures: one goal met, one missed, one set for the inverse of what a table has."""
+    figures = [
+        Figure("rounds", "ours", Spread(5.0, 4.0, 6.0), "ms"),
+        Figure("rounds", "theirs", Spread(100.0, 90.0, 1234.0), "ms"),
+        Figure("rounds", "ours / by hand", Spread(1.5, 1.25, 2.5), "x", 2.0),
+        Figure("rounds", "import", Spread(343.0, 296.0, 623.0), "ms", 300.0),
+        Figure("rounds", "theirs / ours", Spread(20.0, 18.0, 22.0), "x"),
+        Figure("rounds", "ours / theirs", Spread(0.05, 0.04, 0.06), "x", 0.1),
+    ]
+    (tmp_path / "benchmark_toy.json").write_text(json.dumps({"figures": [figure.as_dict() for figure in figures]}))
+    return tmp_path
+
+
+def test_a_table_says_which_goals_are_met(results):
+    rows = {"ours": "`ours`", "by hand": "by hand", "import": "import"}
+    assert Table("toy", rows, {"a round": "{}", "ours against it": "ours / {}"})(results).splitlines() == [
+        "|  | a round | ours against it | goal |",
+        "| --- | --- | --- | --- |",
+        "| `ours` | 5 ms |  |  |",
+        "| by hand |  | 1.50x (1.25 to 2.50) | at most 2x: met |",
+        "| import | 343 ms (296 to 623) |  | at most 300 ms: **missed** |",
+    ]
+    assert goals(results, "toy").splitlines() == [
+        "Of 3 goals on the CPU, 2 are met.",
+        "",
+        "- import: 343 ms (296 to 623), at most 300 ms: **missed**",
+    ]
+
+
+def test_a_goal_for_the_inverse_is_turned_over(results):
+    table = Table("toy", {"theirs": "theirs"}, {"against ours": "{} / ours"}, inverse="ours / {}")
+    assert table(results).splitlines()[-1] == "| theirs | 20x (18 to 22) | at least 10x: met |"
+
+
+def test_a_table_without_goals_has_no_column_for_them(results):
+    assert Table("toy", {"ours": "ours"}, {"a round": "rounds: {}"})(results).splitlines()[0] == "|  | a round |"
+
+
+def test_a_row_that_is_not_in_the_file_is_an_error(results):
+    with pytest.raises(ValueError, match=r"benchmark_toy\.json has no figure of 'nobody'"):
+        Table("toy", {"nobody": "nobody"}, {"a round": "{}"})(results)

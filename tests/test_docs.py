@@ -107,8 +107,7 @@ def test_the_loss_in_a_loop_of_ones_own():
 
 def test_peers_are_as_they_were_measured():
     found = figures_of("benchmark_peers.json")
-    text, page = ((ROOT / name).read_text() for name in ("README.md", "docs/performance.md"))
-    ours = found["a round of logistic regression, 100 of 1,000 clients", "fedskew, stacked"]["median"]
+    text = (ROOT / "README.md").read_text()
     for row, name in {
         "fedskew": "fedskew, stacked",
         "Flower": "flwr, simulation",
@@ -117,8 +116,6 @@ def test_peers_are_as_they_were_measured():
     }.items():
         value = found["a round of logistic regression, 100 of 1,000 clients", name]["median"]
         assert re.search(rf"^\| \[?{row}\b.* \| {short(value)} \|", text, re.M), row
-        ratio = "" if row == "fedskew" else f"{value / ours:.0f}x "
-        assert re.search(rf"^\| {row}\b.* \| {short(value)} \| {ratio}\|", page, re.M), row
 
 
 def test_every_page_has_a_place_in_the_site():
@@ -176,18 +173,6 @@ def test_the_python_of_tuning_runs(tmp_path, monkeypatch, capsys):
 def test_the_python_of_tuning_imports_what_is_public():
     lines = [line for code in blocks("docs/tuning.md", "python") for line in code.splitlines() if "import" in line]
     assert all(line.startswith("from fedskew import ") for line in lines)
-
-
-def test_convnet_figures_are_those_of_the_results():
-    figures = json.loads((ROOT / "results/benchmark_convnet.json").read_text())["figures"]
-    text = (ROOT / "docs/performance.md").read_text()
-    section = text[text.index("### Convolutional clients") : text.index("### Import")]
-    for figure in figures:
-        median = figure["value"]["median"]
-        if figure["unit"] == "ms":
-            assert f"{median:,.0f} ms" in section, figure["name"]
-        elif figure["name"].endswith("/ bare loop"):
-            assert f"{median:.2f}x" in section, figure["name"]
 
 
 def test_what_tau_costs_on_synthetic_is_what_was_measured():
