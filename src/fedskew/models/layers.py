@@ -180,6 +180,15 @@ class BatchNorm(nn.Module):
         self.running_mean, self.running_var = made[1].detach(), made[2].detach()
         return made[0]
 
+    def sum_relu(self, x: Tensor, residual: Tensor | None, seen: "Seen", *, relu: bool) -> Tensor:
+        """Norm, sum with a residual and ReLU, each of the two if wanted (training, no leading axes, CUDA)."""
+        from fedskew.models.kernels.norm_relu import norm_relu
+
+        own = self.weight, self.bias, self.running_mean, self.running_var
+        made = norm_relu(x, residual, *own, *seen, relu, self.momentum, self.eps)
+        self.running_mean, self.running_var = made[1].detach(), made[2].detach()
+        return made[0]
+
     def after(self, conv: Conv2d, x: Tensor, seen: "Seen") -> Tensor:
         """Convolution, norm, ReLU and 2x2 max-pooling of clients together (training, CUDA)."""
         from fedskew.models.kernels.grouped_blocks import conv_norm_relu_pool
