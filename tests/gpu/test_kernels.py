@@ -71,13 +71,14 @@ def test_relu_pool():
         assert_near(ours, theirs)
 
 
+@pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize(("size", "padding"), [(3, 0), (3, 1), (5, 0), (5, 2)])
-def test_windows(size, padding):
+def test_windows(size, padding, step):
     from fedskew.models.kernels.windows import windows
 
     x = images(2, 3, 9, 8).contiguous()
-    rows = windows(x, size, size, padding, padding)
-    wanted = functional.unfold(x, size, padding=padding).transpose(1, 2).reshape(len(rows), -1)
+    rows = windows(x, size, size, padding, padding, step)
+    wanted = functional.unfold(x, size, padding=padding, stride=step).transpose(1, 2).reshape(len(rows), -1)
     assert rows.shape[1] % 8 == 0
     assert torch.equal(rows[:, : wanted.shape[1]], wanted)
     assert not rows[:, wanted.shape[1] :].any()

@@ -13,6 +13,7 @@ from torch.nn import functional
 from fedskew.core import tree
 from fedskew.core.tree import Params
 from fedskew.models import MODELS, Model, build_model, leaf_cnn, mcmahan, mlp, resnet18
+from fedskew.models.layers import Conv2d
 from tests.helpers import apply
 
 SPECS = ["cnn", "cnn:norm=group", "mcmahan", "mcmahan:padding=2", "leaf_cnn", "resnet18", "resnet18:norm=group"]
@@ -268,3 +269,16 @@ def test_resnet_with_fused_norms_is_the_plain_one(
         torch.testing.assert_close(fused, plain, rtol=1e-8, atol=1e-8)
     batch_norms = [(False, True)] * 9 + [(False, False)] * 3 + [(True, True)] * 8  # one stem, eight blocks
     assert sorted(calls) == sorted(batch_norms if "group" not in spec else [])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "kernel", "stride", "thin"), [(3, 3, 1, True), (3, 3, 2, True), (3, 5, 2, True), (64, 1, 2, False)]
+)
+def test_a_thin_convolution_is_a_matrix_product(
+    inputs: int, kernel: int, stride: int, thin: bool, generator: torch.Generator
+) -> None:
+    """As GPUs take a first layer; a shortcut's filters have few values too, but its images have a gradient."""
+    conv = Conv2d(inputs, 4, kernel, stride=stride, padding=kernel // 2).double()
+    x = torch.randn(2, inputs, 9, 8, generator=generator, dtype=torch.float64, requires_grad=True)
+    assert conv.thin is thin
+    torch.testing.assert_close(conv._as_product(x, conv.weight, conv.bias), conv(x))
