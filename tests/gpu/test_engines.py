@@ -69,6 +69,17 @@ def test_graphed_clients_with_our_kernels_agree_with_serial(model: str) -> None:
     assert_near(played("graphed", **fields)[1], played("serial", **fields)[1], 1e-3)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_a_graphed_resnet_agrees_with_serial_and_repeats_to_the_bit(precision: str) -> None:
+    """It is as far from float64 as `serial` is, within a factor of two."""
+    fields = {"algorithm": "fedlc", "model": "resnet18", "precision": precision, "rounds": 1, "lr": 0.01}
+    exact, rounded = played("serial", **fields | {"precision": "fp64"})[1], played("serial", **fields)[1]
+    simulation, first = played("graphed", **fields)
+    assert simulation.engine._stage.recipe.model.module.fused  # type: ignore[attr-defined]
+    assert _away(first, exact) <= 2 * _away(rounded, exact) + 1e-3
+    assert_near(played("graphed", **fields)[1], first, 0.0)
+
+
 @pytest.mark.parametrize("partition", ["iid", "dirichlet:0.3"])
 @pytest.mark.parametrize("model", ["cnn:padding=1,width=16", "mcmahan:padding=2"])
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedlc", "scaffold"])

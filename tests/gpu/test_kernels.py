@@ -71,13 +71,78 @@ def test_relu_pool():
         assert_near(ours, theirs)
 
 
+@pytest.mark.parametrize("step", [1, 2])
 @pytest.mark.parametrize(("size", "padding"), [(3, 0), (3, 1), (5, 0), (5, 2)])
-def test_windows(size, padding):
+def test_windows(size, padding, step):
     from fedskew.models.kernels.windows import windows
 
     x = images(2, 3, 9, 8).contiguous()
-    rows = windows(x, size, size, padding, padding)
-    wanted = functional.unfold(x, size, padding=padding).transpose(1, 2).reshape(len(rows), -1)
+    rows = windows(x, size, size, padding, padding, step)
+    wanted = functional.unfold(x, size, padding=padding, stride=step).transpose(1, 2).reshape(len(rows), -1)
     assert rows.shape[1] % 8 == 0
     assert torch.equal(rows[:, : wanted.shape[1]], wanted)
     assert not rows[:, wanted.shape[1] :].any()
+
+
+@pytest.mark.parametrize(("relu", "summed"), [(True, True), (True, False), (False, False), (False, True)])
+@pytest.mark.parametrize(
+    ("shape", "kept"),
+    [((4, 64, 3, 3), 4), ((5, 64, 5, 6), 3), ((4, 64, 3, 2), 1), ((1, 64, 4, 4), None), ((3, 16, 3, 3), None),
+     ((5, 512, 2, 2), None), ((3, 512, 3, 3), 2), ((2, 512, 2, 2), 1)],
+)  # fmt: skip
+def test_norm_relu_forward_backward_and_statistics(shape, kept, relu, summed):
+    """Padded images too: they have a gradient here, which the loss would not give them."""
+    x, channels = images(*shape).requires_grad_(), shape[1]
+    residual = (images(*shape).flip(0) - 1).requires_grad_() if summed else None
+    mask = None if kept is None else torch.arange(shape[0], device=DEVICE) < kept
+    norm, plain = pair_of_norms(channels)
+    fused = norm.sum_relu(x, residual, seen(x, mask), relu=relu)
+    wanted = plain(x, mask) + (0 if residual is None else residual)
+    wanted = wanted.relu() if relu else wanted
+    grad = torch.randn_like(wanted)
+    inputs = [x] if residual is None else [x, residual]
+    got = torch.autograd.grad(fused, [*inputs, norm.weight, norm.bias], grad)
+    right = torch.autograd.grad(wanted, [*inputs, plain.weight, plain.bias], grad)
+    assert_near(fused, wanted)
+    for ours, theirs in zip(got, right, strict=True):
+        assert_near(ours, theirs)
+    assert_near(norm.running_mean, plain.running_mean)
+    assert_near(norm.running_var, plain.running_var)
+
+
+@pytest.mark.parametrize("summed", [True, False])
+def test_norm_relu_of_many_tiles_repeats_to_the_bit_and_takes_bfloat16(summed, monkeypatch):
+    from fedskew.models.kernels import norm_relu
+
+    monkeypatch.setattr(norm_relu, "_PROGRAMS", 6)  # each takes several tiles
+    x = images(7, 128, 9, 9).bfloat16().requires_grad_()
+    residual = (images(7, 128, 9, 9).flip(0) - 1).bfloat16().requires_grad_() if summed else None
+    inputs = [x] if residual is None else [x, residual]
+    mask = torch.arange(7, device=DEVICE) != 2
+    norm, plain = pair_of_norms(128)
+    wanted = plain(x.float(), mask) + (0 if residual is None else residual.float())
+    grad = torch.randn_like(wanted).bfloat16()
+    right = torch.autograd.grad(wanted.relu(), [*inputs, plain.weight, plain.bias], grad.float())
+    before = norm.running_mean, norm.running_var
+    made = []
+    for _ in range(2):
+        norm.running_mean, norm.running_var = before
+        y = norm.sum_relu(x, residual, seen(x, mask), relu=True)
+        made.append([y, norm.running_mean, *torch.autograd.grad(y, [*inputs, norm.weight, norm.bias], grad)])
+    assert y.dtype == torch.bfloat16
+    assert y.is_contiguous(memory_format=torch.channels_last)
+    assert all(torch.equal(a, b) for a, b in zip(*made, strict=True))
+    for ours, theirs in zip(made[0], [wanted.relu(), plain.running_mean, *right], strict=True):
+        assert (ours.double() - theirs.double()).norm() <= 5e-3 * theirs.double().norm()
+
+
+def pair_of_norms(channels):
+    """A batch norm away from its initialisation, and a copy."""
+    norm, copy = BatchNorm(channels).to(DEVICE), BatchNorm(channels).to(DEVICE)
+    with torch.no_grad():
+        norm.weight.uniform_(0.5, 1.5)
+        norm.bias.normal_()
+        norm.running_mean.normal_()
+        norm.running_var.uniform_(0.5, 2)
+    copy.load_state_dict(norm.state_dict())
+    return norm, copy

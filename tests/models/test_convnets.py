@@ -1,6 +1,9 @@
 """The convolutional networks: sizes known from the literature, and leading axes against one client at a time."""
 
+import sys
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -10,6 +13,7 @@ from torch.nn import functional
 from fedskew.core import tree
 from fedskew.core.tree import Params
 from fedskew.models import MODELS, Model, build_model, leaf_cnn, mcmahan, mlp, resnet18
+from fedskew.models.layers import Conv2d
 from tests.helpers import apply
 
 SPECS = ["cnn", "cnn:norm=group", "mcmahan", "mcmahan:padding=2", "leaf_cnn", "resnet18", "resnet18:norm=group"]
@@ -216,3 +220,65 @@ def test_a_module_without_a_linear_layer_has_no_features() -> None:
     params, buffers = model.init(torch.float32, "cpu")
     outputs, _ = model.apply(params, buffers, torch.zeros(2, 1, 4, 4), train=False)
     assert outputs.features is None
+
+
+def plain_norm_relu(
+    x: Tensor, residual: Tensor | None, weight: Tensor, bias: Tensor, mean: Tensor, var: Tensor, mask: Tensor,
+    images: Tensor, relu: bool, momentum: float, eps: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """What the GPU kernel of this name does, in PyTorch."""
+    assert int(mask.sum()) == int(images)
+    kept, new_mean, new_var = x[mask.bool()], mean.clone(), var.clone()
+    if images > 1:
+        functional.batch_norm(kept.detach(), new_mean, new_var, training=True, momentum=momentum)
+        mean, var = kept.mean((0, 2, 3)), kept.var((0, 2, 3), correction=0)
+    scale = weight * (var + eps).rsqrt()
+    y = (x - mean[:, None, None]) * scale[:, None, None] + bias[:, None, None]
+    y = y if residual is None else y + residual
+    return (y.relu() if relu else y), new_mean, new_var
+
+
+@pytest.mark.parametrize("spec", ["resnet18", "resnet18:weights=standard,head=unit", "resnet18:norm=group"])
+@pytest.mark.parametrize("kept", [None, 3, 1])
+def test_resnet_with_fused_norms_is_the_plain_one(
+    spec: str, kept: int | None, generator: torch.Generator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its kernel is, in which order the parts are put together, and what becomes of the statistics."""
+    calls: list[tuple[bool, bool]] = []
+
+    def counted(x: Tensor, residual: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+        calls.append((residual is not None, rest[6]))
+        return plain_norm_relu(x, residual, *rest)
+
+    stand_in = SimpleNamespace(norm_relu=counted)
+    monkeypatch.setitem(sys.modules, "fedskew.models.kernels.norm_relu", stand_in)  # Triton may not be installed
+    shape = small(spec)
+    model, params, buffers = clients(spec, shape, generator)
+    own = {name: leaf.requires_grad_() for name, leaf in tree.rows(params, 0).items()}
+    x = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
+    mask = None if kept is None else torch.arange(4) < kept
+    weights = torch.ones(4, dtype=torch.bool) if mask is None else mask
+    results = []
+    for each in (model, model.fused()):
+        logits, after = apply(each, own, tree.rows(buffers, 0), x, mask, train=True)
+        grads = torch.autograd.grad(logits[weights].square().sum(), list(own.values()))
+        results.append([logits[weights], *after.values(), *grads])
+        quiet, _ = apply(each, own, tree.rows(buffers, 0), x, train=False)
+        results[-1].append(quiet)
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, rtol=1e-8, atol=1e-8)
+    batch_norms = [(False, True)] * 9 + [(False, False)] * 3 + [(True, True)] * 8  # one stem, eight blocks
+    assert sorted(calls) == sorted(batch_norms if "group" not in spec else [])
+
+
+@pytest.mark.parametrize(
+    ("inputs", "kernel", "stride", "thin"), [(3, 3, 1, True), (3, 3, 2, True), (3, 5, 2, True), (64, 1, 2, False)]
+)
+def test_a_thin_convolution_is_a_matrix_product(
+    inputs: int, kernel: int, stride: int, thin: bool, generator: torch.Generator
+) -> None:
+    """As GPUs take a first layer; a shortcut's filters have few values too, but its images have a gradient."""
+    conv = Conv2d(inputs, 4, kernel, stride=stride, padding=kernel // 2).double()
+    x = torch.randn(2, inputs, 9, 8, generator=generator, dtype=torch.float64, requires_grad=True)
+    assert conv.thin is thin
+    torch.testing.assert_close(conv._as_product(x, conv.weight, conv.bias), conv(x))

@@ -13,7 +13,7 @@ from fedskew.algorithms import ALGORITHMS
 from fedskew.core import tree
 from fedskew.core.federation import Cohort
 from fedskew.core.round import Server, server_update
-from fedskew.engine import ENGINES, Serial, Stacked, Threaded
+from fedskew.engine import ENGINES, Serial, Stacked, Threaded, graphed
 from fedskew.simulation.session import simulate_many
 from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import OWN, assert_trees_close
@@ -285,3 +285,24 @@ def test_the_same_run_twice_is_bit_identical(engine: str) -> None:
     assert one is not None
     assert two is not None
     assert_servers_close(one, two, rtol=0.0, atol=0.0)
+
+
+@pytest.mark.parametrize("algorithm", ["fedlc", "scaffold", "fedsam"])
+@pytest.mark.parametrize(
+    "extra",
+    [{}, {"momentum": 0.0, "weight_decay": 0.01}, {"weight_decay": 0.01, "lr_schedule": "exponential:0.5"}],
+    ids=str,
+)
+def test_graphed_moves_parameters_in_place(
+    algorithm: str, extra: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU does with a network that is too large to compile."""
+    moves = []
+    move = graphed.InPlace.move
+    monkeypatch.setattr(graphed.InPlace, "move", lambda *given: (moves.append(given), move(*given))[1])
+    monkeypatch.setattr(graphed, "may_compile", lambda *_: True)
+    monkeypatch.setattr(graphed, "worth_compiling", lambda _: False)
+    monkeypatch.setattr(graphed.kernels, "available", lambda: False)
+    fields = {**DIGITS, "algorithm": algorithm, **extra}
+    assert_same(fields, "graphed")
+    assert moves

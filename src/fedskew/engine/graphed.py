@@ -88,7 +88,7 @@ class Graphed:
             quick = may_compile(device, self.settings.precision)
             model = recipe.model.fused() if quick and kernels.available() else recipe.model
             scaled = replace(recipe, model=model, rate=rate)
-            self._step = rate, Compiled(scaled) if quick and worth_compiling(recipe.model) else scaled
+            self._step = rate, _quickest(scaled) if quick else scaled
         return self._step
 
 
@@ -250,6 +250,37 @@ def worth_compiling(model: Model) -> bool:
     """
     grouped = any(isinstance(part, torch.nn.GroupNorm) for part in model.module.modules())
     return not grouped and sum(1 for _ in model.module.parameters()) <= _PARAMETERS
+
+
+def _quickest(recipe: Recipe) -> "Recipe | Compiled":
+    if worth_compiling(recipe.model):
+        return Compiled(recipe)
+    if recipe.optimizer.descent is None:
+        return recipe
+    return InPlace(**{each.name: getattr(recipe, each.name) for each in fields(Recipe)})
+
+
+@dataclass(frozen=True)
+class InPlace(Recipe):
+    """A recipe with plain gradient descent that moves all parameters in place, in one pass over memory."""
+
+    def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:
+        assert self.optimizer.descent is not None
+        assert self.rate is not None
+        momentum, decay = self.optimizer.descent
+        grads = self.bent(grads, local, context)
+        along = [_laid_like(leaf, grads[name]) for name, leaf in local.params.items()]
+        velocities = [local.optimizer[name] for name in local.params] if momentum else []
+        torch._fused_sgd_(
+            list(local.params.values()), along, velocities, weight_decay=decay, momentum=momentum, lr=self.rate,
+            dampening=0.0, nesterov=False, maximize=False, is_first_step=False,
+        )  # fmt: skip
+        return local.params, local.optimizer
+
+
+def _laid_like(leaf: Tensor, grad: Tensor) -> Tensor:
+    """The gradient in the memory layout of its parameter."""
+    return grad if grad.stride() == leaf.stride() else torch.empty_like(leaf).copy_(grad)
 
 
 def compiler_options() -> dict[str, Any]:

@@ -10,7 +10,7 @@ from itertools import pairwise
 from torch import Tensor, nn
 
 from fedskew.core.checks import check_choice
-from fedskew.models import heads
+from fedskew.models import heads, kernels
 from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Seen, StandardConv2d, max_pool2, seen
 from fedskew.models.network import Network, check_images
 
@@ -36,7 +36,7 @@ class ConvNet(Network):
         self.norms = nn.ModuleList(_norm(norm, width) for _ in range(_LAYERS)) if norm != "none" else None
         height, breadth = (_side_after(size, padding) for size in input_shape[1:])
         self.linear = heads.head(head, width * height * breadth, num_classes)
-        self.fused, self.power_of_two = False, width >= 16 and width & (width - 1) == 0
+        self.fused, self.power_of_two = False, kernels.fill_tiles(width)
 
     def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         first = self.convs[0]

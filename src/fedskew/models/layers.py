@@ -88,21 +88,22 @@ class Conv2d(nn.Conv2d):
     @property
     def thin(self) -> bool:
         """Few values per window, as in the first layer: cuDNN has no good kernels for that, a matrix product does."""
-        return math.prod(self.weight.shape[1:]) <= 128 and self.stride == (1, 1)
+        steps = self.stride == (1, 1) or (self.stride == (2, 2) and self.in_channels < 16)
+        return math.prod(self.weight.shape[1:]) <= 128 and steps
 
     def _as_product(self, input: Tensor, filters: Tensor, shift: Tensor | None) -> Tensor:
         """Windows as rows [B*H*W, C*k*k] times filters; the result lies channels-last, as the next layer wants it."""
         if torch.is_autocast_enabled(input.device.type):
             input = input.to(torch.get_autocast_dtype(input.device.type))
         assert not isinstance(self.padding, str)
-        (tall, wide), (up, left) = self.kernel_size, self.padding
-        height, width = input.shape[2] + 2 * up - tall + 1, input.shape[3] + 2 * left - wide + 1
+        (tall, wide), (up, left), step = self.kernel_size, self.padding, self.stride[0]
+        height, width = (input.shape[2] + 2 * up - tall) // step + 1, (input.shape[3] + 2 * left - wide) // step + 1
         if kernels.available() and not input.requires_grad:
             from fedskew.models.kernels.windows import windows
 
-            flat = windows(input, tall, wide, up, left)
+            flat = windows(input, tall, wide, up, left, step)
         else:
-            cut = functional.pad(input, (left, left, up, up)).unfold(2, tall, 1).unfold(3, wide, 1)
+            cut = functional.pad(input, (left, left, up, up)).unfold(2, tall, step).unfold(3, wide, step)
             flat = cut.permute(0, 2, 3, 1, 4, 5).reshape(len(input) * height * width, -1)
             flat = functional.pad(flat, (0, -flat.shape[1] % 8))  # rows of whole 16-byte words
         filters = filters.reshape(self.out_channels, -1)
@@ -177,6 +178,15 @@ class BatchNorm(nn.Module):
 
         stats = self.running_mean, self.running_var
         made = norm_relu_pool(x, shift, self.weight, self.bias, *stats, *seen, self.momentum, self.eps)
+        self.running_mean, self.running_var = made[1].detach(), made[2].detach()
+        return made[0]
+
+    def sum_relu(self, x: Tensor, residual: Tensor | None, seen: "Seen", *, relu: bool) -> Tensor:
+        """Norm, sum with a residual and ReLU, each of the two if wanted (training, no leading axes, CUDA)."""
+        from fedskew.models.kernels.norm_relu import norm_relu
+
+        own = self.weight, self.bias, self.running_mean, self.running_var
+        made = norm_relu(x, residual, *own, *seen, relu, self.momentum, self.eps)
         self.running_mean, self.running_var = made[1].detach(), made[2].detach()
         return made[0]
 

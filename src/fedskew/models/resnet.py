@@ -14,8 +14,8 @@ from functools import partial
 from torch import Tensor, nn
 
 from fedskew.core.checks import check_choice
-from fedskew.models import heads
-from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, StandardConv2d
+from fedskew.models import heads, kernels
+from fedskew.models.layers import BatchNorm, Conv2d, GroupNorm, Seen, StandardConv2d, seen
 from fedskew.models.network import Network, check_images
 
 _NORMS = ("batch", "group")
@@ -26,7 +26,7 @@ _SMALL = 32
 
 
 class Normed(nn.Module):
-    """A convolution without bias, followed by its norm."""
+    """relu(norm(convolution of x) + residual); the residual and the ReLU are optional, and there is no bias."""
 
     def __init__(self, inputs: int, outputs: int, kernel: int, stride: int, norm: str, weights: str) -> None:
         super().__init__()
@@ -34,10 +34,22 @@ class Normed(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, mode="fan_out", nonlinearity="relu")
         self.norm = BatchNorm(outputs) if norm == "batch" else GroupNorm(_GROUPS, outputs)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+    def forward(
+        self,
+        x: Tensor,
+        mask: Tensor | None,
+        counted: Seen | None,
+        residual: Tensor | None = None,
+        *,
+        relu: bool = True,
+    ) -> Tensor:
+        """What `counted` holds is for our kernels, which then do all but the convolution."""
         x = self.conv(x)
-        out: Tensor = self.norm(x, mask) if isinstance(self.norm, BatchNorm) else self.norm(x)
-        return out
+        if counted is not None and isinstance(self.norm, BatchNorm) and kernels.fill_tiles(x.shape[1]):
+            return self.norm.sum_relu(x, residual, counted, relu=relu)
+        x = self.norm(x, mask) if isinstance(self.norm, BatchNorm) else self.norm(x)
+        x = x if residual is None else residual + x
+        return x.relu() if relu else x
 
 
 class Block(nn.Module):
@@ -50,10 +62,9 @@ class Block(nn.Module):
         same = stride == 1 and inputs == outputs
         self.shortcut = None if same else Normed(inputs, outputs, 1, stride, norm, weights)
 
-    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        straight = x if self.shortcut is None else self.shortcut(x, mask)
-        bent = self.second(self.first(x, mask).relu(), mask)
-        out: Tensor = (straight + bent).relu()
+    def forward(self, x: Tensor, mask: Tensor | None, counted: Seen | None) -> Tensor:
+        straight = x if self.shortcut is None else self.shortcut(x, mask, counted, relu=False)
+        out: Tensor = self.second(self.first(x, mask, counted), mask, counted, straight)
         return out
 
 
@@ -69,11 +80,13 @@ class ResNet(Network):
             self.blocks.append(Block(outputs, outputs, 1, norm, weights))
             inputs = outputs
         self.linear = heads.head(head, inputs, num_classes)
+        self.fused = False
 
     def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
-        x = self.stem(x, mask).relu()
+        counted = seen(x, mask) if self.fused and self.training and x.ndim == 4 else None
+        x = self.stem(x, mask, counted)
         for block in self.blocks:
-            x = block(x, mask)
+            x = block(x, mask, counted)
         return x.mean((-2, -1))
 
 

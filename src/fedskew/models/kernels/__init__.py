@@ -17,6 +17,11 @@ def available() -> bool:
     return find_spec("triton") is not None
 
 
+def fill_tiles(channels: int) -> bool:
+    """Whether the kernels with a norm take this many channels."""
+    return channels >= 16 and channels & (channels - 1) == 0
+
+
 def run_together(device: torch.device) -> bool:
     """Whether the kernels with a client axis run there."""
     nvidia = device.type == "cuda" and torch.version.hip is None

@@ -86,8 +86,9 @@ def _statistics(
     mean = tl.sum(tl.where((k == ALL)[None, :], made, 0.0), 1) / n
     squares = tl.maximum(tl.sum(made * filters, 1) - mean * mean * n, 0.0)
     several = tl.load(images + client) > 1
+    moved = tl.load(shift + client * CO + column).to(tl.float32)
     settle(
-        count, mean, squares, several, shift, old_mean, old_var, new_mean, new_var, use, momentum, eps, client, column,
+        count, mean, squares, several, moved, old_mean, old_var, new_mean, new_var, use, momentum, eps, client, column,
         CO,
     )  # fmt: skip
 

@@ -39,9 +39,9 @@ def _op(
     y, new_mean, new_var, top, which, use = _outputs(x, mean, var)
     programs, tiles = _split(n * height * width)
     part = torch.empty(programs, 3, channels, dtype=torch.float32, device=x.device)
-    moments[(programs,)](
+    moments[(programs, 1)](
         x, mask, part, n * height * width, height * width, tiles, programs,
-        C=channels, ROWS=_ROWS, num_warps=_WARPS,
+        C=channels, WIDE=channels, ROWS=_ROWS, num_warps=_WARPS,
     )  # fmt: skip
     wide = min(8, channels)
     statistics[(channels // wide, 1)](

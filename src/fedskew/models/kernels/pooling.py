@@ -1,23 +1,22 @@
 """What runs on the GPU for `norm_relu_pool`, whose file has the equations: rows of channels-last images in tiles.
 
-The second axis of the grid is the client. All arrays begin with an axis of clients, and sizes are those of one client.
+The second axis of the grid is the client, and all arrays begin with an axis of clients; sizes are those of one client.
+`moments` is for one client, and its second axis is a tile of channels.
 """
 
 import triton
 import triton.language as tl
 
 
-@triton.jit(do_not_specialize=["tiles", "grid"])
-def moments(x, mask, part, values, per_image, tiles, grid, C: tl.constexpr, ROWS: tl.constexpr):
-    """Count, mean and sum of squared deviations of this program's rows of [values, C], for one client."""
+@triton.jit(do_not_specialize=["values", "per_image", "tiles", "grid"])
+def moments(x, mask, part, values, per_image, tiles, grid, C, WIDE: tl.constexpr, ROWS: tl.constexpr):
+    """Count, mean and sum of squared deviations of this program's rows and columns of [values, C], for one client."""
     program = tl.program_id(0)
-    column = tl.arange(0, C)
+    column = tl.program_id(1) * WIDE + tl.arange(0, WIDE)
     near = tl.load(x + tl.minimum(program * ROWS, values - 1) * C + column).to(tl.float32)
     seen = tl.zeros([ROWS], tl.float32)
-    sums = tl.zeros(
-        [ROWS, C], tl.float32
-    )  # reduced once at the end: a reduction per tile would cost more than it reads
-    squares = tl.zeros([ROWS, C], tl.float32)
+    sums = tl.zeros([ROWS, WIDE], tl.float32)  # added up at the end: once per tile would cost more than it reads
+    squares = tl.zeros([ROWS, WIDE], tl.float32)
     for tile in range(tiles):
         row = (tile * grid + program) * ROWS + tl.arange(0, ROWS)
         inside = row < values
@@ -29,15 +28,15 @@ def moments(x, mask, part, values, per_image, tiles, grid, C: tl.constexpr, ROWS
         squares += off * off
     count, first, second = tl.sum(seen, 0), tl.sum(sums, 0), tl.sum(squares, 0)
     n = tl.maximum(count, 1.0)
-    tl.store(part + (program * 3 + 0) * C + column, tl.zeros([C], tl.float32) + count)
+    tl.store(part + (program * 3 + 0) * C + column, tl.zeros([WIDE], tl.float32) + count)
     tl.store(part + (program * 3 + 1) * C + column, near + first / n)
     tl.store(part + (program * 3 + 2) * C + column, second - first * first / n)
 
 
 @triton.jit(do_not_specialize=["grid"])
 def statistics(
-    part, images, shift, old_mean, old_var, new_mean, new_var, use, momentum, eps, grid,
-    C: tl.constexpr, WIDE: tl.constexpr, CHUNK: tl.constexpr,
+    part, images, shift, old_mean, old_var, new_mean, new_var, use, momentum, eps, grid, C,
+    WIDE: tl.constexpr, CHUNK: tl.constexpr, SHIFT: tl.constexpr = True,
 ):  # fmt: skip
     """The programs' moments merged; what to normalise with, and the running statistics."""
     client = tl.program_id(1).to(tl.int64)
@@ -60,22 +59,23 @@ def statistics(
     mean = near + first / n
     squares = tl.maximum(second - first * first / n, 0.0)
     several = tl.load(images + client) > 1
+    moved = tl.zeros([WIDE], tl.float32)
+    if SHIFT:
+        moved = tl.load(shift + client * C + column).to(tl.float32)
     settle(
-        count, mean, squares, several, shift, old_mean, old_var, new_mean, new_var, use, momentum, eps,
+        count, mean, squares, several, moved, old_mean, old_var, new_mean, new_var, use, momentum, eps,
         client, column, C,
     )  # fmt: skip
 
 
 @triton.jit
 def settle(
-    count, mean, squares, several, shift, old_mean, old_var, new_mean, new_var, use, momentum, eps, client, column,
-    C: tl.constexpr,
+    count, mean, squares, several, moved, old_mean, old_var, new_mean, new_var, use, momentum, eps, client, column, C
 ):  # fmt: skip
     """Write what to normalise with (mean, 1 / deviation, k) and the running statistics after a batch."""
     own = client * C + column
     use += client * (3 * C)
     n = tl.maximum(count, 1.0)
-    moved = tl.load(shift + own).to(tl.float32)
     before_mean = tl.load(old_mean + own).to(tl.float32)
     before_var = tl.load(old_var + own).to(tl.float32)
     step = tl.where(several, momentum, 0.0)
@@ -154,8 +154,8 @@ def gradient_sums(
 
 @triton.jit(do_not_specialize=["grid"])
 def gradients(
-    part, use, weight, d_weight, d_bias, d_shift, grid,
-    C: tl.constexpr, WIDE: tl.constexpr, CHUNK: tl.constexpr, NORM: tl.constexpr,
+    part, use, weight, d_weight, d_bias, d_shift, grid, C,
+    WIDE: tl.constexpr, CHUNK: tl.constexpr, NORM: tl.constexpr,
 ):  # fmt: skip
     client = tl.program_id(1).to(tl.int64)
     column = tl.program_id(0) * WIDE + tl.arange(0, WIDE)

@@ -9,14 +9,14 @@ from torch import Tensor
 @triton.jit
 def _gather(
     x, out, rows, H, W, OH, OW, up, left,
-    CHANNELS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, STRIDE: tl.constexpr, K: tl.constexpr,
-    ROWS: tl.constexpr,
+    CHANNELS: tl.constexpr, TALL: tl.constexpr, WIDE: tl.constexpr, STEP: tl.constexpr, STRIDE: tl.constexpr,
+    K: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Row (image, r, c) holds the values of its window in the order channel, row, column; the rest are zero."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     k = tl.arange(0, K)
     image, within = row // (OH * OW), row % (OH * OW)
-    r, c = within // OW - up, within % OW - left
+    r, c = within // OW * STEP - up, within % OW * STEP - left
     channel, inner = k // (TALL * WIDE), k % (TALL * WIDE)
     down, right = inner // WIDE, inner % WIDE
     y = r[:, None] + down[None, :]
@@ -28,28 +28,28 @@ def _gather(
 
 
 @torch.library.custom_op("fedskew::windows", mutates_args=())
-def windows(x: Tensor, tall: int, wide: int, up: int, left: int) -> Tensor:
+def windows(x: Tensor, tall: int, wide: int, up: int, left: int, step: int) -> Tensor:
     """[n, C, H, W] -> [n * OH * OW, C * tall * wide], rows filled up with zeros to a multiple of eight."""
     x = x.contiguous()
-    n, channels, height, width = x.shape
-    oh, ow = height + 2 * up - tall + 1, width + 2 * left - wide + 1
-    out = _empty(x, tall, wide, up, left)
-    rows = n * oh * ow
+    _, channels, height, width = x.shape
+    oh, ow = (height + 2 * up - tall) // step + 1, (width + 2 * left - wide) // step + 1
+    out = _empty(x, tall, wide, up, left, step)
+    rows = len(out)
     _gather[(triton.cdiv(rows, 64),)](
         x, out, rows, height, width, oh, ow, up, left,
-        CHANNELS=channels, TALL=tall, WIDE=wide, STRIDE=out.shape[1], K=triton.next_power_of_2(out.shape[1]), ROWS=64,
-        num_warps=4,
+        CHANNELS=channels, TALL=tall, WIDE=wide, STEP=step, STRIDE=out.shape[1],
+        K=triton.next_power_of_2(out.shape[1]), ROWS=64, num_warps=4,
     )  # fmt: skip
     return out
 
 
-def _empty(x: Tensor, tall: int, wide: int, up: int, left: int) -> Tensor:
+def _empty(x: Tensor, tall: int, wide: int, up: int, left: int, step: int) -> Tensor:
     n, channels, height, width = x.shape
-    rows = n * (height + 2 * up - tall + 1) * (width + 2 * left - wide + 1)
+    rows = n * ((height + 2 * up - tall) // step + 1) * ((width + 2 * left - wide) // step + 1)
     values = channels * tall * wide
     return torch.empty(rows, values + -values % 8, dtype=x.dtype, device=x.device)
 
 
 @windows.register_fake
-def _(x, tall, wide, up, left):
-    return _empty(x, tall, wide, up, left)
+def _(x, tall, wide, up, left, step):
+    return _empty(x, tall, wide, up, left, step)
