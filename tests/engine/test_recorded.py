@@ -230,6 +230,26 @@ def test_what_depends_on_the_context_alone_is_computed_once() -> None:
     assert replay.move(settled, moving)[0].tolist() == made.tolist()
 
 
+def test_what_depends_on_shapes_alone_is_computed_once() -> None:
+    def step(given: Tensor) -> Tensor:
+        return given + torch.full_like(given.exp(), 0.1).neg()
+
+    graph = noted(6, step)
+    assert recorded._generalise(graph, noted(5, step), 6, 5)
+    replay = recorded._split(graph, 1)
+    (settled,) = replay.settle(7)
+    assert torch.equal(settled, torch.full((7, 4), -0.1))
+    given = torch.rand(7, 4)
+    assert torch.equal(replay.move(settled, given)[0], step(given))
+
+
+def test_chance_is_not_recorded() -> None:
+    given = torch.tensor([1.0, 2.0])
+    with recorded._Recorder([given]) as recorder:
+        made = given * torch.rand(2)
+    assert recorder.graph([made]) is None
+
+
 def test_training_imports_neither_the_compiler_nor_symbolic_shapes() -> None:
     """Each would take as long as a hundred rounds of a small model."""
     code = (

@@ -35,7 +35,7 @@ class ClientStates:
         self._grow(len(self._slots) + 1)
         places = self._places([self._slots[client] for client in clients.tolist()])
         for name, leaf in self._rows.items():
-            leaf[places] = states[name]
+            leaf.index_copy_(0, places, states[name])
 
     def _places(self, slots: list[int]) -> Tensor:
         device = next(iter(self._rows.values())).device

@@ -67,6 +67,9 @@ def stack(trees: Sequence[Params]) -> Params:
 
 
 def concatenate(trees: Sequence[Params]) -> Params:
+    """Along the first axis; the only tree of a sequence is not copied."""
+    if len(trees) == 1:
+        return dict(trees[0])
     return {name: torch.cat([tree[name] for tree in trees]) for name in trees[0]}
 
 

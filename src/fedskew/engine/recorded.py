@@ -3,7 +3,8 @@
 A step of a small model takes PyTorch longer to prepare than to compute: modules, records and the automatic gradient
 lead to the same few dozen operations each time. They are recorded once for tensors of the same shapes and called
 directly from then on, those of the gradient included: the same kernels in the same order, so the same bits. What
-depends on the context alone, such as what a loss makes of the label counts, is computed once for a context.
+depends on the context alone, such as what a loss makes of the label counts, or on shapes alone is computed once for a
+context.
 
 One recording serves any number of clients from three on. The step is recorded with one client fewer as well, which
 shows the sizes that follow from their number. One client could be another list: PyTorch broadcasts an axis of length 1.
@@ -27,6 +28,8 @@ from fedskew.core.tree import Params
 
 _OFTEN = 50
 """Recording takes about as long as this many steps save."""
+_LIKE = {getattr(torch.ops.aten, name).default for name in ("full_like", "ones_like", "zeros_like", "new_zeros")}
+"""Operations that use a tensor's shape, but none of its values."""
 _SEVERAL = 3
 """This many clients or more share a recording."""
 
@@ -195,7 +198,14 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         noted = tree_map(self._node, (args, kwargs or {}))
-        node = noted[0][0] if func is torch.ops.aten.detach.default else self._graph.call_function(func, *noted)
+        if func is torch.ops.aten.detach.default:
+            node = noted[0][0]
+        elif func in _LIKE and made.numel():
+            look = made.shape, made.stride(), made.flatten()[0].item(), made.dtype, made.device
+            node = self._graph.call_function(_filled, look)
+        else:
+            node = self._graph.call_function(func, *noted)
+        self._complete &= torch.Tag.nondeterministic_seeded not in func.tags
         if isinstance(made, Tensor):
             self._note(made, node)
         elif isinstance(made, tuple | list):
@@ -216,8 +226,9 @@ class _Recorder(TorchDispatchMode):
 
     def graph(self, wanted: Tensors) -> Graph | None:
         """How the wanted tensors follow from the given ones; None if another tensor, such as a frozen parameter, or a
-        number that was read from a tensor takes part."""
+        number that was read from a tensor takes part, or chance."""
         self._graph.output([self._node(tensor) for tensor in wanted])
+        self._graph.eliminate_dead_code()
         return self._graph if self._complete else None
 
 
@@ -229,13 +240,17 @@ def _split(graph: Graph, count: int) -> Replay:
     settled = dict.fromkeys(given[:count])
     if not any(_in_place(node) for node in calls):  # which could change what is handed over
         for node in calls:
-            if node.all_input_nodes and settled.keys() >= set(node.all_input_nodes):
+            if settled.keys() >= set(node.all_input_nodes):
                 settled[node] = None
     handed = [node for node in settled if any(user not in settled for user in node.users)]
     return Replay(
         settle=_function(given[:count], [node for node in calls if node in settled], handed),
         move=_function([*handed, *given[count:]], [node for node in calls if node not in settled], wanted),
     )
+
+
+def _filled(shape: Sequence[int], strides: Sequence[int], value: float, dtype: torch.dtype, device: Any) -> Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device).fill_(value)
 
 
 def _in_place(call: Node) -> bool:
