@@ -90,8 +90,8 @@ def unprefix(a: Params, word: str) -> Params:
 
 
 def finite(a: Params) -> bool:
-    """Whether every number is finite; synchronises with the device once."""
-    return bool(torch.stack([torch.isfinite(leaf).all() for leaf in a.values()]).all()) if a else True
+    """Whether every number is finite, so that 0 times it is 0; synchronises with the device once."""
+    return bool(torch.stack([(0 * leaf).sum() for leaf in a.values()]).sum() == 0) if a else True
 
 
 def nbytes(trees: Iterable[Params]) -> int:

@@ -79,6 +79,7 @@ class _Steps:
         clients = len(local.loss)
         if context is not self._context:
             self._context, self._context_kind, self._settled = context, _kind(_fixed(context), clients), {}
+            self._uncast = torch.autocast(local.loss.device.type, enabled=False)
         given = _moving(local) + _examples(batch)
         kind, known = self._context_kind + _kind(given, clients), self._recordings
         if kind in known.replays:
@@ -93,7 +94,7 @@ class _Steps:
 
     def _again(self, replay: Replay, kind: Kind, local: Local, given: Tensors) -> Local:
         assert self._context is not None
-        with torch.no_grad(), torch.autocast(local.loss.device.type, enabled=False):  # what it cast is recorded
+        with torch.no_grad(), self._uncast:  # what was cast is recorded
             if kind not in self._settled:
                 self._settled[kind] = replay.settle(len(local.loss), *_fixed(self._context))
             return _rebuilt(local, replay.move(*self._settled[kind], *given))
