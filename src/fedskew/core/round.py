@@ -162,7 +162,7 @@ def take(record: Record, index: slice | Tensor | int) -> Record:
     def rows(part: Any) -> Any:
         return tree.rows(part, index) if isinstance(part, dict) else part[index]
 
-    return type(record)(**{field.name: rows(getattr(record, field.name)) for field in fields(record)})
+    return type(record)(**{name: rows(part) for name, part in vars(record).items()})
 
 
 def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
