@@ -57,3 +57,13 @@ def test_mending_changes_nothing_else():
     changed = {name for name, leaf in before.items() if not torch.equal(after[name], leaf)}
     assert changed == set(list(before)[-2:])
     assert all(torch.equal(simulation.server.params[name], leaf) for name, leaf in before.items())
+
+
+def test_features_that_never_change_do_no_harm():
+    """Some pixels of digits are the same in every image."""
+    simulation = started(dataset="digits", model="logistic", lr=0.1, batch_size=16, clients=3)
+    for _ in range(5):
+        advance([simulation])
+    found = repairs(simulation.model, state_of(simulation), simulation.federation)
+    assert found["head"] >= found["as_is"] - 0.02
+    assert found["norms"] is None

@@ -58,7 +58,7 @@ def assert_repeats(fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch, seed
     servers, losses, recordings = played(fields, seeds)
     assert recordings.replays
     with monkeypatch.context() as patched:
-        patched.setattr(recorded, "_OFTEN", -1)
+        patched.setattr(recorded, "_OFTEN", 10**9)
         expected, known, nothing = played(fields, seeds)
     assert not nothing.replays
     assert losses == known
@@ -169,7 +169,7 @@ def test_sizes_follow_the_number_of_clients() -> None:
 
     graph = noted(6, step)
     assert recorded._generalise(graph, noted(5, step), 6, 5)
-    replay = recorded._split(graph, 1)
+    replay = recorded._split(graph, 1, 9)
     for clients in (3, 9):
         assert replay.move(*replay.settle(clients), torch.ones(clients, 4))[0].tolist() == [1.0] * 4 * clients
 
@@ -187,6 +187,29 @@ def test_sizes_follow_the_number_of_clients() -> None:
 )
 def test_what_else_follows_the_number_of_clients_is_not_recorded(step: Callable[[Tensor], Tensor]) -> None:
     assert not recorded._generalise(noted(6, step), noted(5, step), 6, 5)
+
+
+@pytest.mark.usefixtures("soon")
+def test_a_teachers_product_does_not_depend_on_the_number_of_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its batches run as one, so their number could decide which product is taken."""
+    small = {"dataset": f"{OWN}:ragged_digits", "partition": "natural", "model": "mlp:hidden=16", "clients": 4}
+    assert_repeats({**small, "batch_size": 3, "rounds": 6, "algorithm": "fedntd"}, monkeypatch)
+
+
+def test_more_clients_than_were_recorded_are_recorded_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbers, record = list[int](), recorded._record
+
+    def noting(*given: Any) -> Any:
+        numbers.append(len(given[2].loss))
+        return record(*given)
+
+    monkeypatch.setattr(recorded, "_OFTEN", 1)
+    monkeypatch.setattr(recorded, "_record", noting)
+    equal = {"dataset": "digits", "partition": "iid", "clients": 10, "batch_size": 1000, "dropout_rate": 0.5}
+    assert_repeats({**equal, "rounds": 12}, monkeypatch)
+    several = [number for number in numbers if number >= 3]
+    assert len(several) > 1
+    assert several.index(max(several)) > several.index(min(several))
 
 
 @pytest.mark.usefixtures("soon")
@@ -212,7 +235,7 @@ def test_what_is_changed_in_place_is_made_anew_at_every_step() -> None:
         made = step(fixed, moving)
     graph = recorder.graph([made])
     assert graph is not None
-    replay = recorded._split(graph, 1)
+    replay = recorded._split(graph, 1, 9)
     settled = replay.settle(fixed)
     for _ in range(2):
         assert replay.move(*settled, moving)[0].tolist() == made.tolist()
@@ -224,7 +247,7 @@ def test_what_depends_on_the_context_alone_is_computed_once() -> None:
         made = fixed.exp() * 2 + moving
     graph = recorder.graph([made])
     assert graph is not None
-    replay = recorded._split(graph, 1)
+    replay = recorded._split(graph, 1, 9)
     (settled,) = replay.settle(fixed)
     assert settled.tolist() == (fixed.exp() * 2).tolist()
     assert replay.move(settled, moving)[0].tolist() == made.tolist()
@@ -236,7 +259,7 @@ def test_what_depends_on_shapes_alone_is_computed_once() -> None:
 
     graph = noted(6, step)
     assert recorded._generalise(graph, noted(5, step), 6, 5)
-    replay = recorded._split(graph, 1)
+    replay = recorded._split(graph, 1, 9)
     (settled,) = replay.settle(7)
     assert torch.equal(settled, torch.full((7, 4), -0.1))
     given = torch.rand(7, 4)

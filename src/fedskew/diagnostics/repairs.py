@@ -27,7 +27,7 @@ def repairs(model: Model, state: State, federation: Federation) -> dict[str, Any
 
     None where a model has no such part.
     """
-    norms = settled(model, state, federation) if state[1] else None
+    norms = settled(model, state, federation) if any(name.endswith("running_mean") for name in state[1]) else None
     mended = {"as_is": state, "norms": norms, "head": refitted(model, state, federation)}
     mended["both"] = None if norms is None else refitted(model, norms, federation)
     data, dtype = federation.dataset, dtype_of(state[0])

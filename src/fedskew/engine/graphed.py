@@ -257,11 +257,11 @@ def _quickest(recipe: Recipe) -> "Recipe | Compiled":
         return Compiled(recipe)
     if recipe.optimizer.descent is None:
         return recipe
-    return InPlace(**{each.name: getattr(recipe, each.name) for each in fields(Recipe)})
+    return Moving(**{each.name: getattr(recipe, each.name) for each in fields(Recipe)})
 
 
 @dataclass(frozen=True)
-class InPlace(Recipe):
+class Moving(Recipe):
     """A recipe with plain gradient descent that moves all parameters in place, in one pass over memory."""
 
     def move(self, grads: Params, local: Local, context: Context) -> tuple[Params, Params]:

@@ -6,8 +6,9 @@ directly from then on, those of the gradient included: the same kernels in the s
 depends on the context alone, such as what a loss makes of the label counts, or on shapes alone is computed once for a
 context.
 
-One recording serves any number of clients from three on. The step is recorded with one client fewer as well, which
-shows the sizes that follow from their number. One client could be another list: PyTorch broadcasts an axis of length 1.
+One recording serves three clients to as many as it was made with. The step is recorded with three of them too, which
+shows the sizes that follow from their number; a step that takes other operations for few clients than for many is not
+recorded. One client could be another list: PyTorch broadcasts an axis of length 1.
 """
 
 import operator
@@ -41,8 +42,10 @@ Kind = tuple[object, ...]
 
 @dataclass(frozen=True)
 class Replay:
-    """A recorded step: `settle` makes of the number of clients and a context what `move` needs at every step."""
+    """A recorded step of at most so many clients: `settle` makes of the number of clients and a context what `move`
+    needs at every step."""
 
+    most: int
     settle: Callable[..., list[Any]]
     move: Callable[..., Tensors]
 
@@ -54,6 +57,7 @@ class Recordings:
         self._recipe: Recipe | None = None
         self.replays: dict[Kind, Replay] = {}
         self.taken: Counter[Kind] = Counter()
+        self.refused: set[Kind] = set()
 
     def step(self, recipe: Recipe) -> Step:
         """`local_step` for a round. Only our own parts are recorded: a user's may do something else each time."""
@@ -63,6 +67,7 @@ class Recordings:
             self._recipe = recipe
             self.replays.clear()
             self.taken.clear()
+            self.refused.clear()
         return _Steps(self)
 
 
@@ -73,7 +78,7 @@ class _Steps:
         self._recordings = recordings
         self._context: Context | None = None
         self._context_kind: Kind = ()
-        self._settled: dict[Kind, list[Any]] = {}
+        self._settled: dict[tuple[int, Kind], list[Any]] = {}
 
     def __call__(self, recipe: Recipe, context: Context, local: Local, batch: Batch) -> Local:
         clients = len(local.loss)
@@ -82,22 +87,26 @@ class _Steps:
             self._uncast = torch.autocast(local.loss.device.type, enabled=False)
         given = _moving(local) + _examples(batch)
         kind, known = self._context_kind + _kind(given, clients), self._recordings
-        if kind in known.replays:
-            return self._again(known.replays[kind], kind, local, given)
+        replay = known.replays.get(kind)
+        if replay is not None and clients <= replay.most:
+            return self._again(replay, kind, local, given)
         known.taken[kind] += 1
-        if known.taken[kind] != _OFTEN:
+        if known.taken[kind] < _OFTEN or kind in known.refused:
             return local_step(recipe, context, local, batch)
         moved, replay = _record(recipe, context, local, batch)
-        if replay is not None:
+        if replay is None:
+            known.refused.add(kind)
+        else:
             known.replays[kind] = replay
         return moved
 
     def _again(self, replay: Replay, kind: Kind, local: Local, given: Tensors) -> Local:
         assert self._context is not None
         with torch.no_grad(), self._uncast:  # what was cast is recorded
-            if kind not in self._settled:
-                self._settled[kind] = replay.settle(len(local.loss), *_fixed(self._context))
-            return _rebuilt(local, replay.move(*self._settled[kind], *given))
+            here = len(local.loss), kind
+            if here not in self._settled:
+                self._settled[here] = replay.settle(len(local.loss), *_fixed(self._context))
+            return _rebuilt(local, replay.move(*self._settled[here], *given))
 
 
 def _ours(recipe: Recipe) -> bool:
@@ -143,12 +152,13 @@ def _record(recipe: Recipe, context: Context, local: Local, batch: Batch) -> tup
     moved, graph = _noted(recipe, context, local, batch)
     fewer, again = clients, graph
     if clients >= _SEVERAL:
-        fewer, few = clients - 1, slice(clients - 1)
+        fewer = _SEVERAL if clients > _SEVERAL else _SEVERAL - 1
+        few = slice(fewer)
         part = Batch(batch.x[few], batch.y[few], None if batch.mask is None else batch.mask[few])
         _, again = _noted(recipe, take(context, few), take(local, few), part)
     if graph is None or again is None or not _generalise(graph, again, clients, fewer):
         return moved, None
-    return moved, _split(graph, 1 + len(_fixed(context)))
+    return moved, _split(graph, 1 + len(_fixed(context)), clients)
 
 
 def _noted(recipe: Recipe, context: Context, local: Local, batch: Batch) -> tuple[Local, Graph | None]:
@@ -233,7 +243,7 @@ class _Recorder(TorchDispatchMode):
         return self._graph if self._complete else None
 
 
-def _split(graph: Graph, count: int) -> Replay:
+def _split(graph: Graph, count: int, most: int) -> Replay:
     """What follows from the first `count` given tensors alone, and the rest, which is handed that."""
     given = [node for node in graph.nodes if node.op == "placeholder"]
     calls = [node for node in graph.nodes if node.op == "call_function"]
@@ -245,6 +255,7 @@ def _split(graph: Graph, count: int) -> Replay:
                 settled[node] = None
     handed = [node for node in settled if any(user not in settled for user in node.users)]
     return Replay(
+        most=most,
         settle=_function(given[:count], [node for node in calls if node in settled], handed),
         move=_function([*handed, *given[count:]], [node for node in calls if node not in settled], wanted),
     )

@@ -23,7 +23,8 @@ class Linear(nn.Linear):
             return functional.linear(input, self.weight, self.bias)
         if self.weight.ndim > 3:
             return input @ self.weight.mT + self.bias.unsqueeze(-2)
-        if self.out_features > input.shape[-2] and not input.is_cuda:
+        shared = len(self.weight) == 1 and not torch.is_grad_enabled()  # a teacher, whatever the number of clients
+        if self.out_features > input.shape[-2] and not input.is_cuda and not shared:
             return torch.baddbmm(self.bias.unsqueeze(-2), input, self.weight.mT)
         # The same product transposed: for few outputs its backward is several times faster on a CPU, and on a GPU the
         # gradient of the weights lies as they do.
