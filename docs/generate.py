@@ -2,6 +2,7 @@
 
 With `--figures` the pictures are drawn first, as far as their measurements are there (`make figures`)."""
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -44,17 +45,23 @@ def with_speed(page: str, results: Path) -> str:
     return page
 
 
+def _files(root: Path, folder: str) -> list[Path]:
+    return sorted((root / "results" / folder).glob("*.jsonl"))
+
+
 def pages(root: Path) -> dict[Path, str]:
     """The text of each page that is generated."""
     results = Results(None, root / "results" / "paper")
-    if results.problems:
-        raise SystemExit("\n".join(results.problems))
-    repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
+    tuned = Results(None, root / "results" / "tuned")
+    if problems := [*results.problems, *tuned.problems]:
+        raise SystemExit("\n".join(problems))
+    repairs = [json.loads(line) for file in _files(root, "repairs") for line in file.read_text().splitlines()]
+    repeats = [line for path in _files(root, "repeats") for line in read_lines(path)]
     names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md"
     readme, design, choosing, speed = (root / name for name in names)
     return {
         design: part(design.read_text(), "rooms", picture()),
-        root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
+        root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats, tuned, repairs),
         root / "docs" / "json.md": json_page(),
         choosing: with_methods(choosing.read_text()),
         speed: with_speed(speed.read_text(), root / "results"),
