@@ -19,7 +19,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 from benchmarks.summary import cohorts, sources, summary  # noqa: E402
 from benchmarks.tables import TABLES  # noqa: E402
-from docs.pages import front  # noqa: E402
+from docs.pages import choosing, front  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
 from docs.pages.reproduction import between, reproduction  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
@@ -57,13 +57,14 @@ def pages(root: Path) -> dict[Path, str]:
         raise SystemExit("\n".join(problems))
     repairs = [json.loads(line) for file in _files(root, "repairs") for line in file.read_text().splitlines()]
     repeats = [line for path in _files(root, "repeats") for line in read_lines(path)]
-    names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md"
-    readme, design, choosing, speed = (root / name for name in names)
+    names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md", "docs/algorithms.md"
+    readme, design, which, speed, equations = (root / name for name in names)
     return {
         design: part(design.read_text(), "rooms", picture()),
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats, tuned, repairs),
         root / "docs" / "json.md": json_page(),
-        choosing: with_methods(choosing.read_text()),
+        which: part(with_methods(which.read_text()), "evidence", choosing.evidence(results, tuned)),
+        equations: part(equations.read_text(), "fedvls", choosing.suppressed(results)),
         speed: with_speed(speed.read_text(), root / "results"),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }
