@@ -29,7 +29,8 @@ def _restricted(results: Results, tuned: Results) -> Iterator[str]:
     for each in chosen(results, tuned):
         if each.method == "fedrs" and each.changed and each.gain:
             told += (
-                f" Held-out examples of {named(CELL)} chose {variant(each.best)}, there {each.gain} over the default."
+                f" Held-out examples of {named(CELL)} chose {variant(each.best)}; on the test set there, it is "
+                f"{each.gain}, against the default."
             )
     yield told
 

@@ -107,7 +107,8 @@ def section(results: Results, tuned: Results) -> Iterator[str]:
         "**One cell and one seed chose**: tries a point apart are hardly different, and other cells may want other "
         "knobs."
     )
-    columns = sorted({_column(one) for each in found for one in each.tries}, key=lambda name: (name == OWN, name))
+    shared = {_column(one) for each in found for one in each.tries} - {DEFAULT, OWN}
+    columns = [DEFAULT, *sorted(shared), OWN]
     yield "\n".join(as_markdown(["method", *columns], [_tried(each, columns) for each in found]))
     yield from _on_the_test_set(found)
 

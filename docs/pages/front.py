@@ -103,7 +103,7 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
         plain = [claim.against("fedavg") for claim in stated.values()]
         printed = [claim.printed_gain for claim in stated.values() if claim.printed_gain is not None]
         yield (
-            f"Without momentum and crops (profile `stated`) it gains {_span(plain)} points where the paper prints "
+            f"Without momentum and crops (profile `stated`) FedLC gains {_span(plain)} points where the paper prints "
             f"{span(printed, '+.1f')}{_synthetic(results)}. What the gain depends on, with every run, is in "
             "[docs/reproduction.md](docs/reproduction.md)."
         )

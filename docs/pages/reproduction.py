@@ -25,10 +25,10 @@ _INTRODUCTION = """\
 # The paper, reproduced
 
 Every figure on this page was measured with this package. `make reproduction` writes the page from the runs in
-`results/paper/`. Each run is one line of JSON with all its fields, its hash, the partition's hash, the accuracy of
-every evaluated round, versions and device. In tables, the paper's figure follows ours in brackets. Accuracy is that of
-the global model after the last round on the whole test set, in percent; ± is the standard deviation over seeds
-(ddof 1).
+`results/paper/` and `results/tuned/` and the mended models in `results/repairs/`. Each run is one line of JSON with all
+its fields, its hash, the partition's hash, the accuracy of every evaluated round, versions and device. In tables, the
+paper's figure follows ours in brackets. Accuracy is that of the global model after the last round on the whole test
+set, in percent; ± is the standard deviation over seeds (ddof 1).
 
 `fedskew paper list` lists the tables and figures, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda
 --precision bf16` runs some of them, and `fedskew paper show table1 --format csv` prints every figure with its runs.
