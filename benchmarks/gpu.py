@@ -54,11 +54,9 @@ def random_features(seed: int, clients: int) -> Dataset:
     return Dataset("features", x, y, x[:100], y[:100], 10, client_train=owner, client_test=owner[:100])
 
 
-data.DATASETS |= {"random": random_images, "features": random_features}
-data.USUAL |= {"random": data.Usual("cnn", "iid"), "features": data.Usual("logistic", "natural")}
-
-
 def simulation(**fields: Any) -> Simulation:
+    data.DATASETS |= {"random": random_images, "features": random_features}
+    data.USUAL |= {"random": data.Usual("cnn", "iid"), "features": data.Usual("logistic", "natural")}
     fields = {"dataset": "random", "device": "cuda", "rounds": 10**6, "eval_every": 10**6, **fields}
     return Simulation(Run(**fields))
 

@@ -25,7 +25,7 @@ def panels() -> dict[str, dict[str, float]]:
         rows = [row for row in gpu if row["model"] == model]
         named = {f"{row['what'].replace('fedskew ', '')}, {row['precision']}": row["ms"] for row in rows}
         (together,) = (row["ms"] for row in cohorts if (row["model"], row["partition"]) == (model, "iid"))
-        named["stacked, bf16, with momentum and crops"] = together["stacked"]
+        named |= {f"{engine}, bf16, with momentum and crops": ms for engine, ms in together.items()}
         return dict(sorted(named.items(), key=lambda pair: -pair[1]))
 
     return {

@@ -6,11 +6,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from benchmarks.gpu_tables import FLOORS, TITLES, day
 from benchmarks.tables import goals, read, shown
 
-FLOORS = {"mcmahan": 10.0, "cnn": 21.0}
-"""Milliseconds that the memory traffic of a round on the GPU needs at 4.3 TB/s: an estimate, no measurement."""
-TITLES = {"mcmahan": "McMahan's CNN", "cnn": "the paper's CNN"}
 HEAD = "| a round of | fedskew | others | of ours | floor | ours of it |"
 SMALL = "logistic regression, 100 of 1,000 clients of 50 examples"
 IMAGES = "20 clients of 2,500 images, one GPU"
@@ -60,26 +58,9 @@ _FILES = {
     "memory": "what keeping memory is worth",
     "models": "model size",
     "peers": "Flower, pfl, fluke and ours beside them",
-    "cohorts": "all clients in one launch",
-    "gpu": "a client per stream",
+    "cohorts": "all clients in one launch, and a client per stream",
+    "gpu": "rounds, methods and kernels on a GPU",
 }
-
-
-def cohorts(results: Path) -> str:
-    """Rounds of all clients in one launch, and of a client per stream."""
-    file = read(results, "cohorts")
-    rows = []
-    for row in file["rounds"]:
-        ours, graphed, apart = row["ms"]["stacked"], row["ms"]["graphed"], row["apart"]
-        cells = shown(ours), shown(graphed), f"{graphed / ours:.2f}x", f"{ours / FLOORS[row['model']]:.1f}x"
-        distances = f"{apart['stacked']:.3f}, {apart['graphed']:.3f}"
-        rows.append(f"| {TITLES[row['model']]}, {row['partition']} | {' | '.join(cells)} | {distances} |")
-    head = "| | `stacked` | `graphed` | gain | of the floor | away from `serial` in fp32 |"
-    cold = file["rounds"][0]["first_round_s"]  # later ones find kernels of the same layers
-    warm = f"The first round took {cold['stacked']:.1f} s, that of `graphed` {cold['graphed']:.1f} s, caches empty."
-    return "\n".join(
-        [head, "| --- | --- | --- | --- | --- | --- |", *rows, "", f"{file['device']}, {_at(file)}. {warm}"]
-    )
 
 
 def _small(files: dict[str, Any]) -> Iterable[Row]:
@@ -106,12 +87,12 @@ def _convolutional(file: dict[str, Any]) -> Iterable[Row]:
 def _on_gpu(file: dict[str, Any]) -> Iterable[Row]:
     rows = [row for row in (*file["rounds"], *file["pfl"]["rounds"]) if row["precision"] == "bf16"]
     found = {(row["what"], row["model"]): row["ms"] for row in rows}
-    pfl = f"pfl {file['pfl']['versions']['pfl']}"
+    pfl = f"pfl {file['pfl']['versions']['pfl']} on {day(file['pfl'])}"
     for model, name, other in (
         ("mcmahan", "pfl", pfl),
         ("cnn", "plain loop over clients", "a plain loop over clients"),
     ):
-        ours = "graphed", found["fedskew graphed", model]
+        ours = "stacked", found["fedskew stacked", model]
         floor = "memory, estimated", FLOORS[model]
         yield Row(f"{TITLES[model]}, {IMAGES}, bf16", ours, (other, found[name, model]), floor)
 

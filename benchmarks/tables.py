@@ -74,7 +74,7 @@ def _cell(row: Row) -> str:
     return f"{median} ({low.removesuffix(unit).strip()} to {high.removesuffix(unit).strip()})"
 
 
-_METHODS = {"fedavg": "FedAvg", "fedlc": "FedLC", "fedrs": "FedRS", "fedprox": "FedProx", "scaffold": "SCAFFOLD"}
+METHODS = {"fedavg": "FedAvg", "fedlc": "FedLC", "fedrs": "FedRS", "fedprox": "FedProx", "scaffold": "SCAFFOLD"}
 _SIZES = [f"100 of {clients} clients" for clients in ("100", "1,000", "10,000", "100,000")]
 _WORK = {"a round": "{}", "processor time": "{}: processor time", "of it the system's": "{}: of it the system's"}
 _THREADED = {"threaded": "`threaded`, fp32", "threaded, memory given back": "`threaded`, fp32, memory given back"}
@@ -98,7 +98,7 @@ TABLES = {
     ),
     "recorded steps": Table(
         "recorded",
-        {**_METHODS, "one seed": "one seed", "five seeds": "five seeds"},
+        {**METHODS, "one seed": "one seed", "five seeds": "five seeds"},
         {
             "not recorded": "{}, as it is",
             "recorded": "{}, recorded",
@@ -128,7 +128,7 @@ TABLES = {
             for name in ("stacked", "serial", "threaded", "stacked / serial", "stacked / threaded")
         },
     ),
-    "methods against FedAvg": Table("core", _METHODS, {"a round": "{}", "against FedAvg": "{} / fedavg"}),
+    "methods against FedAvg": Table("core", METHODS, {"a round": "{}", "against FedAvg": "{} / fedavg"}),
     "five seeds": Table(
         "core",
         {

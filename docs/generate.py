@@ -17,7 +17,8 @@ from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
-from benchmarks.summary import cohorts, sources, summary  # noqa: E402
+from benchmarks import gpu_tables  # noqa: E402
+from benchmarks.summary import sources, summary  # noqa: E402
 from benchmarks.tables import TABLES  # noqa: E402
 from docs.pages import choosing, front  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
@@ -39,7 +40,7 @@ def with_methods(page: str) -> str:
 
 def with_speed(page: str, results: Path) -> str:
     """The page on performance with its generated tables made anew."""
-    tables: dict[str, Callable[[Path], str]] = {**TABLES, "summary": summary, "sources": sources, "cohorts": cohorts}
+    tables: dict[str, Callable[[Path], str]] = {**TABLES, **gpu_tables.TABLES, "summary": summary, "sources": sources}
     for name, table in tables.items():
         page = part(page, name, table(results))
     return page

@@ -27,6 +27,7 @@ from fedskew.algorithms import (
     fedrs,
     fedsam,
     median,
+    refit,
     resolve_algorithm,
     scaffold,
     trimmed,
@@ -43,6 +44,7 @@ from fedskew.corrections import (
 )
 from fedskew.losses import adjusted, calibrated, cross_entropy, on_logits, plain, restricted
 from fedskew.optimizers import adagrad, adam, look_ahead, sgd, yogi
+from fedskew.readouts import as_trained, fitted
 
 FEDAVG = {
     "loss": on_logits(cross_entropy),
@@ -51,6 +53,7 @@ FEDAVG = {
     "ascents": (),
     "aggregate": weighted_mean(),
     "server": sgd(1.0),
+    "readout": as_trained(),
 }
 
 
@@ -85,6 +88,8 @@ FEDAVG = {
         (fedla(2.0, "mask"), "fedla", {"loss": on_logits(adjusted(2.0, "mask"))}),
         (trimmed(), "trimmed", {"aggregate": trimmed_mean(0.2)}),
         (median(), "median", {"aggregate": trimmed_mean(0.5)}),
+        (refit(), "refit", {"readout": fitted(30, 0.001)}),
+        (refit(asks=5, pull=0.0), "refit", {"readout": fitted(5, 0.0)}),
     ],
 )
 def test_every_recipe_changes_its_part_and_no_other(

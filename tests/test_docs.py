@@ -190,13 +190,19 @@ def test_what_tau_costs_on_synthetic_is_what_was_measured():
 def test_gpu_figures_are_those_of_the_results():
     result = json.loads((ROOT / "results/benchmark_gpu.json").read_text())
     text = " ".join((ROOT / "docs/performance.md").read_text().split())
-    for row in [*result["rounds"], *result["methods"], *result["logistic"], *result["pfl"]["rounds"]]:
-        assert f"{row['ms']:,.1f} ms" in text or f"{row['ms']:,.0f} ms" in text, row
+    once, now = result["before"], {row["model"]: row["ms"] for row in result["rounds"] if "stacked" in row["what"]}
+    assert f"in {once['methods'][0]['ms']:.1f} ms on another machine" in text
+    assert f"A round without a profiler takes {now['cnn']:.1f} ms." in text
+    together = json.loads((ROOT / "results/benchmark_cohorts.json").read_text())
+    pairs = list(zip(together["rounds"], together["under_the_service"]["rounds"], strict=True))
+    for engine, said in (("graphed", "`graphed` takes {} to {} % longer"), ("stacked", "`stacked` {} to {} %,")):
+        more = [round(100 * (service["ms"][engine] / plain["ms"][engine] - 1)) for plain, service in pairs]
+        assert said.format(min(more), max(more)) in text
     runs = json.loads((ROOT / "results/cifar10_gpu.json").read_text())
     for precision, run in runs["precision_cifar10_100_rounds"].items():
         assert f"{100 * run['accuracy']:.2f} % in {precision}" in text
-    whole = result["profile"][0]
-    assert f"{whole['ms']:.1f} ms of kernels in {whole['count']:,} launches" in text
+    whole, *kernels = result["profile"]
+    assert f"the first four rows, take {100 * sum(row['ms'] for row in kernels[:4]) / whole['ms']:.0f} %" in text
     apart = [row["apart"] for row in result["parity"] if row["model"] == "cnn"]
     assert f"{100 * min(apart):.1f} to {100 * max(apart):.1f} %" in text
     assert all(row["repeats"] for row in result["parity"])

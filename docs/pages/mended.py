@@ -55,10 +55,11 @@ def section(lines: Sequence[Line], runs: Sequence[Result]) -> Iterator[str]:
         return
     yield "## Why the rest of the gap is not closed"
     yield (
-        "What would a global model reach if a part of it were mended with everybody's training examples in one place? "
-        "No federation can do that; it only shows where the distance to IID data lies. Test accuracy after the last "
-        "round in percent: as the model is, with batch-norm statistics of all examples, and with the last layer fitted "
-        "to the features of all examples (`fedskew.diagnostics.repairs`). Other rates are those of the next section."
+        "What would a global model reach if a part of it were mended with everybody's training examples? This shows "
+        "where the distance to IID data lies. Test accuracy after the last round in percent: as the model is, with "
+        "batch-norm statistics of all examples, and with the last layer fitted to the features of all examples "
+        "(softmax regression in one place; the method `refit` does such a fit in a federation). Other rates are those "
+        "of the next section."
     )
     rows = [
         [named(one.cell), one.method, str(one.seeds), *(f"{one.accuracy[part]:.1f}" for part in PARTS)] for one in found

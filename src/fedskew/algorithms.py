@@ -41,6 +41,7 @@ from fedskew.losses import (
     suppression,
 )
 from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
+from fedskew.readouts import Readout, as_trained, fitted
 
 P = ParamSpec("P")
 Ascent = Callable[[Params, Params, int], Params]
@@ -49,10 +50,11 @@ Ascent = Callable[[Params, Params, int], Params]
 
 @dataclass(frozen=True)
 class Algorithm:
-    """The four parts of a round and a name. Every part defaults to FedAvg's.
+    """The four parts of a round, a readout and a name. Every part defaults to FedAvg's.
 
     `terms` are added to the loss, and `ascents` move the point at which a step's gradient is taken, one after another.
-    A loss is a function of a view, or of logits, labels and counts.
+    The readout is what becomes of the trained model when it is measured or used. A loss is a function of a view, or of
+    logits, labels and counts.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Algorithm:
     ascents: tuple[Ascent, ...] = ()
     aggregate: Aggregate = weighted_mean()  # noqa: RUF009
     server: Optimizer = sgd(1.0)  # noqa: RUF009
+    readout: Readout = as_trained()  # noqa: RUF009
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "loss", as_loss(self.loss))
@@ -235,6 +238,13 @@ def fedntd(beta: float = 1.0, T: float = 1.0, classes: str = "not_true") -> Algo
 def feddecorr(beta: float = 0.1) -> Algorithm:
     """A penalty keeps features from correlating (Shi et al., 2023)."""
     return Algorithm("feddecorr", terms=(decorrelation(beta),))
+
+
+@method
+def refit(asks: int = 30, pull: float = 0.001) -> Algorithm:
+    """The trained model's last layer is fitted to all clients' examples, whose gradients are asked for so many times
+    (after Kang et al., 2020)."""
+    return Algorithm("refit", readout=fitted(asks, pull))
 
 
 @method

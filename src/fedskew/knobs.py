@@ -78,6 +78,7 @@ RANGES: dict[str, dict[str, Range]] = {
     "feddyn": {"alpha": Range(1e-3, 1)},
     "fedcm": {"alpha": Range(0.02, 1)},
     "fedsam": {"rho": Range(5e-3, 0.5)},
+    "refit": {"pull": Range(1e-5, 0.1)},
     "fedrs": {"alpha": Range(0.05, 1, log=False)},
     "fedlc": {"tau": Range(0.2, 20)},
     "fedla": {"tau": Range(0.1, 4)},

@@ -26,7 +26,7 @@ def test_a_ruined_head_is_mended_by_the_head_alone():
     simulation = started(dataset="digits", model="mlp", lr=0.1, batch_size=16, clients=3)
     for _ in range(8):
         advance([simulation])
-    data, (params, buffers) = simulation.federation.dataset, state_of(simulation)
+    data, (params, buffers) = simulation.federation, state_of(simulation)
     good = accuracy(simulation, (params, buffers))
     turned = {name: leaf.roll(1, 0) if len(leaf) == 10 else leaf for name, leaf in params.items()}
     found = repairs(simulation.model, (turned, buffers), data)
@@ -39,7 +39,7 @@ def test_ruined_statistics_are_mended_by_the_norms_alone():
     simulation = started(**SHAPES)
     for _ in range(2):
         advance([simulation])
-    data, (params, buffers) = simulation.federation.dataset, state_of(simulation)
+    data, (params, buffers) = simulation.federation, state_of(simulation)
     settled_before = settled(simulation.model, (params, buffers), data)
     ruined = {name: leaf + 3 if name.endswith("mean") else leaf for name, leaf in buffers.items()}
     after = settled(simulation.model, (params, ruined), data)
@@ -53,7 +53,7 @@ def test_ruined_statistics_are_mended_by_the_norms_alone():
 def test_mending_changes_nothing_else():
     simulation = started(dataset="digits", model="mlp", lr=0.1, batch_size=16, clients=3)
     before = {name: leaf.clone() for name, leaf in simulation.server.params.items()}
-    after, _ = refitted(simulation.model, state_of(simulation), simulation.federation.dataset)
+    after, _ = refitted(simulation.model, state_of(simulation), simulation.federation)
     changed = {name for name, leaf in before.items() if not torch.equal(after[name], leaf)}
     assert changed == set(list(before)[-2:])
     assert all(torch.equal(simulation.server.params[name], leaf) for name, leaf in before.items())

@@ -2,12 +2,14 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.fx import Graph
 
 from fedskew import Run
 from fedskew.core.round import Server
@@ -152,6 +154,55 @@ def test_a_tensor_that_is_given_twice_is_not_recorded() -> None:
     assert recorder.graph([made]) is None
 
 
+def noted(clients: int, step: Callable[[Tensor], Tensor]) -> Graph:
+    given = torch.ones(clients, 4)
+    with recorded._Recorder([given]) as recorder:
+        made = step(given)
+    graph = recorder.graph([made])
+    assert graph is not None
+    return graph
+
+
+def test_sizes_follow_the_number_of_clients() -> None:
+    def step(given: Tensor) -> Tensor:
+        return given.new_zeros(4 * len(given)) + given.reshape(-1)
+
+    graph = noted(6, step)
+    assert recorded._generalise(graph, noted(5, step), 6, 5)
+    replay = recorded._split(graph, 1)
+    for clients in (3, 9):
+        assert replay.move(*replay.settle(clients), torch.ones(clients, 4))[0].tolist() == [1.0] * 4 * clients
+
+
+@pytest.mark.parametrize(
+    "step",
+    [
+        lambda given: given.new_zeros(len(given) + 1),
+        lambda given: given * len(given) ** 0.5,
+        lambda given: given.exp() if len(given) == 6 else given.sin(),
+        lambda given: given.exp() if len(given) == 6 else given.exp().sin(),
+        lambda given: given.sum(0) if len(given) == 6 else given.sum(0, keepdim=True),
+    ],
+    ids=["a size out of proportion", "a factor", "another operation", "more operations", "other arguments"],
+)
+def test_what_else_follows_the_number_of_clients_is_not_recorded(step: Callable[[Tensor], Tensor]) -> None:
+    assert not recorded._generalise(noted(6, step), noted(5, step), 6, 5)
+
+
+@pytest.mark.usefixtures("soon")
+def test_one_recording_serves_any_number_of_clients() -> None:
+    """How many clients still take a step is different in most rounds."""
+    simulation = Simulation(Run(**{**FIELDS, "clients": 12, "dropout_rate": 0.4, "rounds": 30}))
+    engine, numbers = simulation.engine, set[int]()
+    assert isinstance(engine, Stacked)
+    for _ in range(30):
+        advance([simulation])
+        numbers.add(len(simulation.cohort(simulation.round).clients))
+    kinds = 3 * 2 * 2  # one client, two or more; in the first step or a later one; with a mask or without
+    assert len(numbers) > 3
+    assert 0 < len(engine.recordings.replays) <= len(engine.recordings.taken) <= kinds
+
+
 def test_what_is_changed_in_place_is_made_anew_at_every_step() -> None:
     def step(fixed: Tensor, moving: Tensor) -> Tensor:
         return (fixed * 2).add_(moving)
@@ -177,6 +228,26 @@ def test_what_depends_on_the_context_alone_is_computed_once() -> None:
     (settled,) = replay.settle(fixed)
     assert settled.tolist() == (fixed.exp() * 2).tolist()
     assert replay.move(settled, moving)[0].tolist() == made.tolist()
+
+
+def test_what_depends_on_shapes_alone_is_computed_once() -> None:
+    def step(given: Tensor) -> Tensor:
+        return given + torch.full_like(given.exp(), 0.1).neg()
+
+    graph = noted(6, step)
+    assert recorded._generalise(graph, noted(5, step), 6, 5)
+    replay = recorded._split(graph, 1)
+    (settled,) = replay.settle(7)
+    assert torch.equal(settled, torch.full((7, 4), -0.1))
+    given = torch.rand(7, 4)
+    assert torch.equal(replay.move(settled, given)[0], step(given))
+
+
+def test_chance_is_not_recorded() -> None:
+    given = torch.tensor([1.0, 2.0])
+    with recorded._Recorder([given]) as recorder:
+        made = given * torch.rand(2)
+    assert recorder.graph([made]) is None
 
 
 def test_training_imports_neither_the_compiler_nor_symbolic_shapes() -> None:

@@ -8,7 +8,7 @@ import fedskew
 
 ROOT = Path(fedskew.__file__).parent
 FILES = sorted(ROOT.rglob("*.py"))
-PARTS = ("losses", "corrections", "optimizers", "aggregators", "partition")
+PARTS = ("losses", "corrections", "optimizers", "aggregators", "readouts", "partition")
 LEVELS = (
     ("core",),
     PARTS,

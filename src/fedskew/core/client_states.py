@@ -1,5 +1,6 @@
 """What corrections remember about each client between rounds, kept only for clients seen so far."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,7 +14,8 @@ class ClientStates:
 
     def __init__(self, initial: Params) -> None:
         self._rows = tree.map(lambda leaf: leaf.unsqueeze(0).clone(), initial)
-        self._slots: dict[int, int] = {}
+        self._seen = np.zeros(0, np.int64)  # clients in order of their rows
+        self._row_of = np.zeros(0, np.int64)  # of each client by its number, 0 until it is seen
 
     @property
     def any(self) -> bool:
@@ -24,22 +26,30 @@ class ClientStates:
         """States of some clients, stacked."""
         if not self._rows:
             return {}
-        return tree.rows(self._rows, self._places([self._slots.get(client, 0) for client in clients.tolist()]))
+        return tree.rows(self._rows, self._places(clients))
 
     def put(self, clients: Ints, states: Params) -> None:
         """Remember new states, stacked in the order of the clients."""
         if not self._rows:
             return
-        for client in clients.tolist():
-            self._slots.setdefault(client, len(self._slots) + 1)
-        self._grow(len(self._slots) + 1)
-        places = self._places([self._slots[client] for client in clients.tolist()])
+        new = clients[self._found(clients) == 0]
+        self._row_of[new] = np.arange(len(new)) + len(self._seen) + 1
+        self._seen = np.concatenate([self._seen, new])
+        self._grow(len(self._seen) + 1)
+        places = self._places(clients)
         for name, leaf in self._rows.items():
             leaf[places] = states[name]
 
-    def _places(self, slots: list[int]) -> Tensor:
+    def _found(self, clients: Ints) -> Ints:
+        """The rows of clients, 0 for one that is new."""
+        unknown = int(clients.max(initial=-1)) + 1 - len(self._row_of)
+        if unknown > 0:
+            self._row_of = np.pad(self._row_of, (0, unknown))
+        return np.asarray(self._row_of[clients])
+
+    def _places(self, clients: Ints) -> Tensor:
         device = next(iter(self._rows.values())).device
-        return torch.tensor(slots, dtype=torch.int64).to(device, non_blocking=True)
+        return torch.from_numpy(self._found(clients)).to(device, non_blocking=True)
 
     def _grow(self, needed: int) -> None:
         have = len(next(iter(self._rows.values())))
@@ -49,5 +59,5 @@ class ClientStates:
 
     def dump(self) -> tuple[Tensor, Params]:
         """The clients seen and their states, for a checkpoint."""
-        clients = torch.tensor([*self._slots], dtype=torch.int64)  # NumPy gives an empty array a stride of 0
-        return clients, self.gather(clients.numpy())
+        clients = torch.tensor(self._seen.tolist(), dtype=torch.int64)  # NumPy gives an empty array a stride of 0
+        return clients, self.gather(self._seen)

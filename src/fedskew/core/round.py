@@ -7,7 +7,7 @@ seeds; clients share no parameter, so the gradient of the summed loss is every c
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -85,12 +85,21 @@ class Recipe:
 
 @dataclass(frozen=True)
 class Server:
-    """The global model and what the server remembers between rounds."""
+    """The global model and what the server remembers between rounds.
+
+    `readout` are the parameters that a readout has replaced, if this model was read out: its users take them.
+    """
 
     params: Params
     buffers: Params
     correction: Params
     optimizer: Params
+    readout: Params = field(default_factory=dict)
+
+    @property
+    def used(self) -> Params:
+        """The parameters of the model as it is measured and exported."""
+        return {**self.params, **self.readout}
 
 
 @dataclass(frozen=True)
@@ -162,7 +171,7 @@ def take(record: Record, index: slice | Tensor | int) -> Record:
     def rows(part: Any) -> Any:
         return tree.rows(part, index) if isinstance(part, dict) else part[index]
 
-    return type(record)(**{field.name: rows(getattr(record, field.name)) for field in fields(record)})
+    return type(record)(**{name: rows(part) for name, part in vars(record).items()})
 
 
 def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:

@@ -67,6 +67,9 @@ def stack(trees: Sequence[Params]) -> Params:
 
 
 def concatenate(trees: Sequence[Params]) -> Params:
+    """Along the first axis; the only tree of a sequence is not copied."""
+    if len(trees) == 1:
+        return dict(trees[0])
     return {name: torch.cat([tree[name] for tree in trees]) for name in trees[0]}
 
 
@@ -87,8 +90,8 @@ def unprefix(a: Params, word: str) -> Params:
 
 
 def finite(a: Params) -> bool:
-    """Whether every number is finite; synchronises with the device once."""
-    return bool(torch.stack([torch.isfinite(leaf).all() for leaf in a.values()]).all()) if a else True
+    """Whether every number is finite, so that 0 times it is 0; synchronises with the device once."""
+    return bool(torch.stack([(0 * leaf).sum() for leaf in a.values()]).sum() == 0) if a else True
 
 
 def nbytes(trees: Iterable[Params]) -> int:

@@ -45,7 +45,9 @@ class ControlVariates(Correction):
         return {name: grad - context.client[name] + context.server[name] for name, grad in grads.items()}
 
     def finish(self, context: Context, delta: Params) -> tuple[Params, Params, Params]:
-        change = tree.neg(tree.add(tree.divide(delta, context.travel), context.server))
+        change = tree.divide(delta, context.travel)
+        for name, leaf in change.items():
+            leaf.add_(context.server[name]).neg_()
         return delta, tree.add(context.client, change), change
 
     def weigh(self, weights: Tensor) -> Tensor:

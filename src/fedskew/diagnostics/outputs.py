@@ -7,6 +7,7 @@ from torch import Tensor
 
 from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import answers
+from fedskew.core.reading import last_layer
 from fedskew.core.tree import Params
 from fedskew.models import Model
 
@@ -36,13 +37,4 @@ def dtype_of(params: Params) -> torch.dtype:
 
 def classifier(model: Model, state: tuple[Params, Params], data: Dataset) -> tuple[str, str]:
     """The parameter names of the rows w_y and the biases b_y of the linear layer that runs last."""
-    with torch.no_grad(), model.linear_inputs() as noted:
-        said, _ = model.apply(*state, data.prepare(data.x_test[:1], dtype_of(state[0])), train=False)
-    if not noted:
-        raise ValueError(f"{type(model.module).__name__} has no linear layer whose input could be its features")
-    name = noted[-1][0]
-    start = f"{name}." if name else ""
-    rows = state[0].get(f"{start}weight")
-    if rows is None or len(rows) != said.logits.shape[-1]:
-        raise ValueError(f"the linear layer that runs last, {name!r}, does not have one row for each class")
-    return f"{start}weight", f"{start}bias"
+    return last_layer(model, *state, data)

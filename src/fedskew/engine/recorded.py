@@ -3,7 +3,11 @@
 A step of a small model takes PyTorch longer to prepare than to compute: modules, records and the automatic gradient
 lead to the same few dozen operations each time. They are recorded once for tensors of the same shapes and called
 directly from then on, those of the gradient included: the same kernels in the same order, so the same bits. What
-depends on the context alone, such as what a loss makes of the label counts, is computed once for a context.
+depends on the context alone, such as what a loss makes of the label counts, or on shapes alone is computed once for a
+context.
+
+One recording serves any number of clients from three on. The step is recorded with one client fewer as well, which
+shows the sizes that follow from their number. One client could be another list: PyTorch broadcasts an axis of length 1.
 """
 
 import operator
@@ -16,26 +20,30 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 from fedskew.core.errors import own_parts
-from fedskew.core.round import Batch, Context, Local, Recipe, local_step
+from fedskew.core.round import Batch, Context, Local, Recipe, local_step, take
 from fedskew.core.tree import Params
 
 _OFTEN = 50
 """Recording takes about as long as this many steps save."""
+_LIKE = {getattr(torch.ops.aten, name).default for name in ("full_like", "ones_like", "zeros_like", "new_zeros")}
+"""Operations that use a tensor's shape, but none of its values."""
+_SEVERAL = 3
+"""This many clients or more share a recording."""
 
 Step = Callable[[Recipe, Context, Local, Batch], Local]
 Tensors = list[Tensor]
 Kind = tuple[object, ...]
-"""Shapes and strides: what decides which operations a step takes."""
+"""Shapes but for the number of clients, and strides: what decides which operations a step takes."""
 
 
 @dataclass(frozen=True)
 class Replay:
-    """A recorded step: `settle` makes of a context what `move` needs at every step."""
+    """A recorded step: `settle` makes of the number of clients and a context what `move` needs at every step."""
 
-    settle: Callable[..., Tensors]
+    settle: Callable[..., list[Any]]
     move: Callable[..., Tensors]
 
 
@@ -65,13 +73,15 @@ class _Steps:
         self._recordings = recordings
         self._context: Context | None = None
         self._context_kind: Kind = ()
-        self._settled: dict[Kind, Tensors] = {}
+        self._settled: dict[Kind, list[Any]] = {}
 
     def __call__(self, recipe: Recipe, context: Context, local: Local, batch: Batch) -> Local:
+        clients = len(local.loss)
         if context is not self._context:
-            self._context, self._context_kind, self._settled = context, _kind(_fixed(context)), {}
+            self._context, self._context_kind, self._settled = context, _kind(_fixed(context), clients), {}
+            self._uncast = torch.autocast(local.loss.device.type, enabled=False)
         given = _moving(local) + _examples(batch)
-        kind, known = self._context_kind + _kind(given), self._recordings
+        kind, known = self._context_kind + _kind(given, clients), self._recordings
         if kind in known.replays:
             return self._again(known.replays[kind], kind, local, given)
         known.taken[kind] += 1
@@ -84,9 +94,9 @@ class _Steps:
 
     def _again(self, replay: Replay, kind: Kind, local: Local, given: Tensors) -> Local:
         assert self._context is not None
-        with torch.no_grad(), torch.autocast(local.loss.device.type, enabled=False):  # what it cast is recorded
+        with torch.no_grad(), self._uncast:  # what was cast is recorded
             if kind not in self._settled:
-                self._settled[kind] = replay.settle(*_fixed(self._context))
+                self._settled[kind] = replay.settle(len(local.loss), *_fixed(self._context))
             return _rebuilt(local, replay.move(*self._settled[kind], *given))
 
 
@@ -96,8 +106,12 @@ def _ours(recipe: Recipe) -> bool:
     return not own_parts(recipe) and all(part.__module__.startswith("fedskew.") for part in rest)
 
 
-def _kind(tensors: Tensors) -> Kind:
-    return tuple([(tensor.shape, tensor.stride()) for tensor in tensors])
+def _kind(tensors: Tensors, clients: int) -> Kind:
+    if clients < _SEVERAL:
+        return tuple([(tensor.shape, tensor.stride()) for tensor in tensors])
+    shapes = [tensor.shape for tensor in tensors]
+    inner = [shape[1:] if shape and shape[0] == clients else shape for shape in shapes]
+    return tuple(zip(inner, [tensor.stride() for tensor in tensors], strict=True))
 
 
 def _fixed(context: Context) -> Tensors:
@@ -125,11 +139,46 @@ def _examples(batch: Batch) -> Tensors:
 
 def _record(recipe: Recipe, context: Context, local: Local, batch: Batch) -> tuple[Local, Replay | None]:
     """One step, and how to take it again with other tensors of the same shapes, if that is known."""
-    fixed = _fixed(context)
-    with _Recorder([*fixed, *_moving(local), *_examples(batch)]) as recorder:
+    clients = len(local.loss)
+    moved, graph = _noted(recipe, context, local, batch)
+    fewer, again = clients, graph
+    if clients >= _SEVERAL:
+        fewer, few = clients - 1, slice(clients - 1)
+        part = Batch(batch.x[few], batch.y[few], None if batch.mask is None else batch.mask[few])
+        _, again = _noted(recipe, take(context, few), take(local, few), part)
+    if graph is None or again is None or not _generalise(graph, again, clients, fewer):
+        return moved, None
+    return moved, _split(graph, 1 + len(_fixed(context)))
+
+
+def _noted(recipe: Recipe, context: Context, local: Local, batch: Batch) -> tuple[Local, Graph | None]:
+    """One step, and the graph of its operations."""
+    with _Recorder([*_fixed(context), *_moving(local), *_examples(batch)]) as recorder:
         moved = local_step(recipe, context, local, batch)
-    graph = recorder.graph(_moving(moved))
-    return moved, None if graph is None else _split(graph, len(fixed))
+    return moved, recorder.graph(_moving(moved))
+
+
+def _generalise(graph: Graph, other: Graph, clients: int, fewer: int) -> bool:
+    """Let the graph of a step of so many clients take their number first, and compute sizes from it. `other` is the
+    graph of the step with fewer clients. False if they differ in more than sizes in proportion to these numbers."""
+    if len(graph.nodes) != len(other.nodes):
+        return False
+    pairs = list(zip(graph.nodes, other.nodes, strict=True))
+    with graph.inserting_before(pairs[0][0]):
+        number = graph.placeholder("clients")
+    for node, twin in pairs:
+        (values, form), (others, other_form) = (tree_flatten((n.args, n.kwargs)) for n in (node, twin))
+        if (node.target, form) != (twin.target, other_form):
+            return False
+        for place, (value, changed) in enumerate(zip(values, others, strict=True)):
+            if value == changed or str(value) == str(changed):  # a node's text is its name
+                continue
+            if not isinstance(value, int) or value % clients or value // clients * fewer != changed:
+                return False
+            with graph.inserting_before(node):
+                values[place] = graph.call_function(operator.mul, (number, value // clients))
+        node.args, node.kwargs = tree_unflatten(values, form)
+    return True
 
 
 class _Recorder(TorchDispatchMode):
@@ -150,7 +199,14 @@ class _Recorder(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         made = func(*args, **(kwargs or {}))
         noted = tree_map(self._node, (args, kwargs or {}))
-        node = noted[0][0] if func is torch.ops.aten.detach.default else self._graph.call_function(func, *noted)
+        if func is torch.ops.aten.detach.default:
+            node = noted[0][0]
+        elif func in _LIKE and made.numel():
+            look = made.shape, made.stride(), made.flatten()[0].item(), made.dtype, made.device
+            node = self._graph.call_function(_filled, look)
+        else:
+            node = self._graph.call_function(func, *noted)
+        self._complete &= torch.Tag.nondeterministic_seeded not in func.tags
         if isinstance(made, Tensor):
             self._note(made, node)
         elif isinstance(made, tuple | list):
@@ -171,8 +227,9 @@ class _Recorder(TorchDispatchMode):
 
     def graph(self, wanted: Tensors) -> Graph | None:
         """How the wanted tensors follow from the given ones; None if another tensor, such as a frozen parameter, or a
-        number that was read from a tensor takes part."""
+        number that was read from a tensor takes part, or chance."""
         self._graph.output([self._node(tensor) for tensor in wanted])
+        self._graph.eliminate_dead_code()
         return self._graph if self._complete else None
 
 
@@ -184,13 +241,17 @@ def _split(graph: Graph, count: int) -> Replay:
     settled = dict.fromkeys(given[:count])
     if not any(_in_place(node) for node in calls):  # which could change what is handed over
         for node in calls:
-            if node.all_input_nodes and settled.keys() >= set(node.all_input_nodes):
+            if settled.keys() >= set(node.all_input_nodes):
                 settled[node] = None
     handed = [node for node in settled if any(user not in settled for user in node.users)]
     return Replay(
         settle=_function(given[:count], [node for node in calls if node in settled], handed),
         move=_function([*handed, *given[count:]], [node for node in calls if node not in settled], wanted),
     )
+
+
+def _filled(shape: Sequence[int], strides: Sequence[int], value: float, dtype: torch.dtype, device: Any) -> Tensor:
+    return torch.empty_strided(shape, strides, dtype=dtype, device=device).fill_(value)
 
 
 def _in_place(call: Node) -> bool:

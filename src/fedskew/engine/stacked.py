@@ -4,7 +4,7 @@ On a GPU its steps are replayed from CUDA graphs (captured.py).
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
 import numpy as np
@@ -57,49 +57,30 @@ class Stacked:
         if self._captures(recipe, x):
             return self._rounds.train(recipe, servers, cohorts, (data, x, y), offsets, round)
         plan = schedule(cohorts, offsets, round, self.settings)
+        rank, place = (torch.from_numpy(part).to(x.device) for part in (plan.rank, np.argsort(plan.rank)))
         travel = recipe.travel(torch.from_numpy(plan.steps)).to(x.device)
-        context, params, buffers = self._ranked(servers, cohorts, plan, travel)
         steps = torch.from_numpy(plan.steps).to(x.device)
+        context = _context(servers, cohorts, travel.index_select(0, place))
+        ranked = _ranked(context, rank)
+        params, buffers = _for_each(ranked.anchor, len(rank)), _for_each(ranked.buffers, len(rank))
         batches = self._batches(plan, data, x, y)
 
         tick, step = meter(len(plan.active)), self.recordings.step(recipe)
 
-        local, now, done = begin(recipe, params, buffers, steps.shape), context, []
+        local, now, done = begin(recipe, params, buffers, steps.shape), ranked, []
         for active, batch in zip(plan.active.tolist(), batches, strict=True):
             if active < len(local.loss):
                 done.append(take(local, slice(active, None)))
-                local, now = take(local, slice(active)), take(context, slice(active))
+                local, now = take(local, slice(active)), take(ranked, slice(active))
             local = step(recipe, now, local, batch)
             tick()
-        everyone = finish(recipe, context, join([local, *reversed(done)]), steps)
-        place = torch.from_numpy(np.argsort(plan.rank)).to(x.device)
-        return [take(everyone, own) for own in place.split([len(cohort.clients) for cohort in cohorts])]
+        ended = take(join([replace(part, optimizer={}) for part in (local, *reversed(done))]), place)
+        everyone = finish(recipe, context, ended, steps.index_select(0, place))
+        ends = np.cumsum([0, *(len(cohort.clients) for cohort in cohorts)]).tolist()
+        return [take(everyone, slice(*own)) for own in pairwise(ends)]
 
     def _captures(self, recipe: Recipe, x: Tensor) -> bool:
         return recipe.model.takes_mask and (x.is_cuda if self.captured is None else self.captured)
-
-    def _ranked(
-        self, servers: Sequence[Server], cohorts: Sequence[Cohort], plan: Schedule, travel: Tensor
-    ) -> tuple[Context, Params, Params]:
-        """What each client starts from, clients in order of rank. One server's state broadcasts instead."""
-        device = travel.device
-        owner = np.repeat(np.arange(len(cohorts)), [len(cohort.clients) for cohort in cohorts])
-        whose = torch.from_numpy(owner[plan.rank]).to(device)
-
-        def spread(trees: Sequence[Params]) -> Params:
-            stacked = tree.stack(trees)
-            return stacked if len(trees) == 1 else tree.rows(stacked, whose)
-
-        def full(trees: Params) -> Params:
-            return tree.map(lambda leaf: leaf.expand(len(whose), *leaf.shape[1:]), trees)
-
-        anchor, statistics = spread([server.params for server in servers]), spread([s.buffers for s in servers])
-        states = tree.concatenate([cohort.states for cohort in cohorts])
-        client = tree.rows(states, torch.from_numpy(plan.rank).to(device))
-        counts = np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])[plan.rank]
-        correction, held = spread([s.correction for s in servers]), torch.from_numpy(counts).to(device)
-        context = Context(anchor, statistics, client, correction, held, travel)
-        return context, full(anchor), full(statistics)
 
     def _batches(self, plan: Schedule, data: Dataset, x: Tensor, y: Tensor) -> Iterator[Batch]:
         """The batches of every step. Small ones are gathered for several steps at a time."""
@@ -118,3 +99,34 @@ class Stacked:
             labels, masks = y.index_select(0, flat).view(shape).split(active), mask[chunk].split(active)
             for step in range(last - first):
                 yield Batch(images[step], labels[step], None if full[step] else masks[step])
+
+
+def _context(servers: Sequence[Server], cohorts: Sequence[Cohort], travel: Tensor) -> Context:
+    """What each client starts from, in the order of the cohorts. One server's state broadcasts instead."""
+    device = travel.device
+    whose = torch.from_numpy(np.repeat(np.arange(len(cohorts)), [len(cohort.clients) for cohort in cohorts])).to(device)
+
+    def spread(trees: Sequence[Params]) -> Params:
+        stacked = tree.stack(trees)
+        return stacked if len(trees) == 1 else tree.rows(stacked, whose)
+
+    anchor, statistics = spread([server.params for server in servers]), spread([s.buffers for s in servers])
+    client = tree.concatenate([cohort.states for cohort in cohorts])
+    counts = np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])
+    correction, held = spread([s.correction for s in servers]), torch.from_numpy(counts).to(device)
+    return Context(anchor, statistics, client, correction, held, travel)
+
+
+def _ranked(context: Context, rank: Tensor) -> Context:
+    """The same for clients in order of rank."""
+
+    def own(leaf: Tensor) -> Tensor:
+        return leaf if len(leaf) == 1 else leaf.index_select(0, rank)
+
+    trees = context.anchor, context.buffers, context.client, context.server
+    anchor, statistics, client, correction = (tree.map(own, part) for part in trees)
+    return Context(anchor, statistics, client, correction, own(context.counts), own(context.travel))
+
+
+def _for_each(shared: Params, clients: int) -> Params:
+    return tree.map(lambda leaf: leaf.expand(clients, *leaf.shape[1:]), shared)

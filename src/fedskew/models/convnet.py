@@ -60,6 +60,8 @@ class ConvNet(Network):
         if isinstance(norm, BatchNorm):
             if counted is not None and conv.together(x):
                 return norm.after(conv, x, counted)
+            if not self.training and conv.together(x):
+                return norm.folded(conv, x)
             if counted is not None and self.fused and conv.bias is not None:
                 return norm.relu_pool(conv.convolve(x, None), conv.bias, counted)
             return max_pool2(norm(conv(x), mask).relu())

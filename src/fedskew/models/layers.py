@@ -79,7 +79,7 @@ class Conv2d(nn.Conv2d):
         return math.prod(self.kernel_size)
 
     def relu_pool(self, x: Tensor) -> Tensor:
-        """Convolution, ReLU and 2x2 max-pooling of clients together (training, CUDA)."""
+        """Convolution, ReLU and 2x2 max-pooling of clients together (CUDA)."""
         from fedskew.models.kernels.grouped_blocks import conv_relu_pool
 
         assert self.bias is not None
@@ -201,6 +201,15 @@ class BatchNorm(nn.Module):
         )
         self.running_mean, self.running_var = made[1], made[2]
         return made[0]
+
+    def folded(self, conv: Conv2d, x: Tensor) -> Tensor:
+        """The same in evaluation: with running statistics the norm is one more factor of filters and bias."""
+        from fedskew.models.kernels.grouped_blocks import conv_relu_pool
+
+        assert conv.bias is not None
+        scale = self.weight * (self.running_var + self.eps).rsqrt()
+        shift = (conv.bias - self.running_mean) * scale + self.bias
+        return conv_relu_pool(x, conv.weight * scale[..., None, None, None], shift, int(conv.padding[0]))
 
     def _masked(self, x: Tensor, mask: Tensor) -> Tensor:
         kind, x = x.dtype, x.to(self.running_mean.dtype)  # statistics are never in reduced precision

@@ -40,7 +40,7 @@ class TwoConvolutions(Network):
 
     def embed(self, x: Tensor, mask: Tensor | None) -> Tensor:
         for conv in (self.conv1, self.conv2):
-            if self.training and conv.together(x):
+            if conv.together(x):
                 x = conv.relu_pool(x)
             elif self.fused and self.training and conv.bias is not None:
                 x = relu_pool2(conv.convolve(x, None), conv.bias)

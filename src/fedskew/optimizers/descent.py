@@ -47,6 +47,8 @@ class SGD(Optimizer):
         of powers of the roots of x^2 - (1 + r - lr mu) x + r. Without momentum it is (1 - (1 - lr mu)^s) / mu.
         """
         s, r = steps.to(torch.float64), self.momentum
+        if not pull and not r:
+            return self.lr * s
         if not pull:
             return self.lr * (s - r * (1 - r**s) / (1 - r)) / (1 - r)
         if not r:

@@ -26,7 +26,7 @@ BEYOND = (
     *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
     "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn", "fedlc+fedcm",
     "fedlc+fedopt", "fedla+fedacg", "feddecorr", "fedlc+feddecorr:beta=0.01", "fedvls", "fedsam", "fedgc",
-    "fedlc+fedgc",
+    "fedlc+fedgc", "refit", "fedlc+refit", "fedla+refit", "fedlc+fedacg+refit", "fedla+fedacg+refit",
 )  # fmt: skip
 """Later methods, shown next to the paper's if they have been run, and run only when named."""
 

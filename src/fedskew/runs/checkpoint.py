@@ -28,7 +28,7 @@ class Checkpoint:
 
 def save_checkpoint(folder: Folder, round: int, server: Server, clients: torch.Tensor, states: Params) -> None:
     tensors: Params = {"clients": clients, **tree.prefix(states, "states")}
-    for part in _PARTS:
+    for part in (*_PARTS, "readout"):
         tensors |= tree.prefix(getattr(server, part), part)
     whole = {name: leaf.detach().cpu().contiguous() for name, leaf in tensors.items()}
     folder.write_checkpoint(save(whole, {"round": str(round), "checksum": _checksum(round, whole)}))
@@ -59,7 +59,8 @@ def load_checkpoint(
     if clients is None or any(leaf.ndim and leaf.shape[:1] != clients.shape for leaf in states.values()):
         raise _damaged(path, "it does not say which clients its states belong to")
     there = {name: leaf.to(device) for name, leaf in tensors.items()}
-    server = Server(**{part: _ordered(tree.unprefix(there, part), getattr(like, part, {})) for part in _PARTS})
+    parts = {part: _ordered(tree.unprefix(there, part), getattr(like, part, {})) for part in _PARTS}
+    server = Server(**parts, readout=tree.unprefix(there, "readout"))
     if like is not None and _shapes(server) != _shapes(like):
         raise _damaged(path, "its tensors are not those of this run's model")
     return Checkpoint(round, server, clients, tree.unprefix(there, "states"))

@@ -71,7 +71,7 @@ def describe_model(run: Run, data: Dataset | Nodes, round: int, server: Server) 
         "run": run.model_dump(),
     }
     model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
-    return about, model.whole_state(server.params, server.buffers)
+    return about, model.whole_state(server.used, server.buffers)
 
 
 def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:

@@ -4,7 +4,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -19,6 +19,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
+from fedskew.core.reading import fitted_layer, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, received, summed, zero_sums
 from fedskew.core.settings import Settings, dtype_of
 from fedskew.core.tree import Params
@@ -100,6 +101,11 @@ class Simulation:
         if logits.shape[1:] != (data.num_classes,):
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
             raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
+        if self.algorithm.readout.asks:
+            try:
+                fitted_layer(self.model, server.params, server.buffers, data)
+            except ValueError as error:
+                raise ValueError(f"{self.run.short_algorithm} cannot fit {self.run.model}: {error}") from error
 
     def attach(self, folder: Folder | None) -> None:
         """Continue from a folder, and store new rounds there. With several ranks only rank 0 has one."""
@@ -196,10 +202,18 @@ class Simulation:
         """Measures of the global model in rounds in which they are due, made by rank 0."""
         if not (now or is_evaluated(self.run, self.round)):
             return None
+        if not (self.ranks.rank or now):
+            self._read_out()
         return Evaluation(**self.ranks.broadcast(None if self.ranks.rank else asdict(self._evaluation())))
 
+    def _read_out(self) -> None:
+        """Let the method's readout replace what users of the model take, as far as it does."""
+        readout, server = self.algorithm.readout, self.server
+        fitted = read_out(readout, self.model, server.params, server.buffers, self.federation)
+        self.server = replace(server, readout=fitted)
+
     def _evaluation(self) -> Evaluation:
-        return evaluate_model(self.model, self.server.params, self.server.buffers, self.federation.dataset, self.dtype)
+        return evaluate_model(self.model, self.server.used, self.server.buffers, self.federation.dataset, self.dtype)
 
     def validate(self) -> float | None:
         """Accuracy on the held-out examples, if there are any; rank 0 measures it."""
@@ -208,7 +222,7 @@ class Simulation:
             return None
         there = torch.from_numpy(held_out).to(self.device)
         x, y = data.x_train[there], data.y_train[there]
-        logits = predict(self.model, server.params, server.buffers, data, x, self.dtype)
+        logits = predict(self.model, server.used, server.buffers, data, x, self.dtype)
         return (logits.argmax(-1) == y).double().mean().item()
 
     def record(self, record: RoundRecord) -> None:

@@ -1,0 +1,199 @@
+"""Tables of docs/performance.md on one GPU, from results/benchmark_gpu.json and results/benchmark_cohorts.json:
+`make reproduction`."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from benchmarks.tables import METHODS, read, shown
+
+TITLES = {"mcmahan": "McMahan's CNN", "cnn": "the paper's CNN"}
+FLOORS = {"mcmahan": 10.0, "cnn": 21.0}
+"""Milliseconds that the memory traffic of a round needs at 4.3 TB/s: an estimate, no measurement."""
+_GOALS = {"mcmahan": 25.0, "cnn": 45.0, "logistic": 3.0, "resnet18": 200.0}
+_OF_METHODS = {"fedlc": 1.05, "fedrs": 1.05, "fedprox": 1.05, "scaffold": 1.15}
+_TIMES, _FIRST_ROUND, _MEMORY = 20.0, 10.0, 8.0
+_KERNELS = {
+    "_forward": "convolutions, forward; the first layer's with norm, ReLU and pooling",
+    "_input_gradient": "gradient of the images of layers two and three",
+    "_filter_gradient": "gradient of their filters",
+    "_sparse_sums": "gradient of the first layer's filters",
+    "spread_back": "norm, ReLU and pooling, backward",
+    "_products": "sums for the first layer's norm",
+    "largest": "norm, ReLU and pooling of layers two and three, forward",
+    "_descend": "the step of the parameters",
+}
+
+Found = dict[str, Any]
+
+
+def rounds(results: Path) -> str:
+    """A round of each network with SGD and with momentum and crops, before and after, and others."""
+    gpu, together = read(results, "gpu"), read(results, "cohorts")
+    now, before = _ms(gpu["rounds"]), _ms(gpu["before"]["rounds"])
+    iid, service = ({row["model"]: row["ms"] for row in _iid(each)} for each in (together, together[_SERVICE]))
+    pfl = {row["precision"]: row["ms"] for row in gpu["pfl"]["rounds"]}
+    other = f"pfl {gpu['pfl']['versions']['pfl']}, {{}}, {day(gpu['pfl'])}".format
+
+    def both(what: str, precision: str = "bf16", found: Found = now) -> list[float]:
+        return [found[what, model, precision] for model in TITLES]
+
+    def more(engine: str, found: Found) -> list[float]:
+        return [found[model][engine] for model in TITLES]
+
+    ours, crops, loop = both("fedskew stacked"), more("stacked", iid), both("plain loop over clients")
+    slow, memory = both("fedskew graphed", "tf32"), [row["peak_gb"] for row in gpu["rounds"] if _ours(row)]
+    lines = [
+        ("`stacked`, bf16", _cells(ours), _both_goals(ours)),
+        ("the same with momentum 0.9, crops and mirror images", _cells(crops), _both_goals(crops)),
+        ("`graphed` beside it, bf16, momentum, crops and mirror images", _cells(more("graphed", iid)), ""),
+        ("the same under the multi-process service", _cells(more("graphed", service)), ""),
+        ("`stacked` beside it under the service", _cells(more("stacked", service)), ""),
+        (f"`graphed`, bf16, {day(gpu['before'])}", _cells(both("fedskew graphed", found=before)), ""),
+        ("`graphed`, tf32", _cells(slow), ""),
+        ("a plain loop over clients, bf16 autocast", _cells(loop), ""),
+        ("a bare centralised loop over the same batches, bf16 autocast", _cells(both("bare centralised loop")), ""),
+        (other("bf16 autocast"), [shown(pfl["bf16"]), ""], ""),
+        (other("tf32"), [shown(pfl["tf32"]), ""], ""),
+        (
+            "the plain loop / `stacked`",
+            [shown(a / b, "x") for a, b in zip(loop, ours, strict=True)],
+            _times(loop, ours),
+        ),
+        ("pfl / `stacked`, both in bf16", [shown(pfl["bf16"] / ours[0], "x"), ""], _times([pfl["bf16"]], ours[:1])),
+        ("pfl / `graphed`, both in tf32", [shown(pfl["tf32"] / slow[0], "x"), ""], ""),
+        ("peak memory of `stacked`, bf16", [f"{gb:.1f} GB" for gb in memory], _goal(max(memory), _MEMORY, "GB")),
+    ]
+    return _table(["", *TITLES.values(), "goal"], ([name, *cells, goal] for name, cells, goal in lines))
+
+
+def cohorts(results: Path) -> str:
+    """Rounds of all clients in one launch and of a client per stream, taking turns."""
+    file = read(results, "cohorts")
+    rows = []
+    for row in file["rounds"]:
+        ours, graphed, apart = row["ms"]["stacked"], row["ms"]["graphed"], row["apart"]
+        cells = shown(ours), shown(graphed), f"{graphed / ours:.2f}x", f"{ours / FLOORS[row['model']]:.1f}x"
+        distances = f"{apart['stacked']:.3f}, {apart['graphed']:.3f}"
+        rows.append([f"{TITLES[row['model']]}, {row['partition']}", *cells, distances])
+    head = ["", "`stacked`", "`graphed`", "gain", "of the floor", "away from `serial` in fp32"]
+    return f"{_table(head, rows)}\n\n{_first_rounds(file, read(results, 'gpu'))}"
+
+
+def methods(results: Path) -> str:
+    """Rounds of methods against FedAvg's, now and when `graphed` took them."""
+    gpu = read(results, "gpu")
+    now, before = ({row["algorithm"]: row for row in each["methods"]} for each in (gpu, gpu["before"]))
+    rows = []
+    for name, row in now.items():
+        ratio, once = row["ms"] / now["fedavg"]["ms"], before[name]["ms"] / before["fedavg"]["ms"]
+        against = ["", "", ""]
+        if name in _OF_METHODS:
+            against = [shown(ratio, "x"), shown(once, "x"), _goal(ratio, _OF_METHODS[name], "x")]
+        rows.append([METHODS[name], _with_quartiles(row), *against])
+    then = f"with `graphed`, {day(gpu['before'])}"
+    return _table(["the paper's CNN, bf16", "a round", "against FedAvg", then, "goal"], rows)
+
+
+def others(results: Path) -> str:
+    """Logistic regression and ResNet-18, before and after."""
+    gpu = read(results, "gpu")
+    before = gpu["before"]
+    named = {
+        "logistic": "logistic regression, 100 of 1,000 clients, `stacked`, tf32",
+        "resnet": "ResNet-18, 20 clients, 6,000 images of 64x64, dirichlet:0.1, momentum, crops, `graphed`, bf16",
+    }
+    rows = []
+    for part, title in named.items():
+        (now,), (then,) = gpu[part], before[part]
+        dated = f"{shown(then['ms'])}, {day(before, f'{part}_date')}"
+        rows.append([title, dated, _with_quartiles(now), _goal(now["ms"], _GOALS[now["model"]])])
+    return _table(["a round", "before", "now", "goal"], rows)
+
+
+def kernels(results: Path) -> str:
+    """Where the time of a round of the paper's CNN goes."""
+    gpu = read(results, "gpu")
+    whole, *each = gpu["profile"]
+    once = gpu["before"]["profile"][0]
+    listed = [row for row in each if row["kernel"] in _KERNELS]
+    ms, count = (whole[part] - sum(row[part] for row in listed) for part in ("ms", "count"))
+    rows = [(f"`{row['kernel']}`", _KERNELS[row["kernel"]], row["ms"], row["count"]) for row in listed]
+    rows.append(("others", "smaller kernels, and those of PyTorch", ms, count))
+    table = _table(
+        ["kernel", "what it does", "time", "of all", "launches"],
+        ([name, what, shown(ms), f"{100 * ms / whole['ms']:.0f} %", f"{n:,}"] for name, what, ms, n in rows),
+    )
+    said = f"With `stacked` it is {whole['ms']:.1f} ms of kernels in {whole['count']:,} launches"
+    then = (
+        f"with `graphed`, one client in flight, it was {once['ms']:.1f} ms in {once['count']:,} ({day(gpu['before'])})."
+    )
+    return f"{said};\n{then}\n\n{table}"
+
+
+TABLES = {
+    "rounds on a GPU": rounds,
+    "cohorts": cohorts,
+    "methods on a GPU": methods,
+    "other models on a GPU": others,
+    "kernels": kernels,
+}
+_SERVICE = "under_the_service"
+
+
+def day(file: Found, name: str = "date") -> str:
+    """A file's date; a part's own if it has one."""
+    return datetime.fromisoformat(file.get(name, file["date"])).strftime("%-d %B %Y")
+
+
+def _first_rounds(together: Found, gpu: Found) -> str:
+    first, once = (file["rounds"][0]["first_round_s"] for file in (together, together[_SERVICE]))
+    later = [row["warm_up_s"] for row in (*gpu["rounds"], *gpu["methods"]) if _ours(row)]
+    cold = f"The first round of `stacked` took {first['stacked']:.1f} s with an empty cache"
+    goal = _goal(first["stacked"], _FIRST_ROUND, "s")
+    return (
+        f"{cold} ({goal}; {once['stacked']:.1f} s in\nthe run under the service), that of `graphed` "
+        f"{first['graphed']:.1f} s. In a later process, with the kernels in its cache,\n`stacked` needed at most "
+        f"{max(later):.1f} s more for its first three rounds than for others, with every model and method here."
+    )
+
+
+def _ms(rows: Iterable[Found]) -> Found:
+    return {(row["what"], row["model"], row["precision"]): row["ms"] for row in rows}
+
+
+def _iid(file: Found) -> list[Found]:
+    return [row for row in file["rounds"] if row["partition"] == "iid"]
+
+
+def _goal(value: float, limit: float, unit: str = "ms") -> str:
+    said = f"at most {limit:g}{'' if unit == 'x' else ' '}{unit}"
+    return f"{said}: {'met' if value <= limit else f'**missed** by {100 * (value / limit - 1):.2g} %'}"
+
+
+def _both_goals(times: Iterable[float]) -> str:
+    return "; ".join(_goal(ms, _GOALS[model]) for ms, model in zip(times, TITLES, strict=True))
+
+
+def _times(theirs: Iterable[float], ours: Iterable[float]) -> str:
+    kept = all(a / b >= _TIMES for a, b in zip(theirs, ours, strict=True))
+    return f"at least {_TIMES:g}x: {'met' if kept else '**missed**'}"
+
+
+def _ours(row: Found) -> bool:
+    return bool(row["what"] == "fedskew stacked")
+
+
+def _cells(times: Iterable[float]) -> list[str]:
+    return [shown(ms) for ms in times]
+
+
+def _with_quartiles(row: Found) -> str:
+    low, high = (shown(ms).removesuffix(" ms") for ms in row["quartiles"])
+    return f"{shown(row['ms'])} ({low} to {high})"
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -1,0 +1,89 @@
+"""The model as it was trained, or with its last linear layer fitted to the examples of all clients.
+
+Under label skew, most of what a global model lacks is in its last layer: every client pulls it towards its own classes.
+With the features fixed, the mean loss of that layer is convex, and its gradient is the mean of the clients' gradients,
+so a server that asks for it fits the layer as if all examples were in one place: no local steps, no drift. This is the
+classifier re-training of Kang et al. (ICLR 2020) with exact federated gradients; CCVR (Luo et al., NeurIPS 2021) has
+the same aim and collects statistics of features instead.
+"""
+
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+Flat = NDArray[np.float64]
+Ask = Callable[[Tensor, Tensor], tuple[float, Tensor, Tensor]]
+"""(weight [C, F], bias [C]) -> the mean loss over the examples of all clients, and its gradient by both."""
+
+
+class Readout(Protocol):
+    """`asks` is how often all clients are asked at most; 0 leaves the model as it was trained."""
+
+    @property
+    def asks(self) -> int: ...
+
+    def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
+        """The last layer to be used, from the trained one."""
+        ...
+
+
+@dataclass(frozen=True)
+class AsTrained:
+    """The model as it is."""
+
+    @property
+    def asks(self) -> int:
+        return 0
+
+    def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
+        return weight, bias
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The minimum over all clients' examples of mean loss + pull/2 |layer - trained layer|^2.
+
+    Limited-memory BFGS starts at the trained layer and asks all clients so many times at most. The pull keeps a layer
+    with many features from fitting the training examples alone.
+    """
+
+    asks: int
+    pull: float
+
+    def __post_init__(self) -> None:
+        if self.asks < 1:
+            raise ValueError(f"asks is {self.asks}; allowed: 1 or more")
+        if not 0 <= self.pull < math.inf:
+            raise ValueError(f"pull is {self.pull}; allowed: 0 or more")
+
+    def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
+        from scipy.optimize import minimize  # slow to import
+
+        rows, seen = weight.numel(), list[tuple[float, Flat]]()
+
+        def parts(flat: Flat) -> tuple[Tensor, Tensor]:
+            both = torch.from_numpy(flat.copy()).to(weight)
+            return both[:rows].view_as(weight), both[rows:]
+
+        def asked(flat: Flat) -> tuple[float, Flat]:
+            if len(seen) == self.asks:
+                raise StopIteration
+            loss, by_weight, by_bias = ask(*parts(flat))
+            slope, away = torch.cat([by_weight.flatten(), by_bias]).double().cpu().numpy(), flat - start
+            seen.append((loss + self.pull / 2 * float(away @ away), flat.copy()))
+            return seen[-1][0], slope + self.pull * away
+
+        start = torch.cat([weight.detach().flatten(), bias.detach()]).double().cpu().numpy()
+        with suppress(StopIteration):
+            minimize(asked, start, method="L-BFGS-B", jac=True)
+        return parts(min(seen, key=lambda each: each[0])[1])
+
+
+as_trained, fitted = AsTrained, Fitted
