@@ -2,6 +2,7 @@
 
 With `--figures` the pictures are drawn first, as far as their measurements are there (`make figures`)."""
 
+import json
 import os
 import sys
 from collections.abc import Callable
@@ -19,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import gpu_tables  # noqa: E402
 from benchmarks.summary import sources, summary  # noqa: E402
 from benchmarks.tables import TABLES  # noqa: E402
-from docs.pages import front  # noqa: E402
+from docs.pages import choosing, front  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
 from docs.pages.reproduction import between, reproduction  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
@@ -45,19 +46,26 @@ def with_speed(page: str, results: Path) -> str:
     return page
 
 
+def _files(root: Path, folder: str) -> list[Path]:
+    return sorted((root / "results" / folder).glob("*.jsonl"))
+
+
 def pages(root: Path) -> dict[Path, str]:
     """The text of each page that is generated."""
     results = Results(None, root / "results" / "paper")
-    if results.problems:
-        raise SystemExit("\n".join(results.problems))
-    repeats = [line for path in sorted((root / "results" / "repeats").glob("*.jsonl")) for line in read_lines(path)]
-    names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md"
-    readme, design, choosing, speed = (root / name for name in names)
+    tuned = Results(None, root / "results" / "tuned")
+    if problems := [*results.problems, *tuned.problems]:
+        raise SystemExit("\n".join(problems))
+    repairs = [json.loads(line) for file in _files(root, "repairs") for line in file.read_text().splitlines()]
+    repeats = [line for path in _files(root, "repeats") for line in read_lines(path)]
+    names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md", "docs/algorithms.md"
+    readme, design, which, speed, equations = (root / name for name in names)
     return {
         design: part(design.read_text(), "rooms", picture()),
-        root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats),
+        root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats, tuned, repairs),
         root / "docs" / "json.md": json_page(),
-        choosing: with_methods(choosing.read_text()),
+        which: part(with_methods(which.read_text()), "evidence", choosing.evidence(results, tuned)),
+        equations: part(equations.read_text(), "fedvls", choosing.suppressed(results)),
         speed: with_speed(speed.read_text(), root / "results"),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }

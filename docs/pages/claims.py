@@ -10,6 +10,8 @@ from fedskew.paper.table import Table
 from fedskew.runs.results import Results
 from fedskew.runs.verdict import NOT_DECIDED, VERDICTS, Difference, paired
 
+_KINDS = {"dirichlet": "D", "shards": "Q"}
+
 
 @dataclass(frozen=True)
 class Claim:
@@ -142,6 +144,12 @@ def _lengths(found: Sequence[Claim]) -> str:
     rounds = [f"{n} rounds" if n == full else f"{n} of {full} rounds (shortened)" for n, full in sorted(lengths)]
     seeds = sorted({claim.seeds for claim in found})
     return f"{' and '.join(rounds)}, {' and '.join('one seed' if n == 1 else f'{n} seeds' for n in seeds)}"
+
+
+def named(cell: str) -> str:
+    """A cell or its split in short: `D(0.1)`, `Q(2)`, `IID`."""
+    kind, _, value = cell.rpartition("/")[2].partition(":")
+    return f"{_KINDS[kind]}({value})" if value else kind.upper()
 
 
 def span(values: Sequence[float], form: str = "+.2f") -> str:

@@ -5,16 +5,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.pages.claims import Claim, claims, span
+from docs.pages import rivals
+from docs.pages.claims import Claim, claims, named, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES
-from fedskew.paper.table import SEVEN
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach, Share
 from fedskew.runs.results import Results
-from fedskew.runs.verdict import VERDICTS, paired
+from fedskew.runs.verdict import VERDICTS
 
 DATA, CHART = "cifar10", "gains"
 _TABLES = {"table1": "D", "table2": "Q"}
@@ -29,7 +29,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
         gains = {profile: _each_gain(claim) for profile, claim in at.items()}
         printed = next((claim.printed_gain for claim in at.values() if claim.printed_gain is not None), None)
         if gains:
-            cells.append({"name": _name(cell), "gains": {"paper": [] if printed is None else [printed], **gains}})
+            cells.append({"name": named(cell), "gains": {"paper": [] if printed is None else [printed], **gains}})
     labels = {
         "paper": "the paper",
         "stated": f"ours, profile stated: no momentum, no crops, {_length(found['stated'])}",
@@ -46,7 +46,14 @@ def part(results: Results, figures: str) -> str:
     if not usual:
         return ""
     chart = f"![FedLC's gain over FedAvg by skew: the paper's, and ours under two profiles]({figures}/{CHART}.png)"
-    return "\n\n".join([chart, " ".join(_sentences(results, usual, stated)), _table(usual), _key(usual)])
+    return "\n\n".join(
+        [
+            chart,
+            " ".join(_sentences(results, usual, stated)),
+            _table(usual),
+            " ".join([_key(usual), *rivals.first(results, "cifar100")]),
+        ]
+    )
 
 
 def _cells() -> list[str]:
@@ -67,12 +74,6 @@ def _claims(results: Results, profile: str) -> dict[str, Claim]:
 def _each_gain(claim: Claim) -> list[float]:
     pairs = zip(claim.ours["fedlc"]["each_last_ten"], claim.ours["fedavg"]["each_last_ten"], strict=True)
     return [mine - base for mine, base in pairs]
-
-
-def _name(cell: str) -> str:
-    """`D(0.1)`, `Q(2)`"""
-    kind, _, value = cell.partition("/")[2].partition(":")
-    return f"{'D' if kind == 'dirichlet' else 'Q'}({value})"
 
 
 def _length(found: Mapping[str, Claim]) -> str:
@@ -97,34 +98,15 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
         + (f"; on IID data its gain is {statistics.fmean(level):+.1f}" if level else "")
         + "."
     )
-    if ahead := _ahead(results):
-        told = "; ".join(f"`{method}` is ahead of it in {', '.join(cells)}" for method, cells in ahead.items())
-        yield f"Of the paper's other methods, {told} (on the seeds that both have, mostly one: a lead, no verdict)."
+    yield from rivals.against_fedlc(results, DATA)
     if stated:
         plain = [claim.against("fedavg") for claim in stated.values()]
         printed = [claim.printed_gain for claim in stated.values() if claim.printed_gain is not None]
         yield (
-            f"Without momentum and crops (profile `stated`) it gains {_span(plain)} points where the paper prints "
+            f"Without momentum and crops (profile `stated`) FedLC gains {_span(plain)} points where the paper prints "
             f"{span(printed, '+.1f')}{_synthetic(results)}. What the gain depends on, with every run, is in "
             "[docs/reproduction.md](docs/reproduction.md)."
         )
-
-
-def _ahead(results: Results) -> dict[str, list[str]]:
-    """The paper's other methods, and the cells in which their mean is above FedLC's over the seeds that both have."""
-    found = dict[str, list[str]]()
-    for name in _TABLES:
-        rows = TABLES[name].rows(results, Choice(cells=(DATA,), profile=PROFILES["usual"]))
-        at = {(row["method"], row["cell"]): row["ours"] for row in rows if row["ours"] and not row["ours"]["diverged"]}
-        for (method, cell), ours in at.items():
-            fedlc = at.get(("fedlc", cell))
-            if method in SEVEN[1:] and fedlc and (gain := paired(_by_seed(ours), _by_seed(fedlc))) and gain.mean > 0:
-                found.setdefault(method, []).append(_name(cell))
-    return found
-
-
-def _by_seed(ours: Mapping[str, Any]) -> dict[int, float]:
-    return dict(zip(ours["seeds"], ours["each_last_ten"], strict=True))
 
 
 def _synthetic(results: Results) -> str:
@@ -143,7 +125,7 @@ def _table(found: Mapping[str, Claim]) -> str:
         printed = "-" if claim.printed_gain is None else f"{claim.printed_gain:+.1f}"
         reach, share = Reach(**mine["rounds_to_reach"]), mine["gap_closed"]
         figures = [str(claim.against("fedavg")), printed, str(reach), "-" if share is None else str(Share(**share))]
-        rows.append([_name(cell), *shown, *figures])
+        rows.append([named(cell), *shown, *figures])
     return "\n".join(as_markdown(heads, rows))
 
 

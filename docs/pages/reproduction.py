@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.pages import closing, depends, holds
+from docs.pages import chosen, closing, depends, holds, mended
 from docs.pages.claims import Claim, claims, in_short
 from fedskew.paper import FIGURES, TABLES, formats, mapped
 from fedskew.paper.choice import Choice
@@ -12,7 +12,7 @@ from fedskew.paper.formats import behind
 from fedskew.paper.map import TAUS, Map
 from fedskew.paper.map_text import sentences
 from fedskew.paper.profiles import PROFILES
-from fedskew.paper.table import Table
+from fedskew.paper.table import NOTHING, Table
 from fedskew.paper.trained import CELL
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.results import Result, Results
@@ -25,10 +25,10 @@ _INTRODUCTION = """\
 # The paper, reproduced
 
 Every figure on this page was measured with this package. `make reproduction` writes the page from the runs in
-`results/paper/`. Each run is one line of JSON with all its fields, its hash, the partition's hash, the accuracy of
-every evaluated round, versions and device. In tables, the paper's figure follows ours in brackets. Accuracy is that of
-the global model after the last round on the whole test set, in percent; ± is the standard deviation over seeds
-(ddof 1).
+`results/paper/` and `results/tuned/` and the mended models in `results/repairs/`. Each run is one line of JSON with all
+its fields, its hash, the partition's hash, the accuracy of every evaluated round, versions and device. In tables, the
+paper's figure follows ours in brackets. Accuracy is that of the global model after the last round on the whole test
+set, in percent; ± is the standard deviation over seeds (ddof 1).
 
 `fedskew paper list` lists the tables and figures, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda
 --precision bf16` runs some of them, and `fedskew paper show table1 --format csv` prints every figure with its runs.
@@ -57,10 +57,18 @@ _REMARKS = {
 }
 
 
-def reproduction(results: Results, figures: Path, repeats: Sequence[Result] = ()) -> str:
-    """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again."""
-    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *closing.section(results), *holds.section(results)]
-    parts += _short(results)
+def reproduction(
+    results: Results,
+    figures: Path,
+    repeats: Sequence[Result] = (),
+    tuned: Results = NOTHING,
+    repairs: Sequence[mended.Line] = (),
+) -> str:
+    """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again, `tuned` tries
+    on held-out examples with the runs of what they chose, and `repairs` are of models of any of these runs."""
+    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *closing.section(results)]
+    parts += [*mended.section(repairs, [*results, *tuned]), *chosen.section(results, tuned)]
+    parts += [*holds.section(results), *_short(results)]
     parts += [_OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
     parts += _map(results, figures)
     for table in TABLES.values():
@@ -128,19 +136,29 @@ def _table(table: Table, results: Results) -> Iterator[str]:
         if not any(row["ours"] for row in rows):
             continue
         some = True
-        yield f"### Profile `{profile.name}`"
-        yield from _shown(table, rows)
+        yield from _shown(table, rows, f"Profile `{profile.name}`")
         for rounds in other_lengths(rows):
-            yield f"### Profile `{profile.name}`, {rounds} rounds"
-            yield from _shown(table, table.rows(results, Choice(profile=profile, rounds=rounds)))
+            short = table.rows(results, Choice(profile=profile, rounds=rounds))
+            yield from _shown(table, short, f"Profile `{profile.name}`, {rounds} rounds")
     if not some:
         yield "None of this has been run yet."
 
 
-def _shown(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[str]:
-    yield formats.markdown(rows).rstrip()
-    if said := list(claims(table, rows)):
-        yield "\n".join(f"- {claim}" for claim in said)
+def _shown(table: Table, rows: Sequence[dict[str, Any]], title: str) -> Iterator[str]:
+    """The figures and what they say of the claims, for each data set that was run; those that were not are named with
+    the last one."""
+    ran = list(dict.fromkeys(_data(table, row["cell"]) for row in rows if row["ours"]))
+    for data in ran:
+        elsewhere = {*ran} - {data} if data == ran[-1] else {_data(table, cell) for cell in table.cells} - {data}
+        here = [row for row in rows if _data(table, row["cell"]) not in elsewhere]
+        yield f"### {title}" + (f", {data}" if len(ran) > 1 else "")
+        yield formats.markdown(here).rstrip()
+        if said := list(claims(table, here)):
+            yield "\n".join(f"- {claim}" for claim in said)
+
+
+def _data(table: Table, cell: str) -> str:
+    return str({**table.fields, **table.cells[cell]}["dataset"]).partition(":")[0]
 
 
 def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:

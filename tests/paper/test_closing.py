@@ -28,7 +28,8 @@ def test_shares_are_of_the_gap_and_the_best_is_first() -> None:
     assert {round(ours["gap_closed"]["share"], 6) for ours in found["fedrs"].values()} == {-0.25}
     *_, last = section(known("fedavg", "fedrs", "fedlc"))
     assert "`fedlc` closes most" in last
-    assert last.count("50 %") == len(CELLS)
+    assert last.count("50 % at ") == last.count("accuracy 70.0") == len(CELLS)
+    assert "50 % at Q(2)" in last
 
 
 def test_without_runs_there_is_no_section() -> None:

@@ -18,6 +18,7 @@ from tests.paper.test_tables import Known, result
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT / "results" / "paper"
+DATA_SETS = ("cifar10", "cifar100")
 
 
 def test_the_pages_are_regenerated_to_the_byte() -> None:
@@ -31,7 +32,8 @@ def test_the_pages_are_regenerated_to_the_byte() -> None:
 
 
 def test_every_published_line_names_the_run_it_says() -> None:
-    lines = [line for path in sorted(PUBLISHED.glob("*.jsonl")) for line in read_lines(path)]
+    files = [*PUBLISHED.glob("*.jsonl"), *PUBLISHED.with_name("tuned").glob("*.jsonl")]
+    lines = [line for path in sorted(files) for line in read_lines(path)]
     assert lines
     for line in lines:
         assert Run(**line.run).hash == line.hash, line.hash
@@ -53,6 +55,19 @@ def test_figures_on_the_page_change_with_the_results() -> None:
         "| table1: cifar10/dirichlet:0.1 | stated | 400 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | not decided: one "
         "seed, +21.00 | 48.07, 65.91 |" in page
     )
+
+
+def test_data_sets_of_a_table_are_shown_apart() -> None:
+    cells = ("cifar10/dirichlet:0.1", "cifar100/dirichlet:0.1")
+    runs = TABLES["table1"].runs(Choice(cells=cells, methods=("fedavg",), seeds=1))
+    page = reproduction(Known([result(run, 0.5) for run in runs]), Path("nowhere"))
+    one, other = (page.partition(f"### Profile `stated`, {data}\n")[2].partition("##")[0] for data in DATA_SETS)
+    assert "| method | cifar10/dirichlet:0.1 |" in one
+    assert "| method | cifar100/dirichlet:0.1 |" in other
+    assert "svhn" not in one
+    assert "svhn/dirichlet:0.05" in other  # not run, named once
+    alone = reproduction(Known([result(runs[0], 0.5)]), Path("nowhere"))
+    assert "### Profile `stated`\n" in alone
 
 
 def test_what_was_run_is_counted_in_short() -> None:

@@ -1,0 +1,173 @@
+"""Methods with a knob chosen on held-out examples: the tries, and what the chosen ones reach on the test set."""
+
+import statistics
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from docs.pages.closing import SETTING
+from fedskew.paper import mapped
+from fedskew.paper.choice import Choice
+from fedskew.paper.profiles import VALIDATION
+from fedskew.paper.trained import CELL
+from fedskew.report.text_tables import as_markdown
+from fedskew.runs.results import Result, Results
+from fedskew.runs.run import Run
+from fedskew.runs.verdict import BASELINE, VERDICTS, Difference, paired
+
+TRY_ROUNDS = 100
+DEFAULT, OWN = "default", "own knob"
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The tries of a method, its default first, and by seed what the default and the chosen try reach on the test set
+    (mean of the last ten rounds, in percent)."""
+
+    method: str
+    tries: Sequence[Result]
+    default: Mapping[int, float]
+    tested: Mapping[int, float]
+
+    @property
+    def best(self) -> Result:
+        """The try with the highest accuracy on held-out examples, on a tie the first; one that diverged is never it."""
+        return max(self.tries, key=lambda one: 0.0 if one.diverged else one.summary["validation_accuracy"])
+
+    @property
+    def changed(self) -> bool:
+        return variant(self.best) != DEFAULT
+
+    @property
+    def gain(self) -> Difference | None:
+        """The chosen variant minus the default."""
+        return paired(self.tested, self.default)
+
+
+def variant(result: Result) -> str:
+    """What a run of the cell changes: a spec such as `fedrs:alpha=0.9`, and its `training`; or nothing."""
+    short = result.short["algorithm"]
+    return ", ".join([*([] if short == method_of(result) else [f"`{short}`"]), *training(result)]) or DEFAULT
+
+
+def training(result: Result) -> list[str]:
+    """`lr 0.03`, `cosine rate`: where a run's rate is not the default."""
+    usual, rate, schedule = _run(BASELINE), result.run["lr"], result.run["lr_schedule"]
+    told = [f"lr {rate:g}"] if rate != usual.lr else []
+    return told + ([f"{schedule.partition(':')[0]} rate"] if schedule != usual.lr_schedule else [])
+
+
+def method_of(result: Result) -> str:
+    """A run's method without arguments. A server that steps with SGD is FedAvg with a longer or shorter step."""
+    parts = [part.partition(":") for part in result.short["algorithm"].split("+")]
+    names = [BASELINE if rest.startswith("server=sgd") else name for name, _, rest in parts]
+    return "+".join(names)
+
+
+def _run(method: str) -> Run:
+    return mapped(CELL).run(CELL, method, Choice(profile=SETTING.profile))
+
+
+def chosen(results: Results, tuned: Results) -> list[Chosen]:
+    """Every method with tries in the cell; runs of defaults and choices may be in either."""
+    held: dict[str, list[Result]] = {}
+    asked = {"partition": _run(BASELINE).partition, "validation": VALIDATION, "rounds": TRY_ROUNDS}
+    for one in sorted(tuned, key=lambda each: each.hash):
+        if asked.items() <= one.run.items():
+            held.setdefault(method_of(one), []).append(one)
+    return [_chosen(method, held[method], results, tuned) for method in sorted(held)]
+
+
+def _chosen(method: str, held: Sequence[Result], results: Results, tuned: Results) -> Chosen:
+    tries = sorted(held, key=lambda one: variant(one) != DEFAULT)
+    best = Chosen(method, tries, {}, {}).best
+    plain, asked = _run(method).model_dump(), {**best.run, "validation": 0.0}
+    known = results.only(best.precision), tuned.only(best.precision)
+    default, tested = (
+        {one.seed: 100 * one.summary["accuracy_last10"] for some in known for one in some.answering(run) if _whole(one)}
+        for run in (plain, asked)
+    )
+    return Chosen(method, tries, {seed: default[seed] for seed in default if seed in tested}, tested)
+
+
+def _whole(one: Result) -> bool:
+    return one.rounds == SETTING.rounds and not one.diverged
+
+
+def section(results: Results, tuned: Results) -> Iterator[str]:
+    """Both tables, and what they say; nothing if nothing was tried."""
+    found = chosen(results, tuned)
+    if not found:
+        return
+    yield "## Each method with its knob chosen on held-out examples"
+    yield (
+        f"Every method got {_number(found)} tries at {CELL} with {SETTING.name}: its default, another learning rate, a "
+        "falling rate, and a knob of its own (for FedAvg the server's step). A tenth of the training examples was held "
+        f"out, and the table has the accuracy on them after {TRY_ROUNDS} rounds, in percent; the chosen try is bold. "
+        "**One cell and one seed chose**: tries a point apart are hardly different, and other cells may want other "
+        "knobs."
+    )
+    shared = {_column(one) for each in found for one in each.tries} - {DEFAULT, OWN}
+    columns = [DEFAULT, *sorted(shared), OWN]
+    yield "\n".join(as_markdown(["method", *columns], [_tried(each, columns) for each in found]))
+    yield from _on_the_test_set(found)
+
+
+def _number(found: Sequence[Chosen]) -> str:
+    numbers = sorted({len(each.tries) for each in found})
+    return " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1]))))
+
+
+def _column(one: Result) -> str:
+    """The heads are the changes that several methods share, and one for each method's own knob."""
+    return OWN if variant(one).startswith("`") else variant(one)
+
+
+def _tried(each: Chosen, columns: Sequence[str]) -> list[str]:
+    at = {_column(one): _accuracy(one, one is each.best) for one in each.tries}
+    return [f"`{each.method}`", *(at.get(column, "-") for column in columns)]
+
+
+def _accuracy(one: Result, best: bool) -> str:
+    shown = "diverged" if one.diverged else f"{100 * one.summary['validation_accuracy']:.2f}"
+    shown = f"**{shown}**" if best else shown
+    return f"{variant(one)} {shown}" if _column(one) == OWN else shown
+
+
+def _on_the_test_set(found: Sequence[Chosen]) -> Iterator[str]:
+    known = [each for each in found if each.gain]
+    if not known:
+        return
+    base = next((each for each in known if each.method == BASELINE), None)
+    yield (
+        f"On the test set, with all training examples and {SETTING.rounds} rounds: means of the last ten rounds over "
+        "the seeds that both variants have, and differences by the rule below. The seed that chose is one of them."
+    )
+    heads = ["method", "chosen", "default", "chosen", "chosen against default", "against FedAvg's chosen variant"]
+    yield "\n".join(as_markdown(heads, [_row(each, base) for each in known]))
+    yield " ".join(_sentences(known, base))
+
+
+def _row(each: Chosen, base: Chosen | None) -> list[str]:
+    both = sorted(each.default.keys() & each.tested.keys())
+    means = [f"{statistics.fmean(values[seed] for seed in both):.2f}" for values in (each.default, each.tested)]
+    over = paired(each.tested, base.tested) if base is not None and each is not base else None
+    return [f"`{each.method}`", variant(each.best), *means, str(each.gain) if each.changed else "-", str(over or "-")]
+
+
+def _sentences(known: Sequence[Chosen], base: Chosen | None) -> Iterator[str]:
+    changed = [(each, gain) for each in known if each.changed and (gain := each.gain)]
+    if same := [f"`{each.method}`" for each in known if not each.changed]:
+        yield f"The default was chosen for {', '.join(same)}."
+    if changed:
+        words = Counter(gain.verdict for _, gain in changed)
+        counted = ", ".join(f"{word} in {words[word]}" for word in VERDICTS if words[word])
+        told = ", ".join(f"`{each.method}` {gain.mean:+.1f} with {variant(each.best)}" for each, gain in changed)
+        yield f"Elsewhere the chosen variant against the default is {counted} of {len(changed)}: {told}."
+    fedlc = next((each for each in known if each.method == "fedlc"), None)
+    gains = base and fedlc and [paired(fedlc.tested, base.tested), paired(fedlc.default, base.default)]
+    if gains and gains[0] and gains[1]:
+        yield (
+            f"FedLC gains {gains[0].mean:+.1f} points over FedAvg with both chosen and {gains[1].mean:+.1f} with both "
+            "at their defaults."
+        )

@@ -1,0 +1,94 @@
+"""FedLC against the other methods of tables 1 and 2 under the profile `usual`, in sentences."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from docs.pages.claims import named, span
+from fedskew.paper import TABLES
+from fedskew.paper.choice import Choice
+from fedskew.paper.profiles import PROFILES
+from fedskew.paper.table import EIGHT, SEVEN
+from fedskew.runs.results import Results
+from fedskew.runs.verdict import BASELINE, VERDICTS, Difference, paired
+
+_CLEAR = 1.0
+"""Points from which a gain of one seed is named with its cell."""
+_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+Cells = Mapping[str, Mapping[str, Mapping[int, float]]]
+
+
+def cells(results: Results, data: str) -> Cells:
+    """For each cell of a data set, the accuracy of each method by seed; mean of the last ten rounds, in percent."""
+    found: dict[str, dict[str, dict[int, float]]] = {}
+    for name in ("table1", "table2"):
+        for row in TABLES[name].rows(results, Choice(cells=(data,), profile=PROFILES["usual"])):
+            if row["ours"] and not row["ours"]["diverged"]:
+                found.setdefault(row["cell"], {})[row["method"]] = _by_seed(row["ours"])
+    return found
+
+
+def against(at: Cells, method: str, other: str) -> dict[str, Difference]:
+    """A method minus another in every cell that has both, over the seeds that both have."""
+    both = {cell: paired(of[method], of[other]) for cell, of in at.items() if method in of and other in of}
+    return {cell: found for cell, found in both.items() if found}
+
+
+def verdicts(found: Mapping[str, Difference]) -> str:
+    """`above in Q(6), Q(8) and tied in Q(4) (+0.1 to +1.5 points, 3 seeds)`"""
+    at = {word: [named(cell) for cell, gain in found.items() if gain.verdict == word] for word in VERDICTS}
+    told = [f"{word} in {', '.join(there)}" for word, there in at.items() if there]
+    gains = span([gain.mean for gain in found.values()], "+.1f")
+    return f"{_listed(told)} ({gains} points, {_seeds(found)})"
+
+
+def against_fedlc(results: Results, data: str) -> Iterator[str]:
+    """The paper's methods that have a higher mean than FedLC in some cell, with every verdict."""
+    at = cells(results, data)
+    rivals = {method: against(at, method, "fedlc") for method in SEVEN if method not in (BASELINE, "fedlc")}
+    ahead = {method: found for method, found in rivals.items() if any(gain.mean > 0 for gain in found.values())}
+    if ahead:
+        told = "; ".join(f"`{method}` is {verdicts(found)}" for method, found in ahead.items())
+        yield f"Against FedLC on {_NAMES[data]}, {told}; no other method of the paper that was run is ahead anywhere."
+
+
+def first(results: Results, data: str) -> Iterator[str]:
+    """What FedLC gains on a data set, and which method is first in how many cells; nothing if nothing was run."""
+    at = {cell: {m: of[m] for m in EIGHT if m in of} for cell, of in cells(results, data).items()}
+    gains = against(at, "fedlc", BASELINE)
+    if not gains:
+        return
+    clear = {cell: gain for cell, gain in gains.items() if gain.mean >= _CLEAR}
+    rest = [gain.mean for cell, gain in gains.items() if cell not in clear]
+    told = [f"{gain.mean:+.1f} at {named(cell)}" for cell, gain in clear.items()]
+    told += [f"{span(rest, '+.1f')} in {'the other ' if clear else ''}{len(rest)} splits"] if rest else []
+    decided = all(gain.half is not None for gain in gains.values())
+    seeds = f"{_seeds(gains)}{'' if decided else ', no verdict'}"
+    yield f"On {_NAMES[data]} ({seeds}), FedLC's gains over FedAvg are {_listed(told)}."
+    best = {cell: max(of, key=lambda method: _mean(of[method])) for cell, of in at.items()}
+    winner = max(best.values(), key=list(best.values()).count)
+    won = [cell for cell, method in best.items() if method == winner]
+    if winner == BASELINE:
+        return
+    over = [_mean(at[cell][winner]) - _mean(at[cell][BASELINE]) for cell in won]
+    next_to = [_mean(at[cell][winner]) - max(_mean(of) for m, of in at[cell].items() if m != winner) for cell in won]
+    yield (
+        f"`{winner}` is first there in {len(won)} of {len(at)} splits, {span(over, '+.1f')} over FedAvg and "
+        f"{span(next_to, '+.1f')} over the next method."
+    )
+
+
+def _seeds(gains: Mapping[str, Difference]) -> str:
+    seeds = [gain.seeds for gain in gains.values()]
+    return "one seed" if max(seeds) == 1 else f"{span(seeds, 'd')} seeds"
+
+
+def _listed(told: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(told[:-1]), told[-1]) if part)
+
+
+def _mean(of: Mapping[int, float]) -> float:
+    return sum(of.values()) / len(of)
+
+
+def _by_seed(ours: Mapping[str, Any]) -> dict[int, float]:
+    return dict(zip(ours["seeds"], ours["each_last_ten"], strict=True))
