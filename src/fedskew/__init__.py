@@ -3,8 +3,10 @@
 Besides the names in `__all__`, every registered method can be imported by name: `from fedskew import fedlc, scaffold`.
 """
 
+import gc
 from importlib import import_module
 from importlib.util import find_spec
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -68,12 +70,23 @@ _HOMES = {
 def __getattr__(name: str) -> Any:
     """Public names are imported when first used, so that `fedskew --help` need not wait for torch."""
     if name in __all__:
-        return getattr(import_module(f"fedskew.{_HOMES.get(name, 'api')}"), name)
+        return getattr(_imported(f"fedskew.{_HOMES.get(name, 'api')}"), name)
     if not name.startswith("_") and find_spec(f"fedskew.{name}") is None:  # `from fedskew import tree` asks here first
-        methods = import_module("fedskew.algorithms").ALGORITHMS
+        methods = _imported("fedskew.algorithms").ALGORITHMS
         if name in methods:
             return methods[name]
     raise AttributeError(f"module 'fedskew' has no attribute {name!r}")
+
+
+def _imported(name: str) -> ModuleType:
+    """A module, imported without looking for garbage: among torch's objects that takes as long as the import."""
+    looking = gc.isenabled()
+    gc.disable()
+    try:
+        return import_module(name)
+    finally:
+        if looking:
+            gc.enable()
 
 
 def __dir__() -> list[str]:

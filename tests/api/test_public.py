@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import fedskew
 from tests.helpers.notebooks import run_cell
 
@@ -66,3 +68,12 @@ def test_examples_use_what_is_public():
                     assert all(hasattr(fedskew, alias.name) for alias in node.names)
             elif isinstance(node, ast.Import):
                 assert not [alias.name for alias in node.names if alias.name.startswith("fedskew.")]
+
+
+@pytest.mark.parametrize("looking", [True, False])
+def test_importing_leaves_garbage_collection_as_it_was(looking):
+    """Also when the import fails."""
+    code = f"import gc; gc.{'enable' if looking else 'disable'}(); import fedskew; from fedskew import Run, fedlc; "
+    code += "getattr(fedskew, 'nothing', None); print(gc.isenabled())"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == str(looking)
