@@ -20,7 +20,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import gpu_tables  # noqa: E402
 from benchmarks.summary import sources, summary  # noqa: E402
 from benchmarks.tables import TABLES  # noqa: E402
-from docs.pages import choosing, front  # noqa: E402
+from docs.pages import choosing, front, readouts  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
 from docs.pages.reproduction import between, reproduction  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
@@ -58,6 +58,7 @@ def pages(root: Path) -> dict[Path, str]:
         raise SystemExit("\n".join(problems))
     repairs = [json.loads(line) for file in _files(root, "repairs") for line in file.read_text().splitlines()]
     repeats = [line for path in _files(root, "repeats") for line in read_lines(path)]
+    drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")
     names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md", "docs/algorithms.md"
     readme, design, which, speed, equations = (root / name for name in names)
     return {
@@ -65,7 +66,9 @@ def pages(root: Path) -> dict[Path, str]:
         root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats, tuned, repairs),
         root / "docs" / "json.md": json_page(),
         which: part(with_methods(which.read_text()), "evidence", choosing.evidence(results, tuned)),
-        equations: part(equations.read_text(), "fedvls", choosing.suppressed(results)),
+        equations: part(
+            part(equations.read_text(), "fedvls", choosing.suppressed(results)), "readout", readouts.table(drawn)
+        ),
         speed: with_speed(speed.read_text(), root / "results"),
         readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
     }
