@@ -151,6 +151,7 @@ def _features(plan: Plan, node: Node, ask: Ask, x: Tensor, state: RecordDict) ->
     key = f"{model} client {node.client} of {len(x)}"
     if _ABOUT in state and state.config_records[_ABOUT]["key"] == key:
         return from_record(state.array_records[_ARRAYS], x.device)["features"]
+    log(INFO, "round %s: client %s gives gradients of the last layer over %s examples", ask.round, node.client, len(x))
     known = features(plan.model, ask.params, ask.buffers, node.federation.dataset, x)
     forget(state)
     if known.nbytes <= MOST_KEPT:
