@@ -5,7 +5,7 @@
     --node-config "... state-dir='/path'"                   SCAFFOLD's state of it is kept there, and survives a restart
     --node-config "... device='cuda' data-dir='/path'"      where and with which files this node trains
 
-Label counts never leave a node.
+No message contains label counts; of all methods, only refit asks for sums that reveal them.
 """
 
 from fedskew.flower import client_app, server_app

@@ -218,6 +218,20 @@ def check_equal_to_simulation(folder, run):
     assert records[-1]["accuracy"] == pytest.approx(expected.accuracy, abs=0.01)
 
 
+@pytest.mark.slow
+def test_a_readout_asks_processes_that_come_and_go(federation):
+    """And each finds the features of its node again."""
+    app, run = made_app(federation, "readout", rounds=1, algorithm="fedlc+refit:asks=3")
+    number = federation.submit(app)
+    assert federation.finish(number)[0] == "finished:completed", federation.log("deployed")
+    check_equal_to_simulation(stored(federation, run), run)
+    fitted = load_checkpoint(stored(federation, run).checkpoint).server.readout
+    *_, expected = simulate(run)
+    assert_trees_close(in_order_of(fitted, expected.server.readout), expected.server.readout, rtol=1e-3, atol=1e-3)
+    assert "the last layer is fitted to the examples of 3 clients" in federation.said(number)
+    assert [federation.log(f"node{node}").count("gives gradients of the last layer") for node in range(3)] == [1, 1, 1]
+
+
 def test_flowers_own_simulation_equals_ours(federation):
     """With a run that no other test has: its length is not part of its name."""
     app, run = made_app(federation, "simulation", rounds=1, algorithm="fedlc:tau=2")

@@ -16,8 +16,9 @@ from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
 from fedskew.data import facts
 from fedskew.flower.data import load_node, run_here
-from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_call, encode_answer
+from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_ask, decode_call, encode_answer, encode_gradient
 from fedskew.flower.node_states import recall, remember, state_at
+from fedskew.flower.reading import forget, gradient_of
 from fedskew.flower.rules import caller_folder, read_run
 from fedskew.runs.run import Run
 from fedskew.simulation.plan import Plan, usable_device
@@ -36,9 +37,7 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
         with spec.beside(folder):
             here = _run(run, message, context)
             node = load_node(here, context.node_config)
-            if private := next((mod for mod in mods if _is_private(mod)), None):
-                known = facts(here.dataset, here.seed, here.clients, here.data_dir)
-                Plan.of(here, known).check_private(getattr(private, "__name__", type(private).__name__))
+            _check_private(here, mods)
             log(INFO, "asked to join run %s: client %s with %s examples", here.hash, node.client, node.examples)
             about = ConfigRecord({"run": here.hash, "client": node.client, EXAMPLES: node.examples})
             return Message(RecordDict({CONFIG: about}), reply_to=message)
@@ -47,7 +46,18 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
     def train(message: Message, context: Context) -> Message:
         with spec.beside(folder):
             here = _run(run, message, context)
+            forget(context.state)
             return Message(encode_answer(_train(here, message, context)), reply_to=message)
+
+    @app.query("readout")
+    def readout(message: Message, context: Context) -> Message:
+        """The gradient of the last layer over this node's examples."""
+        with spec.beside(folder):
+            here = _run(run, message, context)
+            _check_private(here, mods)
+            ask = decode_ask(message.content, usable_device(here.device))
+            found = gradient_of(here, load_node(here, context.node_config), ask, context.state)
+            return Message(encode_gradient(found), reply_to=message)
 
     return app
 
@@ -67,8 +77,7 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
     device = usable_device(run.device)
     call = decode_call(message.content, device)
     node = load_node(run, context.node_config)
-    if call.client != node.client:
-        raise ValueError(f"this node is client {node.client}, the server asked client {call.client}")
+    node.check_asked(call.client)
     plan = Plan.of(run, node.federation.dataset)
     file = _state_file(run, node.client, context)
     initial = plan.algorithm.correction.client_state(call.server.params)
@@ -95,6 +104,13 @@ def _state_file(run: Run, client: int, context: Context) -> Path | None:
     """Where a node with a `state-dir` keeps the correction's state of a run."""
     given = context.node_config.get("state-dir")
     return Path(str(given)).expanduser() / f"{run.hash}-client{client}.safetensors" if given else None
+
+
+def _check_private(run: Run, mods: Sequence[Mod]) -> None:
+    """Refuse a run of which this node's differential privacy would protect only a part."""
+    if private := next((mod for mod in mods if _is_private(mod)), None):
+        known = facts(run.dataset, run.seed, run.clients, run.data_dir)
+        Plan.of(run, known).check_private(getattr(private, "__name__", type(private).__name__))
 
 
 def _is_private(mod: Mod) -> bool:

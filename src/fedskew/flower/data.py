@@ -31,6 +31,11 @@ class Node:
     def examples(self) -> int:
         return int(self.federation.sizes(np.array([self.client]))[0])
 
+    def check_asked(self, client: int) -> None:
+        """Check that the server means this node."""
+        if client != self.client:
+            raise ValueError(f"this node is client {self.client}, the server asked client {client}")
+
 
 def run_here(run: Run, config: Mapping[str, Any]) -> Run:
     """The run with the node-config's settings for this machine; they do not change the run's identity."""

@@ -1,15 +1,21 @@
-"""The messages between server and nodes. No message contains label counts.
+"""The messages between server and nodes. No message contains label counts, but the gradient of a readout reveals them.
 
-    query   server -> node    config: run
-            node -> server    config: run, client, num-examples
-    train   server -> node    params, buffers*, correction*; config: run, client, round, absorbed
-            node -> server    params, buffers*, message*; metrics: client, round, num-examples, steps, loss
+    query          server -> node    config: run
+                   node -> server    config: run, client, num-examples
+    train          server -> node    params, buffers*, correction*; config: run, client, round, absorbed
+                   node -> server    params, buffers*, message*; metrics: client, round, num-examples, steps, loss
+    query.readout  server -> node    params, buffers*, layer; config: run, client, round
+                   node -> server    layer; metrics: client, round, num-examples, loss
 
 Records with a star are sent only if the method or the model has them. Arrays are exact, in the run's type; a node
 answers with its whole model under the names it received, as Flower's differential privacy expects.
+
+Only methods with a readout ask for one. `layer` is the last linear layer to be tried, and in the reply the gradient at
+that layer under the same names; gradient and loss are sums over the node's examples. By the bias, the gradient is the
+sum of the predicted shares less the label counts.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite
 from typing import Any
@@ -21,9 +27,11 @@ from fedskew.core import tree
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
 
-PARAMS, BUFFERS, CORRECTION, MESSAGE = "params", "buffers", "correction", "message"
+PARAMS, BUFFERS, CORRECTION, MESSAGE, LAYER = "params", "buffers", "correction", "message", "layer"
 CONFIG, METRICS, EXAMPLES = "config", "metrics", "num-examples"
 NUMBERS = ("client", "round", EXAMPLES, "steps", "loss")
+_SUMMED = ("client", "round", EXAMPLES, "loss")
+_LEAST = {"client": 0, "round": 1, EXAMPLES: 1, "steps": 1}
 _ADDED = {"norm_bit"}  # by Flower's adaptive clipping
 
 
@@ -52,6 +60,29 @@ class Answer:
     message: Params
 
 
+@dataclass(frozen=True)
+class Ask:
+    """A server's request for the gradient of the last layer; the trained model gives the features before it."""
+
+    run: str
+    client: int
+    round: int
+    params: Params
+    buffers: Params
+    layer: Params
+
+
+@dataclass(frozen=True)
+class Gradient:
+    """The sums over a client's examples of the loss and of its gradient by the last layer."""
+
+    client: int
+    round: int
+    examples: int
+    loss: float
+    layer: Params
+
+
 def to_record(leaves: Params) -> ArrayRecord:
     return ArrayRecord({name: Array(leaf.detach().cpu().numpy()) for name, leaf in leaves.items()})
 
@@ -62,8 +93,7 @@ def from_record(record: ArrayRecord, device: torch.device | str = "cpu") -> Para
 
 def server_records(server: Server) -> dict[str, ArrayRecord]:
     """What all calls of a round share."""
-    trees = {PARAMS: server.params, BUFFERS: server.buffers, CORRECTION: server.correction}
-    return {name: to_record(leaves) for name, leaves in trees.items() if leaves}
+    return _records({PARAMS: server.params, BUFFERS: server.buffers, CORRECTION: server.correction})
 
 
 def encode_call(call: Call, shared: Mapping[str, ArrayRecord], config: Mapping[str, Any]) -> RecordDict:
@@ -83,31 +113,76 @@ def encode_answer(answer: Answer) -> RecordDict:
     numbers = (answer.client, answer.round, answer.examples, answer.steps, answer.loss)
     metrics = MetricRecord(dict(zip(NUMBERS, numbers, strict=True)))
     trees = {PARAMS: answer.params, BUFFERS: answer.buffers, MESSAGE: answer.message}
-    return RecordDict({METRICS: metrics, **{name: to_record(leaves) for name, leaves in trees.items() if leaves}})
+    return RecordDict({METRICS: metrics, **_records(trees)})
 
 
 def decode_answer(content: RecordDict, call: Call, message: Params, device: torch.device | str) -> Answer:
     """A node's answer to a call; its correction message must look like `message`. A ValueError says what is wrong."""
+    wanted = {PARAMS: call.server.params, BUFFERS: call.server.buffers, MESSAGE: message}
+    numbers, records = _decoded(content, call, NUMBERS, wanted, device)
+    return Answer(*numbers, **records)
+
+
+def encode_ask(ask: Ask, shared: Mapping[str, ArrayRecord]) -> RecordDict:
+    """`shared` are the records that all nodes get."""
+    about: dict[str, Any] = {"run": ask.run, "client": ask.client, "round": ask.round}
+    return RecordDict({**shared, CONFIG: ConfigRecord(about)})
+
+
+def ask_records(ask: Ask) -> dict[str, ArrayRecord]:
+    """What an ask sends to all nodes."""
+    return _records({PARAMS: ask.params, BUFFERS: ask.buffers, LAYER: ask.layer})
+
+
+def decode_ask(content: RecordDict, device: torch.device | str) -> Ask:
+    config = content.config_records[CONFIG]
+    client, round = (int(config[name]) for name in ("client", "round"))  # type: ignore[arg-type]
+    trees = (_tree(content, name, device) for name in (PARAMS, BUFFERS, LAYER))
+    return Ask(str(config["run"]), client, round, *trees)
+
+
+def encode_gradient(gradient: Gradient) -> RecordDict:
+    numbers = (gradient.client, gradient.round, gradient.examples, gradient.loss)
+    metrics = MetricRecord(dict(zip(_SUMMED, numbers, strict=True)))
+    return RecordDict({METRICS: metrics, **_records({LAYER: gradient.layer})})
+
+
+def decode_gradient(content: RecordDict, ask: Ask, device: torch.device | str) -> Gradient:
+    """A node's answer to an ask. A ValueError says what is wrong."""
+    numbers, records = _decoded(content, ask, _SUMMED, {LAYER: ask.layer}, device)
+    found = Gradient(*numbers, **records)
+    if found.loss < 0:
+        raise ValueError(f"loss is {found.loss}; allowed: numbers of at least 0")
+    return found
+
+
+def _records(trees: Mapping[str, Params]) -> dict[str, ArrayRecord]:
+    return {name: to_record(leaves) for name, leaves in trees.items() if leaves}
+
+
+def _decoded(
+    content: RecordDict, asked: Call | Ask, numbers: Sequence[str], wanted: Mapping[str, Params], device: Any
+) -> tuple[list[Any], dict[str, Any]]:
+    """The numbers and the arrays of a reply, which must look like those wanted."""
     try:
-        records = {name: _tree(content, name, device) for name in (PARAMS, BUFFERS, MESSAGE)}
+        records = {name: _tree(content, name, device) for name in wanted}
         metrics = dict(content.metric_records.get(METRICS, {}))
     except Exception as error:
         raise ValueError(f"its arrays cannot be read: {type(error).__name__}: {error}") from error
-    wanted = {PARAMS: call.server.params, BUFFERS: call.server.buffers, MESSAGE: message}
     _same("records", set(content), {METRICS, *(name for name, leaves in wanted.items() if leaves)})
-    _same("numbers", set(metrics) - _ADDED, set(NUMBERS))
+    _same("numbers", set(metrics) - _ADDED, set(numbers))
     for name, like in wanted.items():
         _check_tree(name, records[name], like)
-    for name, least in (("client", 0), ("round", 1), (EXAMPLES, 1), ("steps", 1)):
-        value = metrics[name]
+    for name, least in _LEAST.items():
+        value = metrics.get(name, least)
         if not isinstance(value, int) or value < least:
             raise ValueError(f"{name} is {value!r}; allowed: integers of at least {least}")
-    for name, expected in (("client", call.client), ("round", call.round)):
+    for name, expected in (("client", asked.client), ("round", asked.round)):
         if metrics[name] != expected:
             raise ValueError(f"{name} is {metrics[name]}; expected: {expected}")
     if not isinstance(metrics["loss"], float) or not isfinite(metrics["loss"]):
         raise ValueError(f"loss is {metrics['loss']!r}; allowed: finite numbers")
-    return Answer(*(metrics[name] for name in NUMBERS), **records)  # type: ignore[arg-type]
+    return [metrics[name] for name in numbers], records
 
 
 def _tree(content: RecordDict, name: str, device: torch.device | str) -> Params:

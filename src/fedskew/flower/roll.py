@@ -72,10 +72,15 @@ class Roll:
         known = {*self._claims, *self._asked.values(), *(() if again else self._refused)} - self._doubted
         self._ask(grid, sorted(there - known))
         self._doubted.clear()
-        nodes = dict[int, int]()
+        return self.nodes
+
+    @property
+    def nodes(self) -> dict[int, int]:
+        """The node of each client that was present at the last call."""
+        found = dict[int, int]()
         for node, claim in self._claims.items():
-            nodes.setdefault(claim.client, node)
-        return nodes
+            found.setdefault(claim.client, node)
+        return found
 
     def examples(self, node: int) -> int | None:
         """How many examples a node claims to have."""

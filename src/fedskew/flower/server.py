@@ -25,6 +25,7 @@ from fedskew.core.settings import dtype_of
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
 from fedskew.flower.messages import from_record, to_record
+from fedskew.flower.reading import Reader
 from fedskew.flower.rules import Rules, caller_folder, read_rules, read_run
 from fedskew.flower.strategy import LabelSkew, exchange
 from fedskew.optimizers import sgd
@@ -44,7 +45,8 @@ Wrap = Callable[[LabelSkew], Strategy]
 def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: Wrap | None = None) -> ServerApp:
     """A Flower ServerApp that trains a run; without a run, the one in the app's configuration.
 
-    `evaluate` measures the global model; by default on the run's test set, or not at all if only the nodes have data.
+    `evaluate` measures the global model, with the parameters `Server.used`; by default on the run's test set, or not at
+    all if only the nodes have data.
     `wrap` puts the strategy into one of Flower's wrappers for central differential privacy.
     """
     app, folder = ServerApp(), caller_folder()
@@ -68,12 +70,13 @@ def federate(
     if evaluate is None and isinstance(known, Dataset):
         evaluate = _on_test_set(plan, known)
     strategy = LabelSkew(plan, rules)
+    reader = Reader.of(strategy, known)
     with ExitStack() as stack:
         folder, done = _opened(run, rules, stack, strategy, known)
         outer = strategy if wrap is None else _wrapped(wrap, strategy)
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
-            record = _round(grid, strategy, outer, round, evaluate)
+            record = _round(grid, strategy, outer, round, evaluate, reader)
             shown = "not measured" if record.accuracy is None else f"{100 * record.accuracy:.2f} %"
             log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, shown)
             if folder is not None:
@@ -84,7 +87,9 @@ def federate(
     return strategy
 
 
-def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluate: Evaluate | None) -> RoundRecord:
+def _round(
+    grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluate: Evaluate | None, reader: Reader | None
+) -> RoundRecord:
     began, run = time.perf_counter(), strategy.plan.run
     messages = list(outer.configure_train(round, to_record(strategy.server.params), ConfigRecord(), grid))
     replies = exchange(grid, messages, strategy.rules.round_timeout)
@@ -97,6 +102,8 @@ def _round(grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluat
     strategy.server = replace(strategy.server, params=params)
     diverged = not tree.finite(params)
     due = diverged or is_evaluated(run, round)
+    if reader is not None and due and not diverged:
+        strategy.server = replace(strategy.server, readout=reader.read_out(grid, round))
     update = strategy.update
     return RoundRecord.of(
         evaluate(strategy.server) if evaluate is not None and due else None,
@@ -155,7 +162,7 @@ def _as_tensors(strategy: LabelSkew) -> tuple[Tensor, Params]:
 
 def _on_test_set(plan: Plan, data: Dataset) -> Evaluate:
     dtype = dtype_of(plan.run.precision)
-    return lambda server: evaluate_model(plan.model, server.params, server.buffers, data, dtype)
+    return lambda server: evaluate_model(plan.model, server.used, server.buffers, data, dtype)
 
 
 def _wrapped(wrap: Wrap, strategy: LabelSkew) -> Strategy:

@@ -1,13 +1,13 @@
 """The server's side: the global model, updated by the clients with valid answers."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from logging import INFO, WARNING
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MessageType, MetricRecord
+from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
@@ -71,7 +71,7 @@ class LabelSkew(Strategy):
             for client in sampled
             if client in nodes
         }
-        self._check_enough(server_round, len(self._calls), "have joined")
+        self._check_called(server_round, len(self._calls), "have joined")
         shared = server_records(self.sent)
         self._sent = [
             Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()
@@ -83,7 +83,7 @@ class LabelSkew(Strategy):
     ) -> tuple[ArrayRecord | None, MetricRecord | None]:
         """The next global model; too few valid answers are a RuntimeError."""
         answers = [answer for _, answer in self._answered(server_round, replies)]
-        self._check_enough(server_round, len(answers), "answered properly")
+        self._check_called(server_round, len(answers), "answered properly")
         self.update = None
         if answers:
             self._absorb(server_round, sorted(answers, key=lambda answer: answer.client))
@@ -94,7 +94,7 @@ class LabelSkew(Strategy):
         """The valid replies, if there are enough: a wrapper would skip a round because of one bad reply. Their arrays
         are in the order of ours, because wrappers go by position."""
         found = [reply for reply, _ in self._answered(server_round, replies)]
-        self._check_enough(server_round, len(found), "answered properly")
+        self._check_called(server_round, len(found), "answered properly")
         for reply in found:
             arrays = reply.content.array_records[PARAMS]
             reply.content[PARAMS] = ArrayRecord({name: arrays[name] for name in self.server.params})
@@ -116,13 +116,11 @@ class LabelSkew(Strategy):
     def _answered(self, round: int, replies: Iterable[Message]) -> list[tuple[Message, Answer]]:
         """Answers in order, without invalid ones."""
         found = []
-        nodes = {sent.metadata.message_id: sent.metadata.dst_node_id for sent in self._sent}
-        for reply in replies:
-            node = nodes.get(reply.metadata.reply_to_message_id, reply.metadata.src_node_id)
+        for node, reply in with_nodes(self._sent, replies):
             try:
                 found.append((reply, self._answer(reply, node)))
             except ValueError as error:
-                self._refuse(round, node, error)
+                self.refuse(round, node, self._calls[node].client if node in self._calls else "unknown", error)
         return self._within_reach(round, found) if self.rules.max_norm == "auto" else found
 
     def _within_reach(self, round: int, found: list[tuple[Message, Answer]]) -> list[tuple[Message, Answer]]:
@@ -135,12 +133,12 @@ class LabelSkew(Strategy):
                 check_reach(moves[k], moves[:k] + moves[k + 1 :], self.reach, self.sent)
                 kept.append(k)
             except ValueError as error:
-                self._refuse(round, nodes[answer.client], error)
+                self.refuse(round, nodes[answer.client], answer.client, error)
         self.reach = learnt(self.reach, [moves[k] for k in kept])
         return [found[k] for k in kept]
 
-    def _refuse(self, round: int, node: int, error: ValueError) -> None:
-        client = self._calls[node].client if node in self._calls else "unknown"
+    def refuse(self, round: int, node: int, client: int | str, error: ValueError) -> None:
+        """Go on without a reply, or fail, as the rules say."""
         problem = f"round {round}: the reply of node {node}, client {client}, is refused: {short(error)}"
         self.roll.doubt(node)
         if self.rules.on_bad_reply == "fail":
@@ -148,29 +146,28 @@ class LabelSkew(Strategy):
         log(WARNING, problem)
 
     def _answer(self, reply: Message, node: int) -> Answer:
-        if reply.has_error():
-            raise ValueError(f"error {reply.error.code}: {(reply.error.reason or '').strip()}")
+        content = content_of(reply)
         call = self._calls.get(node)
         if call is None:
             raise ValueError("this node was not asked for an answer")
-        answer = decode_answer(reply.content, call, self._message, self._device)
-        self._check_examples(answer, node)
+        answer = decode_answer(content, call, self._message, self._device)
+        self.check_examples(answer.examples, node)
         expected = self.plan.steps(answer.examples)
         if answer.steps != expected:
             raise ValueError(f"steps is {answer.steps}; {answer.examples} examples take {expected} steps")
         self._check_distance(answer)
         return answer
 
-    def _check_examples(self, answer: Answer, node: int) -> None:
+    def check_examples(self, examples: int, node: int) -> None:
         """Check that the examples are as many as when the node joined, and no more than it can have."""
         rule, joined = self.rules.max_examples, self.roll.examples(node)
         if rule in ("off", 0):
             return
-        if joined is not None and answer.examples != joined:
-            raise ValueError(f"num-examples is {answer.examples}; when the node joined it had {joined}")
+        if joined is not None and examples != joined:
+            raise ValueError(f"num-examples is {examples}; when the node joined it had {joined}")
         most = most_examples(self.plan.examples, self.roll.examples_of_others(node)) if rule == "auto" else int(rule)
-        if most is not None and answer.examples > most:
-            raise ValueError(f"num-examples is {answer.examples}; max-examples is {rule} and allows {most}")
+        if most is not None and examples > most:
+            raise ValueError(f"num-examples is {examples}; max-examples is {rule} and allows {most}")
 
     def _check_distance(self, answer: Answer) -> None:
         """Check that the model is no farther from the global one than the rules, or clipping on the node, allow."""
@@ -183,13 +180,16 @@ class LabelSkew(Strategy):
             if limit and not norm <= limit:
                 raise ValueError(f"its model is {norm:.4g} away from the global one; {name} allows {limit:.4g}")
 
-    def _check_enough(self, round: int, found: int, what: str) -> None:
-        silent = len(self._calls) - found
-        if silent:
-            log(WARNING, "round %s: %s of %s clients did not give a valid answer", round, silent, len(self._calls))
-        if found < self._needed:
+    def _check_called(self, round: int, found: int, what: str) -> None:
+        self.check_enough(round, found, len(self._calls), self._needed, what)
+
+    def check_enough(self, round: int, found: int, asked: int, needed: int, what: str) -> None:
+        """Check that enough of the clients that were asked gave a valid answer."""
+        if found < asked:
+            log(WARNING, "round %s: %s of %s clients did not give a valid answer", round, asked - found, asked)
+        if found < needed:
             raise RuntimeError(
-                f"round {round}: {found} clients {what}, but min-clients requires {self._needed}"
+                f"round {round}: {found} clients {what}, but min-clients requires {needed}"
                 f"{self.roll.problems}; the next `flwr run` continues after round {round - 1}"
             )
 
@@ -232,6 +232,19 @@ def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Me
                 replies.append(reply)
         time.sleep(POLL_SECONDS if waiting else 0)
     return replies
+
+
+def with_nodes(sent: Iterable[Message], replies: Iterable[Message]) -> Iterator[tuple[int, Message]]:
+    """Replies with the nodes that were asked for them."""
+    nodes = {message.metadata.message_id: message.metadata.dst_node_id for message in sent}
+    for reply in replies:
+        yield nodes.get(reply.metadata.reply_to_message_id, reply.metadata.src_node_id), reply
+
+
+def content_of(reply: Message) -> RecordDict:
+    if reply.has_error():
+        raise ValueError(f"error {reply.error.code}: {(reply.error.reason or '').strip()}")
+    return reply.content
 
 
 def _listed(clients: Sequence[int]) -> str:

@@ -12,6 +12,7 @@ from fedskew.algorithms import Algorithm
 from fedskew.core import rng, spec
 from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Federation, Ints
+from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
 from fedskew.core.tree import Params
@@ -60,6 +61,13 @@ class Plan:
         """How many steps a client with this many examples takes in a round."""
         return int(self.settings.steps(np.array(examples)))
 
+    def fitted_layer(self, server: Server, data: Dataset) -> tuple[str, str]:
+        """The names of the weight and bias that the method's readout fits."""
+        try:
+            return fitted_layer(self.model, server.params, server.buffers, data)
+        except ValueError as error:
+            raise ValueError(f"{self.run.short_algorithm} cannot fit {self.run.model}: {error}") from error
+
     def check_private(self, mechanism: str) -> None:
         """Flower's differential privacy protects one record of arrays, so nothing else may be sent."""
         server = self.start("cpu")
@@ -68,6 +76,11 @@ class Plan:
             raise ValueError(
                 f"{mechanism} protects only the model, but {self.run.short_algorithm} also sends messages, which "
                 f"reveal {reveals}; allowed: methods without messages, such as fedavg, fedprox or fedlc"
+            )
+        if self.algorithm.readout.asks:
+            raise ValueError(
+                f"{mechanism} protects only the model, but the readout of {self.run.short_algorithm} also asks for "
+                "gradients, which reveal label counts; allowed: methods without refit"
             )
         if server.buffers:
             raise ValueError(

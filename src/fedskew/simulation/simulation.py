@@ -19,7 +19,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
-from fedskew.core.reading import fitted_layer, read_out
+from fedskew.core.reading import read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, received, summed, zero_sums
 from fedskew.core.settings import Settings, dtype_of
 from fedskew.core.tree import Params
@@ -102,10 +102,7 @@ class Simulation:
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
             raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
         if self.algorithm.readout.asks:
-            try:
-                fitted_layer(self.model, server.params, server.buffers, data)
-            except ValueError as error:
-                raise ValueError(f"{self.run.short_algorithm} cannot fit {self.run.model}: {error}") from error
+            self.plan.fitted_layer(server, data)
 
     def attach(self, folder: Folder | None) -> None:
         """Continue from a folder, and store new rounds there. With several ranks only rank 0 has one."""

@@ -2,8 +2,8 @@
 
 Down, each sampled client gets the model, its buffers and what the server's correction remembers (SCAFFOLD's control
 variate). Up, each client that answers sends its model, its buffers and its correction's message. Leaves count at the
-size of their type, 4 bytes per number in fp32. Frozen parameters are not sent. Names, headers and compression are left
-out.
+size of their type, 4 bytes per number in fp32. Frozen parameters are not sent. Names, headers, compression and the
+asks of a readout are left out.
 """
 
 from collections.abc import Sequence

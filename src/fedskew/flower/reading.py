@@ -1,0 +1,168 @@
+"""A readout in a federation: the server fits the last layer with gradients that it asks all present clients for.
+
+Every ask of a fit goes to the same clients. If one of them gives no valid answer, the fit starts over without it, from
+the trained layer; with fewer than `min-clients` left, the run fails.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import reduce
+from logging import INFO
+
+import torch
+from flwr.app import ConfigRecord, Message, RecordDict
+from flwr.serverapp import Grid
+from flwr.supercore import log
+from torch import Tensor
+
+from fedskew.core import tree
+from fedskew.core.reading import client_gradient, features, last_layer
+from fedskew.core.tree import Params
+from fedskew.data import Dataset, Nodes
+from fedskew.flower.data import Node
+from fedskew.flower.messages import (
+    Ask,
+    Gradient,
+    ask_records,
+    decode_gradient,
+    encode_ask,
+    from_record,
+    to_record,
+)
+from fedskew.flower.strategy import LabelSkew, content_of, exchange, with_nodes
+from fedskew.runs.run import Run
+from fedskew.simulation.plan import Plan, usable_device
+
+READOUT = "query.readout"
+MOST_KEPT = 1 << 28
+"""Features of more bytes are computed anew for every ask."""
+_ARRAYS, _ABOUT = "fedskew-features", "fedskew-features-of"
+
+
+class _Fewer(Exception):
+    """Not all clients of a fit answered; `left` are the nodes of those that did."""
+
+    def __init__(self, left: dict[int, int]) -> None:
+        super().__init__(left)
+        self.left = left
+
+
+@dataclass(frozen=True)
+class Reader:
+    """The server's side: `layer` are the names of the weight and the bias that it fits."""
+
+    strategy: LabelSkew
+    layer: tuple[str, str]
+
+    @classmethod
+    def of(cls, strategy: LabelSkew, known: Dataset | Nodes) -> "Reader | None":
+        """None if the method has no readout that asks."""
+        plan = strategy.plan
+        if not plan.algorithm.readout.asks:
+            return None
+        if not plan.algorithm.aggregate.linear:
+            raise ValueError(
+                f"{plan.run.short_algorithm}: the server adds up the gradients of a readout, so one client could "
+                "bypass the aggregate; allowed: methods without trimmed or median"
+            )
+        return cls(strategy, plan.fitted_layer(strategy.server, _examples(known, usable_device(plan.run.device))))
+
+    def read_out(self, grid: Grid, round: int) -> Params:
+        """The last layer, fitted to the examples of the clients that are present and answer."""
+        nodes = dict(sorted(self.strategy.roll.nodes.items()))
+        while True:
+            try:
+                return self._fitted(grid, round, nodes)
+            except _Fewer as fewer:
+                nodes = fewer.left
+
+    def _fitted(self, grid: Grid, round: int, nodes: Mapping[int, int]) -> Params:
+        params, readout = self.strategy.server.params, self.strategy.plan.algorithm.readout
+        rows, biases = self.layer
+
+        def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
+            answers = self._ask(grid, round, nodes, {rows: weight, biases: bias})
+            if len(answers) < len(nodes):
+                raise _Fewer({client: node for client, node in nodes.items() if client in answers})
+            given = [answers[client] for client in nodes]  # always added up in the same order
+            total = sum(answer.examples for answer in given)
+            gradient = reduce(tree.add, (tree.map(Tensor.double, answer.layer) for answer in given))
+            return sum(answer.loss for answer in given) / total, gradient[rows] / total, gradient[biases] / total
+
+        weight, bias = readout.fit(params[rows], params[biases], ask)
+        log(INFO, "round %s: the last layer is fitted to the examples of %s clients", round, len(nodes))
+        return {rows: weight.to(params[rows]), biases: bias.to(params[biases])}
+
+    def _ask(self, grid: Grid, round: int, nodes: Mapping[int, int], layer: Params) -> dict[int, Gradient]:
+        """The valid answers of clients."""
+        strategy, server = self.strategy, self.strategy.server
+        run, rules = strategy.plan.run, strategy.rules
+        asks = {
+            node: Ask(run.hash, client, round, server.params, server.buffers, layer) for client, node in nodes.items()
+        }
+        shared = ask_records(next(iter(asks.values()))) if asks else {}
+        sent = [Message(encode_ask(ask, shared), node, READOUT) for node, ask in asks.items()]
+        found = dict[int, Gradient]()
+        for node, reply in with_nodes(sent, exchange(grid, sent, rules.round_timeout)):
+            try:
+                found[asks[node].client] = self._answer(reply, node, asks[node])
+            except ValueError as error:
+                strategy.refuse(round, node, asks[node].client, error)
+        what = "answered the readout properly"
+        strategy.check_enough(round, len(found), len(nodes), rules.needed(run.clients), what)
+        return found
+
+    def _answer(self, reply: Message, node: int, ask: Ask) -> Gradient:
+        answer = decode_gradient(content_of(reply), ask, next(iter(ask.layer.values())).device)
+        self.strategy.check_examples(answer.examples, node)
+        _, bias = self.layer
+        largest = float(answer.layer[bias].abs().max())
+        if largest > 1.001 * answer.examples:
+            raise ValueError(f"its gradient has {bias} {largest:.4g}; {answer.examples} examples allow at most as many")
+        return answer
+
+
+def gradient_of(run: Run, node: Node, ask: Ask, state: RecordDict) -> Gradient:
+    """The node's side: its gradient of the layer that the server tries."""
+    node.check_asked(ask.client)
+    data = node.federation.dataset
+    plan = Plan.of(run, data)
+    if not plan.algorithm.readout.asks:
+        raise ValueError(f"{run.short_algorithm} has no readout, so this node gives no gradients; allowed: refit")
+    rows, biases = last_layer(plan.model, ask.params, ask.buffers, data)
+    if set(ask.layer) != {rows, biases}:
+        raise ValueError(f"the server asks for {', '.join(ask.layer)}; the last layer is {rows}, {biases}")
+    there = node.federation.indices[node.client].to(data.y_train.device)
+    known = _features(plan, node, ask, data.x_train[there], state)
+    labels = data.y_train[there]
+    loss, by_weight, by_bias = client_gradient(known, labels, ask.layer[rows], ask.layer[biases])
+    return Gradient(node.client, ask.round, len(labels), float(loss), {rows: by_weight, biases: by_bias})
+
+
+def forget(state: RecordDict) -> None:
+    """Drop the features of a model that will be trained further."""
+    for name in (_ARRAYS, _ABOUT):
+        state.pop(name, None)
+
+
+def _features(plan: Plan, node: Node, ask: Ask, x: Tensor, state: RecordDict) -> Tensor:
+    """What the last layer reads, kept in Flower's state of this node: it may be a new process for every ask."""
+    model = tree.digest({**tree.prefix(ask.params, "params"), **tree.prefix(ask.buffers, "buffers")})
+    key = f"{model} client {node.client} of {len(x)}"
+    if _ABOUT in state and state.config_records[_ABOUT]["key"] == key:
+        return from_record(state.array_records[_ARRAYS], x.device)["features"]
+    log(INFO, "round %s: client %s gives gradients of the last layer over %s examples", ask.round, node.client, len(x))
+    known = features(plan.model, ask.params, ask.buffers, node.federation.dataset, x)
+    forget(state)
+    if known.nbytes <= MOST_KEPT:
+        state[_ARRAYS], state[_ABOUT] = to_record({"features": known}), ConfigRecord({"key": key})
+    return known
+
+
+def _examples(known: Dataset | Nodes, device: torch.device) -> Dataset:
+    """Examples that show which layer runs last; any will do if only the nodes have some."""
+    if isinstance(known, Dataset):
+        return known
+    shape = (2, *known.input_shape)
+    x, y = torch.linspace(-1, 1, torch.Size(shape).numel()).view(shape), torch.zeros(2, dtype=torch.int64)
+    return Dataset.of(known.name, (x, y), (x, y), known.num_classes).to(device)

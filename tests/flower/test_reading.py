@@ -1,0 +1,336 @@
+"""A federation reads its model out as a simulation does, by gradients that nodes send."""
+
+import logging
+
+import numpy as np
+import pytest
+import torch
+
+from fedskew import Run, Store, load_model, simulate
+from fedskew.core.reading import client_gradient
+from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.simulation.plan import build_federation
+from tests.helpers import assert_trees_close, assert_trees_equal
+
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
+
+from flwr.app import Array, ConfigRecord, Message, RecordDict
+from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
+from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
+
+from fedskew.flower import Rules, client_app, reading
+from fedskew.flower.server import federate
+from tests.flower.in_process import Nodes, in_order_of
+
+FIELDS = {
+    "dataset": "digits", "partition": "shards:4", "clients": 3, "model": "mlp:hidden=8", "lr": 0.1, "batch_size": 64,
+    "engine": "serial",
+}  # fmt: skip
+RUN = Run(**FIELDS, rounds=2, algorithm="fedlc+refit:asks=12")
+ONE = RUN.model_copy(update={"rounds": 1})
+THREE = [{"partition-id": client} for client in range(3)]
+ASKS = "query.readout"
+
+
+def asked(grid):
+    """The asks that the server sent, as contents."""
+    sent = (m for m in grid.messages if not m.metadata.reply_to_message_id)
+    return [message.content for message in sent if message.metadata.message_type == ASKS]
+
+
+def asks(grid):
+    """The clients that each ask went to, ask by ask."""
+    found: list[list[int]] = []
+    for config in (content["config"] for content in asked(grid)):
+        if not found or config["client"] in found[-1]:
+            found.append([])
+        found[-1].append(config["client"])
+    return found
+
+
+def gradients_of(client, change, since=1):
+    """Change the gradients of a client on their way, from its so-many-th answer on."""
+    seen = []
+
+    def on_its_way(reply):
+        if reply.metadata.message_type != ASKS or reply.content["metrics"]["client"] != client:
+            return reply
+        seen.append(reply)
+        return change(reply) if len(seen) >= since else reply
+
+    return on_its_way
+
+
+def fit_of(server, run, clients):
+    """The readout of a model by the examples of some clients, in one place."""
+    federation = build_federation(run)
+    data, algorithm = federation.dataset, run.build_algorithm()
+    there = torch.cat([federation.indices[client] for client in clients])
+    hidden = [leaf for name, leaf in server.params.items() if name not in server.readout]
+    rows, biases = server.readout
+    x, labels = data.prepare(data.x_train[there], torch.float32).flatten(1), data.y_train[there]
+    known = torch.relu(torch.nn.functional.linear(x, *hidden))
+
+    def ask(weight, bias):
+        loss, by_weight, by_bias = client_gradient(known, labels, weight, bias)
+        return float(loss) / len(labels), by_weight / len(labels), by_bias / len(labels)
+
+    weight, bias = algorithm.readout.fit(server.params[rows], server.params[biases], ask)
+    return {rows: weight, biases: bias}
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"algorithm": "fedlc+refit"},
+        {"clients": 6, "partition": "shards:2", "clients_per_round": 2, "algorithm": "scaffold+refit:asks=12"},
+        {"model": "cnn:width=4,padding=1", "rounds": 1, "algorithm": "fedlc+refit:asks=8"},
+        {"validation": 0.2, "precision": "fp64", "rounds": 1},
+    ],
+)
+def test_every_measured_round_is_that_of_a_simulation(more, tmp_path):
+    run = Run(**{**FIELDS, "rounds": 2, "algorithm": "fedlc+refit:asks=12", **more})
+    nodes = [{"partition-id": client} for client in range(run.clients)]
+    federated = federate(Nodes(client_app(run), nodes), run, Rules(store=str(tmp_path))).server
+    records = list(simulate(run))
+    measured = [record["accuracy"] for record in Store(tmp_path).folder(run.hash).records()]
+    assert measured == [record.accuracy for record in records]
+    expected = records[-1].server
+    assert_trees_close(federated.params, expected.params, rtol=1e-6, atol=1e-6)
+    assert_trees_close(federated.readout, expected.readout, rtol=1e-3, atol=1e-3)
+    for name, leaf in federated.readout.items():
+        assert float((leaf - federated.params[name]).norm()) > 10 * float((leaf - expected.readout[name]).norm())
+
+
+def test_it_is_not_the_trained_model(tmp_path):
+    plain = RUN.model_copy(update={"algorithm": "fedlc"})
+    for run in (plain, RUN):
+        federate(Nodes(client_app(run), THREE), run, Rules(store=str(tmp_path)))
+    without, fitted = (Store(tmp_path).folder(run.hash).records()[-1]["accuracy"] for run in (plain, RUN))
+    assert fitted > without + 0.05
+
+
+def test_only_measured_rounds_are_read_out():
+    run = RUN.model_copy(update={"rounds": 13, "eval_every": 2, "algorithm": "fedlc+refit:asks=1"})
+    grid = Nodes(client_app(run), THREE)
+    federate(grid, run, Rules())
+    assert {content["config"]["round"] for content in asked(grid)} == {2, *range(4, 14)}
+
+
+def with_number(name, value):
+    def change(reply):
+        reply.content["metrics"][name] = value
+        return reply
+
+    return change
+
+
+def with_array(make):
+    """Change the gradient by the bias."""
+
+    def change(reply):
+        _, name = reply.content["layer"]
+        reply.content["layer"][name] = Array(make(reply.content["layer"][name].numpy()))
+        return reply
+
+    return change
+
+
+def lost(reply):
+    return None
+
+
+def renamed(reply):
+    layer = reply.content["layer"]
+    layer["mine"] = layer.pop(next(iter(layer)))
+    return reply
+
+
+def with_a_record(reply):
+    reply.content["more"] = ConfigRecord({"x": 1})
+    return reply
+
+
+BAD = {
+    "not finite": with_array(lambda x: np.full_like(x, np.nan)),
+    "has shape": with_array(lambda x: x[:-1]),
+    "has dtype": with_array(lambda x: x.astype(np.float64)),
+    "examples allow at most as many": with_array(lambda x: np.full_like(x, 1e4)),
+    "names of layer": renamed,
+    "records are": with_a_record,
+    "numbers are": with_number("steps", 3),
+    "num-examples is 0": with_number("num-examples", 0),
+    "num-examples is 5; when the node joined": with_number("num-examples", 5),
+    "client is 2; expected: 1": with_number("client", 2),
+    "round is 7; expected: 1": with_number("round", 7),
+    "loss is inf": with_number("loss", float("inf")),
+    "loss is -1.0": with_number("loss", -1.0),
+}
+
+
+@pytest.mark.parametrize("problem", BAD)
+def test_a_client_with_a_bad_answer_is_left_out(problem, caplog):
+    grid = Nodes(client_app(ONE), THREE, gradients_of(1, BAD[problem]))
+    with caplog.at_level(logging.WARNING, "flwr"):
+        server = federate(grid, ONE, Rules()).server
+    (refused,) = [text for text in caplog.messages if "is refused" in text]
+    assert refused.startswith("round 1: the reply of node 101, client 1, is refused: ")
+    assert problem in refused
+    assert "round 1: 1 of 3 clients did not give a valid answer" in caplog.messages
+    assert_trees_close(server.readout, fit_of(server, ONE, [0, 2]), rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("since", [1, 4])
+def test_a_fit_starts_over_without_a_client_that_does_not_answer(since):
+    grid = Nodes(client_app(ONE), THREE, gradients_of(1, lost, since))
+    server = federate(grid, ONE, Rules(round_timeout=0.5)).server
+    first, again = asks(grid)[:since], asks(grid)[since:]
+    assert first == [[0, 1, 2]] * since
+    assert again == [[0, 2]] * len(again)
+    assert 1 < len(again) <= 12
+    assert_trees_close(server.readout, fit_of(server, ONE, [0, 2]), rtol=1e-3, atol=1e-3)
+
+
+def test_a_client_that_does_not_train_in_a_round_is_asked():
+    run = ONE.model_copy(update={"clients_per_round": 1})
+    grid = Nodes(client_app(run), THREE)
+    federate(grid, run, Rules())
+    assert asks(grid)[0] == [0, 1, 2]
+
+
+def test_too_few_answers_fail_the_run_and_the_next_goes_on(tmp_path):
+    rules = Rules(store=str(tmp_path), min_clients=3, round_timeout=0.5)
+    grid = Nodes(client_app(RUN), THREE, gradients_of(1, lost, since=14))
+    with pytest.raises(
+        RuntimeError, match="round 2: 2 clients answered the readout properly, but min-clients requires"
+    ):
+        federate(grid, RUN, rules)
+    folder = Store(tmp_path).folder(RUN.hash)
+    kept = load_checkpoint(folder.checkpoint)
+    assert kept.round == 1
+    assert kept.server.readout
+    resumed = federate(Nodes(client_app(RUN), THREE), RUN, rules).server
+    straight = federate(Nodes(client_app(RUN), THREE), RUN, Rules()).server
+    assert_trees_equal(in_order_of(resumed.params, straight.params), straight.params)
+    assert_trees_equal(in_order_of(resumed.readout, straight.readout), straight.readout)
+    finished = federate(Nodes(client_app(RUN), []), RUN, rules).server  # nobody is asked
+    assert_trees_equal(in_order_of(finished.readout, straight.readout), straight.readout)
+
+
+def test_a_bad_answer_may_fail_the_run():
+    grid = Nodes(client_app(ONE), THREE, gradients_of(1, with_number("loss", -1.0)))
+    with pytest.raises(RuntimeError, match=r"node 101, client 1, is refused: loss is -1\.0"):
+        federate(grid, ONE, Rules(on_bad_reply="fail"))
+
+
+def test_if_only_the_nodes_have_data_the_exported_model_is_read_out(tmp_path):
+    federation = build_federation(ONE)
+    data, nodes, seen = federation.dataset, [], []
+    for client, mine in enumerate(federation.indices):
+        path = tmp_path / f"{client}.npz"
+        x = data.prepare(data.x_train[mine], torch.float32).numpy()
+        np.savez(path, x_train=x, y_train=data.y_train[mine].numpy())
+        nodes.append({"client-id": client, "data": str(path)})
+    shape = "x".join(map(str, data.input_shape))
+    own = {"dataset": f"nodes:{shape},10", "partition": "natural", "rounds": 1, "algorithm": ONE.algorithm}
+    run = Run(**{**FIELDS, **own})
+    rules = Rules(store=str(tmp_path / "runs"), start_timeout=1)
+    server = federate(Nodes(client_app(run), nodes), run, rules, evaluate=seen.append).server
+    assert_trees_close(server.readout, fit_of(server, ONE, [0, 1, 2]), rtol=1e-3, atol=1e-3)
+    assert [each.used for each in seen] == [server.used]
+    exported = load_model(run.hash, tmp_path / "runs").state_dict()
+    for name, leaf in server.readout.items():
+        (kept,) = [there for key, there in exported.items() if key.endswith(name)]
+        assert torch.equal(kept, leaf)
+
+
+def test_features_are_computed_once_for_a_model(monkeypatch):
+    count = []
+    features = reading.features
+    monkeypatch.setattr(reading, "features", lambda *given: (count.append(1), features(*given))[1])
+    grid = Nodes(client_app(RUN), THREE)
+    kept = federate(grid, RUN, Rules()).server
+    assert len(count) == 3 * 2
+    monkeypatch.setattr(reading, "MOST_KEPT", 0)
+    grid = Nodes(client_app(RUN), THREE)
+    assert_trees_equal(federate(grid, RUN, Rules()).server.readout, kept.readout)
+    assert len(count) == 3 * 2 + 3 * len(asks(grid))
+    assert all(not context.state for context in grid.contexts.values())
+
+
+def test_the_gradient_by_the_bias_reveals_label_counts_and_the_message_does_not_hide_it():
+    """The warning of the docs: with a layer of zeros, every class gets the same share."""
+    run = ONE.model_copy(update={"model": "logistic"})
+    grid = Nodes(client_app(run), THREE)
+    federate(grid, run, Rules())
+    first = next(m for m in grid.messages if m.metadata.message_type == ASKS)
+    first.content["layer"] = type(first.content["layer"])(
+        {name: Array(np.zeros_like(leaf.numpy())) for name, leaf in first.content["layer"].items()}
+    )
+    answer = client_app(run)(first, grid.contexts[100]).content
+    _, by_bias = (leaf.numpy() for leaf in answer["layer"].values())
+    counts = build_federation(run).counts(np.array([0]))[0]
+    np.testing.assert_allclose(answer["metrics"]["num-examples"] / 10 - by_bias, counts, atol=1e-2)
+
+
+@pytest.mark.parametrize("mod", [LocalDpMod(1.0, 0.0, 1.0, 1e-5), fixedclipping_mod, adaptiveclipping_mod])
+def test_local_privacy_refuses_it(mod):
+    with pytest.raises(RuntimeError, match=r"node 100: .* the readout of fedlc\+refit.* reveal label counts"):
+        federate(Nodes(client_app(ONE, mods=[mod]), THREE), ONE, Rules(start_timeout=0.1))
+
+
+def test_a_private_node_gives_no_gradient_even_if_asked():
+    grid = Nodes(client_app(ONE), THREE)
+    federate(grid, ONE, Rules())
+    ask = next(m for m in grid.messages if m.metadata.message_type == ASKS)
+    with pytest.raises(ValueError, match="reveal label counts"):
+        client_app(ONE, mods=[fixedclipping_mod])(ask, grid.contexts[100])
+
+
+def test_central_privacy_refuses_it():
+    run = ONE.model_copy(update={"weighting": "uniform"})
+
+    def wrap(strategy):
+        return DifferentialPrivacyServerSideFixedClipping(strategy, 1.0, 0.1, 3)
+
+    with pytest.raises(ValueError, match=r"central differential privacy .* reveal label counts"):
+        federate(Nodes(client_app(run), THREE), run, Rules(), wrap=wrap)
+
+
+def test_a_node_whose_method_has_no_readout_gives_no_gradient():
+    run = ONE.model_copy(update={"algorithm": "fedlc"})
+    grid = Nodes(client_app(ONE), THREE)
+    federate(grid, ONE, Rules())
+    ask = next(m for m in grid.messages if m.metadata.message_type == ASKS).content
+    records = {**ask, "config": ConfigRecord({**ask["config"], "run": run.hash})}
+    with pytest.raises(ValueError, match="fedlc has no readout, so this node gives no gradients"):
+        client_app(run)(Message(RecordDict(records), 100, ASKS), grid.contexts[100])
+
+
+def test_a_node_is_asked_for_its_own_last_layer_only():
+    grid = Nodes(client_app(ONE), THREE)
+    federate(grid, ONE, Rules())
+    ask = next(m for m in grid.messages if m.metadata.message_type == ASKS)
+    for node, problem in (
+        (100, "the server asks for other"),
+        (101, "this node is client 1"),
+    ):
+        records = {**ask.content, "layer": type(ask.content["layer"])({"other": Array(np.zeros(3, np.float32))})}
+        with pytest.raises(ValueError, match=problem):
+            client_app(ONE)(Message(RecordDict(records), node, ASKS), grid.contexts[node])
+
+
+@pytest.mark.parametrize(
+    ("more", "problem"),
+    [
+        ({"model": "mlp:hidden=8,head=unit"}, r"fedlc\+refit.* cannot fit mlp"),
+        ({"algorithm": "fedlc+median+refit", "weighting": "uniform"}, "one client could bypass the aggregate"),
+    ],
+)
+@pytest.mark.parametrize("data", [{}, {"dataset": "nodes:64,10", "partition": "natural"}])
+def test_what_cannot_be_fitted_is_refused_before_the_first_round(more, problem, data):
+    run = Run(**{**FIELDS, "rounds": 1, "algorithm": "fedlc+refit", **data, **more})
+    grid = Nodes(client_app(run), THREE)
+    with pytest.raises(ValueError, match=problem):
+        federate(grid, run, Rules())
+    assert grid.messages == []
