@@ -3,6 +3,7 @@ import torch
 
 from fedskew import Run
 from fedskew.core.evaluation import evaluate_model
+from fedskew.core.round import Server
 from fedskew.diagnostics.repairs import refitted, repairs, settled
 from fedskew.simulation.simulation import Simulation, advance
 
@@ -29,7 +30,7 @@ def test_a_ruined_head_is_mended_by_the_head_alone():
     data, (params, buffers) = simulation.federation, state_of(simulation)
     good = accuracy(simulation, (params, buffers))
     turned = {name: leaf.roll(1, 0) if len(leaf) == 10 else leaf for name, leaf in params.items()}
-    found = repairs(simulation.model, (turned, buffers), data)
+    found = repairs(simulation.model, Server(turned, buffers, {}, {}), data)
     assert found["as_is"] < 0.1
     assert found["head"] >= good - 0.02
     assert found["norms"] is found["both"] is None  # no batch norm
@@ -45,7 +46,7 @@ def test_ruined_statistics_are_mended_by_the_norms_alone():
     after = settled(simulation.model, (params, ruined), data)
     for name, leaf in settled_before[1].items():
         assert (after[1][name] - leaf).abs().max() < 0.02 * (1 + leaf.abs().max()), name
-    found = repairs(simulation.model, (params, ruined), data)
+    found = repairs(simulation.model, Server(params, ruined, {}, {}), data)
     assert found["norms"] == pytest.approx(accuracy(simulation, settled_before), abs=0.02)
     assert set(found) == {"as_is", "norms", "head", "both"}
 
@@ -64,6 +65,6 @@ def test_features_that_never_change_do_no_harm():
     simulation = started(dataset="digits", model="logistic", lr=0.1, batch_size=16, clients=3)
     for _ in range(5):
         advance([simulation])
-    found = repairs(simulation.model, state_of(simulation), simulation.federation)
+    found = repairs(simulation.model, simulation.server, simulation.federation)
     assert found["head"] >= found["as_is"] - 0.02
     assert found["norms"] is None

@@ -111,7 +111,7 @@ def test_it_is_not_the_trained_model(tmp_path):
 
 
 def test_only_measured_rounds_are_read_out():
-    run = RUN.model_copy(update={"rounds": 13, "eval_every": 2, "algorithm": "fedlc+refit:asks=1"})
+    run = RUN.model_copy(update={"rounds": 13, "eval_every": 2, "algorithm": "fedlc+refit:asks=2"})
     grid = Nodes(client_app(run), THREE)
     federate(grid, run, Rules())
     assert {content["config"]["round"] for content in asked(grid)} == {2, *range(4, 14)}

@@ -298,8 +298,8 @@ def test_graphed_moves_parameters_in_place(
 ) -> None:
     """As a GPU does with a network that is too large to compile."""
     moves = []
-    move = graphed.InPlace.move
-    monkeypatch.setattr(graphed.InPlace, "move", lambda *given: (moves.append(given), move(*given))[1])
+    move = graphed.Moving.move
+    monkeypatch.setattr(graphed.Moving, "move", lambda *given: (moves.append(given), move(*given))[1])
     monkeypatch.setattr(graphed, "may_compile", lambda *_: True)
     monkeypatch.setattr(graphed, "worth_compiling", lambda _: False)
     monkeypatch.setattr(graphed.kernels, "available", lambda: False)

@@ -1,18 +1,22 @@
 """`refit` changes what is measured and exported, and nothing of the training."""
 
+import math
+
 import pytest
 import torch
+from torch import nn
 
 from fedskew import Run, load_model, simulate
+from fedskew.core.reading import read_out
 from fedskew.core.round import Server
 from fedskew.runs.checkpoint import load_checkpoint
-from fedskew.runs.store import Store
+from fedskew.runs.store import Store, StoreError
 from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import assert_trees_close
 
 FIELDS = {
     "dataset": "digits", "partition": "shards:2", "clients": 5, "model": "mlp:hidden=16", "lr": 0.1, "batch_size": 16,
-    "rounds": 4, "eval_every": 2,
+    "rounds": 13, "eval_every": 13,
 }  # fmt: skip
 
 
@@ -40,30 +44,41 @@ def test_what_is_measured_is_what_is_exported(tmp_path):
     assert records[-1].accuracy > plain[-1].accuracy + 0.05
 
 
-def test_a_resumed_run_ends_the_same(tmp_path):
+def test_a_run_resumed_after_a_round_without_a_measurement_ends_the_same(tmp_path):
     whole = [record.accuracy for record in simulate(run())]
-    parts = simulate(run(), store=tmp_path)
-    iterator = iter(parts)
-    next(iterator), next(iterator)
-    iterator.close()
+    assert whole[1] is None
+    parts = iter(simulate(run(), store=tmp_path))
+    next(parts), next(parts)
+    parts.close()
+    with pytest.raises(StoreError, match="round 2, in which its model was not measured"):
+        load_model(run().hash, tmp_path)
     assert [record.accuracy for record in simulate(run(), store=tmp_path)] == whole
 
 
 def test_it_does_not_depend_on_when_the_model_was_measured():
-    often, rarely = (list(simulate(run(eval_every=every)))[-1].accuracy for every in (1, 4))
-    assert often == rarely
+    often, rarely = (list(simulate(run(eval_every=every))) for every in (1, 13))
+    assert often[1].accuracy is not None
+    assert rarely[1].accuracy is None
+    assert often[-1].accuracy == rarely[-1].accuracy
 
 
 def test_held_out_examples_are_not_fitted_and_are_measured_with_the_fit():
-    held = Simulation(run(validation=0.2))
-    record = advance([held])[0] if held.run.rounds < 11 else None
-    assert not set(held.federation.order.tolist()) & set(held.federation.held_out.tolist())
-    there = held.federation.held_out
-    data = held.federation.dataset
-    model, _ = held.model.apply(
+    held = Simulation(run(validation=0.2, eval_every=1))
+    record = advance([held])[0]
+    there, data = held.federation.held_out, held.federation.dataset
+    said, _ = held.model.apply(
         held.server.used, held.server.buffers, data.prepare(data.x_train[there], torch.float32), train=False
     )
-    assert record.validation_accuracy == (model.logits.argmax(-1) == data.y_train[there]).double().mean().item()
+    assert record.validation_accuracy == (said.logits.argmax(-1) == data.y_train[there]).double().mean().item()
+    data.y_train[there] = (data.y_train[there] + 1) % 10
+    again = read_out(held.algorithm.readout, held.model, held.server.params, held.server.buffers, held.federation)
+    assert_trees_close(again, held.server.readout, 0.0)
+
+
+def test_features_that_are_not_finite_are_not_fitted():
+    simulation = Simulation(run())
+    huge = {name: math.inf * leaf if "hidden" in name else leaf for name, leaf in simulation.server.params.items()}
+    assert read_out(simulation.algorithm.readout, simulation.model, huge, {}, simulation.federation) == {}
 
 
 def test_the_checkpoint_keeps_it_apart_from_the_trained_model(tmp_path):
@@ -74,6 +89,38 @@ def test_the_checkpoint_keeps_it_apart_from_the_trained_model(tmp_path):
         assert not torch.equal(leaf, server.params[name])
         assert server.used[name] is leaf
     assert Server({}, {}, {}, {}).used == {}
+
+
+class Tempered(nn.Module):
+    """Its outputs are a linear layer's only as long as the temperature is 1."""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+        self.temperature = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return self.linear(x.flatten(1)) / self.temperature
+
+
+class Fixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(64, 8), nn.Linear(8, 10).requires_grad_(False)
+
+    def forward(self, x):
+        return self.last(self.first(x.flatten(1)))
+
+
+@pytest.mark.parametrize(("model", "problem"), [(Tempered, "not a linear layer's"), (Fixed, "is not trained")])
+def test_a_model_of_ones_own_that_cannot_be_fitted_is_refused(model, problem):
+    with pytest.raises(ValueError, match=problem):
+        Simulation(run(model=model()))
+
+
+def test_memory_for_features_is_counted():
+    plain, read = Simulation(run(algorithm="fedlc")), Simulation(run())
+    assert read.need().work - plain.need().work == len(read.federation.order) * 16 * 4
 
 
 @pytest.mark.parametrize("model", ["mlp:hidden=16,head=unit", "mlp:hidden=16,head=etf"])

@@ -59,9 +59,13 @@ def answers(
     model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype
 ) -> Iterator[Outputs]:
     """The outputs of a model in evaluation mode for stored examples, a piece at a time."""
-    rows = max(1, _BATCH_VALUES // max(1, x[0].numel()))
-    for piece in x.split(rows):
+    for piece in x.split(piece_size(x)):
         yield model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0]
+
+
+def piece_size(x: Tensor) -> int:
+    """How many of these examples go through a model at once."""
+    return max(1, _BATCH_VALUES // max(1, x[0].numel()))
 
 
 def _group_mean(right: Tensor, group: Tensor, groups: int) -> list[float | None]:

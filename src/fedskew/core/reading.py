@@ -7,7 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from fedskew.core.dataset import Dataset
-from fedskew.core.evaluation import answers
+from fedskew.core.evaluation import answers, piece_size
 from fedskew.core.federation import Federation
 from fedskew.core.tree import Params
 
@@ -28,20 +28,23 @@ def last_layer(model: "Model", params: Params, buffers: Params, data: Dataset) -
     name = noted[-1][0]
     start = f"{name}." if name else ""
     rows = params.get(f"{start}weight")
-    if rows is None or len(rows) != said.logits.shape[-1]:
+    if rows is None:
+        raise ValueError(f"the linear layer that runs last, {name!r}, is not trained")
+    if len(rows) != said.logits.shape[-1]:
         raise ValueError(f"the linear layer that runs last, {name!r}, does not have one row for each class")
     return f"{start}weight", f"{start}bias"
 
 
 def read_out(readout: "Readout", model: "Model", params: Params, buffers: Params, federation: Federation) -> Params:
-    """The parameters that a readout replaces: none, or those of the last layer."""
+    """The parameters that a readout replaces: those of the last layer, or none if their input is not finite."""
     if not readout.asks:
         return {}
     data = federation.dataset
-    rows, biases = fitted_layer(model, params, buffers, data)
+    rows, biases = last_layer(model, params, buffers, data)
     there = torch.from_numpy(federation.order).to(data.y_train.device)
-    known = features(model, params, buffers, data, data.x_train[there])
-    labels = data.y_train[there]
+    known, labels = features(model, params, buffers, data, there), data.y_train[there]
+    if not known.isfinite().all():
+        return {}
 
     def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
         loss, by_weight, by_bias = client_gradient(known, labels, weight, bias)
@@ -52,24 +55,30 @@ def read_out(readout: "Readout", model: "Model", params: Params, buffers: Params
 
 
 def fitted_layer(model: "Model", params: Params, buffers: Params, data: Dataset) -> tuple[str, str]:
-    """The last layer's names, if its logits are W h + b and nothing else."""
+    """The last layer's names, if its logits are W h + b and nothing else, whatever the parameters are."""
     rows, biases = last_layer(model, params, buffers, data)
     if biases not in params:
         raise ValueError(f"the last layer has no bias, {biases}; allowed: layers with one")
-    dtype = params[rows].dtype
-    said = next(answers(model, params, buffers, data, data.x_test[:2], dtype))
+    other = {name: 1.25 * leaf + 0.05 if leaf.is_floating_point() else leaf for name, leaf in params.items()}
+    said = next(answers(model, other, buffers, data, data.x_test[:2], params[rows].dtype))
     assert said.features is not None
-    linear = functional.linear(said.features.flatten(1), params[rows], params[biases])
+    linear = functional.linear(said.features.flatten(1), other[rows], other[biases])
     if not torch.allclose(linear, said.logits.to(linear), _CLOSE, _CLOSE):
         raise ValueError("the model's outputs are not a linear layer's; allowed: a last layer such as head=linear")
     return rows, biases
 
 
-def features(model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor) -> Tensor:
-    """What the last layer reads of stored examples, [N, F], in evaluation mode."""
-    dtype = next(iter(params.values())).dtype
-    pieces = [said.features for said in answers(model, params, buffers, data, x, dtype)]
-    return torch.cat([piece.flatten(1) for piece in pieces if piece is not None])
+def features(model: "Model", params: Params, buffers: Params, data: Dataset, there: Tensor) -> Tensor:
+    """What the last layer reads of these training examples, [N, F], in evaluation mode."""
+    dtype, size, known = next(iter(params.values())).dtype, piece_size(data.x_train), list[Tensor]()
+    for start in range(0, len(there), size):
+        piece = there[start : start + size]
+        said = next(answers(model, params, buffers, data, data.x_train[piece], dtype)).features
+        assert said is not None
+        if not known:
+            known.append(said.new_empty(len(there), said[0].numel()))
+        known[0][start : start + len(piece)] = said.flatten(1)
+    return known[0]
 
 
 @torch.no_grad()

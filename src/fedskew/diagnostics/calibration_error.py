@@ -50,7 +50,7 @@ def confusion(logits: Tensor, labels: Tensor) -> list[list[int]]:
 def calibration_of(seen: Observation, server: Server) -> dict[str, Any] | None:
     """A global model on the test set; `overconfidence` is mean confidence less accuracy. None if it is not finite."""
     data = data_of(seen)
-    logits = predict(seen.model, server.params, server.buffers, data, data.x_test, dtype_of(server.params))
+    logits = predict(seen.model, server.used, server.buffers, data, data.x_test, dtype_of(server.params))
     if not bool(logits.isfinite().all()):
         return None
     curve = reliability(logits, data.y_test)

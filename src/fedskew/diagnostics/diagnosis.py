@@ -12,7 +12,7 @@ from fedskew.diagnostics.feature_spread import features
 from fedskew.diagnostics.observing import from_folder, observe
 from fedskew.diagnostics.pairwise_margins import margins
 from fedskew.diagnostics.repairs import repairs
-from fedskew.diagnostics.views import about, global_model
+from fedskew.diagnostics.views import about
 from fedskew.losses import calibrated, cross_entropy, plain
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
@@ -34,7 +34,7 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
     own, *rivals = methods(simulation.run)
     views = {own: observe(simulation), **{name: observe(simulation, algorithm=name) for name in rivals}}
     first = views[own]
-    calibration = calibration_of(first, first.before)
+    calibration = calibration_of(first, simulation.server)
     if calibration is None:
         raise StoreError(f"run {folder.path.name} has diverged: its model's outputs are not finite")
     return {
@@ -43,7 +43,7 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
         "round": simulation.round,
         "methods": {name: _looked(seen, client_limit) for name, seen in views.items()},
         "calibration": calibration,
-        "repairs": repairs(first.model, global_model(first.before), first.cohort.federation),
+        "repairs": repairs(first.model, simulation.server, simulation.federation),
         "forgetting": forgetting([record["per_class_accuracy"] for record in folder.records()[: simulation.round]]),
     }
 

@@ -10,7 +10,8 @@ import torch
 
 from fedskew.core.evaluation import evaluate_model
 from fedskew.core.federation import Federation
-from fedskew.core.reading import read_out
+from fedskew.core.reading import fitted_layer, read_out
+from fedskew.core.round import Server
 from fedskew.core.tree import Params
 from fedskew.diagnostics.outputs import dtype_of
 from fedskew.diagnostics.values import plain
@@ -22,13 +23,13 @@ _FIT = fitted(asks=200, pull=0.001)
 State = tuple[Params, Params]
 
 
-def repairs(model: Model, state: State, federation: Federation) -> dict[str, Any]:
-    """Test accuracy as it is, with statistics of all examples, with a last layer fitted to all of them, and with both.
-
-    None where a model has no such part.
+def repairs(model: Model, server: Server, federation: Federation) -> dict[str, Any]:
+    """Test accuracy as the model is used, with statistics of all examples, with a last layer fitted to all of them, and
+    with both; the latter from the trained model, without a readout. None where a model has no such part.
     """
+    state = server.params, server.buffers
     norms = settled(model, state, federation) if any(name.endswith("running_mean") for name in state[1]) else None
-    mended = {"as_is": state, "norms": norms, "head": refitted(model, state, federation)}
+    mended = {"as_is": (server.used, server.buffers), "norms": norms, "head": refitted(model, state, federation)}
     mended["both"] = None if norms is None else refitted(model, norms, federation)
     data, dtype = federation.dataset, dtype_of(state[0])
     return {
@@ -52,6 +53,7 @@ def settled(model: Model, state: State, federation: Federation) -> State:
 def refitted(model: Model, state: State, federation: Federation) -> State | None:
     """The model with its last layer fitted to the features of all training examples; None if that is not linear."""
     try:
-        return {**state[0], **read_out(_FIT, model, *state, federation)}, state[1]
+        fitted_layer(model, *state, federation.dataset)
     except ValueError:
         return None
+    return {**state[0], **read_out(_FIT, model, *state, federation)}, state[1]

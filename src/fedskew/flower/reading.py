@@ -133,7 +133,7 @@ def gradient_of(run: Run, node: Node, ask: Ask, state: RecordDict) -> Gradient:
     if set(ask.layer) != {rows, biases}:
         raise ValueError(f"the server asks for {', '.join(ask.layer)}; the last layer is {rows}, {biases}")
     there = node.federation.indices[node.client].to(data.y_train.device)
-    known = _features(plan, node, ask, data.x_train[there], state)
+    known = _features(plan, node, ask, there, state)
     labels = data.y_train[there]
     loss, by_weight, by_bias = client_gradient(known, labels, ask.layer[rows], ask.layer[biases])
     return Gradient(node.client, ask.round, len(labels), float(loss), {rows: by_weight, biases: by_bias})
@@ -145,14 +145,20 @@ def forget(state: RecordDict) -> None:
         state.pop(name, None)
 
 
-def _features(plan: Plan, node: Node, ask: Ask, x: Tensor, state: RecordDict) -> Tensor:
+def _features(plan: Plan, node: Node, ask: Ask, there: Tensor, state: RecordDict) -> Tensor:
     """What the last layer reads, kept in Flower's state of this node: it may be a new process for every ask."""
     model = tree.digest({**tree.prefix(ask.params, "params"), **tree.prefix(ask.buffers, "buffers")})
-    key = f"{model} client {node.client} of {len(x)}"
+    key = f"{model} client {node.client} of {len(there)}"
     if _ABOUT in state and state.config_records[_ABOUT]["key"] == key:
-        return from_record(state.array_records[_ARRAYS], x.device)["features"]
-    log(INFO, "round %s: client %s gives gradients of the last layer over %s examples", ask.round, node.client, len(x))
-    known = features(plan.model, ask.params, ask.buffers, node.federation.dataset, x)
+        return from_record(state.array_records[_ARRAYS], there.device)["features"]
+    log(
+        INFO,
+        "round %s: client %s gives gradients of the last layer over %s examples",
+        ask.round,
+        node.client,
+        len(there),
+    )
+    known = features(plan.model, ask.params, ask.buffers, node.federation.dataset, there)
     forget(state)
     if known.nbytes <= MOST_KEPT:
         state[_ARRAYS], state[_ABOUT] = to_record({"features": known}), ConfigRecord({"key": key})

@@ -1,10 +1,10 @@
 """The model as it was trained, or with its last linear layer fitted to the examples of all clients.
 
-Under label skew, most of what a global model lacks is in its last layer: every client pulls it towards its own classes.
-With the features fixed, the mean loss of that layer is convex, and its gradient is the mean of the clients' gradients,
-so a server that asks for it fits the layer as if all examples were in one place: no local steps, no drift. This is the
-classifier re-training of Kang et al. (ICLR 2020) with exact federated gradients; CCVR (Luo et al., NeurIPS 2021) has
-the same aim and collects statistics of features instead.
+Under label skew every client pulls the last layer towards its own classes, and much of what a global model lacks is
+there. With the features fixed, the mean loss of that layer is convex, and its gradient is the mean of the clients'
+gradients, so a server that asks for it fits the layer as if all examples were in one place: no local steps, no drift.
+This is the classifier re-training of Kang et al. (ICLR 2020) with exact federated gradients; CCVR (Luo et al., NeurIPS
+2021) has the same aim and collects statistics of features instead.
 """
 
 import math
@@ -58,8 +58,8 @@ class Fitted:
     pull: float
 
     def __post_init__(self) -> None:
-        if self.asks < 1:
-            raise ValueError(f"asks is {self.asks}; allowed: 1 or more")
+        if self.asks < 2:
+            raise ValueError(f"asks is {self.asks}; allowed: 2 or more, since the first is about the trained layer")
         if not 0 <= self.pull < math.inf:
             raise ValueError(f"pull is {self.pull}; allowed: 0 or more")
 

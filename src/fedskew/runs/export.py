@@ -53,6 +53,11 @@ def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
     check_files(folder, run)
     if not tree.finite(checkpoint.server.params):
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
+    if run.build_algorithm().readout.asks and not checkpoint.server.readout:
+        raise StoreError(
+            f"run {folder.path.name} is at round {checkpoint.round}, in which its model was not measured, so "
+            f"{run.short_algorithm} has not fitted its last layer; let it run to its end first"
+        )
     data = facts(run.dataset, run.seed, run.clients, run.data_dir)
     check_origin(folder, run, data)
     return describe_model(run, data, checkpoint.round, checkpoint.server)
