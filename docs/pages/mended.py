@@ -48,6 +48,12 @@ def _method(run: Result) -> str:
     return ", ".join([f"`{run.short['algorithm']}`", *training(run)])
 
 
+def _fit(lines: Sequence[Line]) -> str:
+    """How the last layer was fitted, as the lines say; they must agree."""
+    (fit,) = {line["fit"] for line in lines}
+    return str(fit)
+
+
 def section(lines: Sequence[Line], runs: Sequence[Result]) -> Iterator[str]:
     """The table, and what it says; nothing if nothing was mended."""
     found = mended(lines, runs)
@@ -58,8 +64,8 @@ def section(lines: Sequence[Line], runs: Sequence[Result]) -> Iterator[str]:
         "What would a global model reach if a part of it were mended with everybody's training examples? This shows "
         "where the distance to IID data lies. Test accuracy after the last round in percent: as the model is, with "
         "batch-norm statistics of all examples, and with the last layer fitted to the features of all examples "
-        "(softmax regression in one place; the method `refit` does such a fit in a federation). Other rates are those "
-        "of the next section."
+        f"({_fit(lines)}, in one place; the method `refit` fits it in a federation, from the trained layer and with a "
+        "pull towards it, so its figures will differ). Other rates are those of the next section."
     )
     rows = [
         [named(one.cell), one.method, str(one.seeds), *(f"{one.accuracy[part]:.1f}" for part in PARTS)] for one in found

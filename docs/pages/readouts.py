@@ -7,8 +7,10 @@ from docs.pages.claims import named
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import IID
 from fedskew.runs.results import Result
-from fedskew.runs.verdict import BASELINE, MEASURE, paired
+from fedskew.runs.verdict import BASELINE, MEASURE
 
+_STILL = 1e-6
+"""A learning rate below this leaves the model as it was drawn."""
 Seeds = Mapping[int, float]
 
 
@@ -16,28 +18,29 @@ def by_cell(runs: Sequence[Result]) -> dict[str, dict[str, Seeds]]:
     """For each split and method the accuracy of each seed, in percent."""
     found: dict[str, dict[str, dict[int, float]]] = {}
     for run in runs:
-        cell = found.setdefault(run.short["partition"], {}).setdefault(run.short["algorithm"], {})
+        name = f"`{run.short['algorithm']}`{', untrained features' if run.run['lr'] < _STILL else ''}"
+        cell = found.setdefault(run.short["partition"], {}).setdefault(name, {})
         cell[run.seed] = 100 * run.summary[MEASURE]
     return {cell: dict(methods) for cell, methods in found.items()}
 
 
 def table(runs: Sequence[Result]) -> str:
-    """Accuracy of each method in each split, its difference from FedAvg, and the share of the gap that it closes."""
-    found = by_cell(runs)
+    """Accuracy of each method in each split with its spread, and the share of the gap that it closes: to FedAvg on IID
+    data, and to itself on IID data."""
+    found, base = by_cell(runs), f"`{BASELINE}`"
     skewed = [cell for cell in found if cell != IID]
-    ceiling = statistics.fmean(found[IID][BASELINE].values())
+
+    def mean(cell: str, method: str) -> float:
+        return statistics.fmean(found[cell][method].values())
 
     def shown(cell: str, method: str) -> str:
-        values = found[cell][method]
-        mean, gain = statistics.fmean(values.values()), paired(values, found[cell][BASELINE])
-        if method == BASELINE or gain is None:
-            return f"{mean:.1f}"
-        floor = statistics.fmean(found[cell][BASELINE].values())
-        share = "" if cell == IID else f"; {100 * (mean - floor) / (ceiling - floor):.0f} %"
-        return f"{mean:.1f} ({gain}{share})"
+        text = f"{mean(cell, method):.1f} ± {statistics.stdev(found[cell][method].values()):.1f}"
+        if cell == IID or method == base:
+            return text
+        gain, floor = mean(cell, method) - mean(cell, base), mean(cell, base)
+        shares = (100 * gain / (mean(IID, ceiling) - floor) for ceiling in (base, method))
+        return f"{text} ({', '.join(f'{share:.0f} %' for share in shares)})"
 
-    methods = sorted(
-        found[IID], key=lambda method: (method != BASELINE, -statistics.fmean(found[skewed[0]][method].values()))
-    )
-    rows = [[f"`{method}`", *(shown(cell, method) for cell in [*skewed, IID])] for method in methods]
+    methods = sorted(found[IID], key=lambda method: (method != base, -mean(skewed[0], method)))
+    rows = [[method, *(shown(cell, method) for cell in [*skewed, IID])] for method in methods]
     return "\n".join(as_markdown(["method", *(named(cell) for cell in skewed), "IID"], rows))

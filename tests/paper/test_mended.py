@@ -13,7 +13,7 @@ from tests.paper.test_tables import result
 def model(as_is: float, norms: float, head: float, algorithm: str = "fedavg", **more: Any) -> tuple[Any, Result]:
     one = result(run(algorithm, **more), as_is)
     repairs = {"as_is": as_is, "norms": norms, "head": head, "both": head}
-    return {"hash": one.hash, "rounds": one.rounds, "repairs": repairs}, one
+    return {"hash": one.hash, "rounds": one.rounds, "repairs": repairs, "fit": "by hand"}, one
 
 
 MODELS = [
@@ -57,3 +57,9 @@ def test_an_unknown_run_is_refused_and_no_models_are_no_section() -> None:
     with pytest.raises(ValueError, match=f"a model of run {LINES[0]['hash']} was mended, but no results"):
         list(section(LINES, RUNS[1:]))
     assert not list(section([], RUNS))
+
+
+def test_the_section_says_how_the_layer_was_fitted_and_mixes_no_fits() -> None:
+    assert "(by hand, in one place;" in list(section(LINES, RUNS))[1]
+    with pytest.raises(ValueError, match="too many values"):
+        list(section([*LINES, {**LINES[0], "fit": "otherwise"}], RUNS))
