@@ -23,7 +23,7 @@ METHODS = "fedavg", "fedlc", "fedrs", "fedprox", "scaffold"
 SMALL, RAGGED = "small clients", "ragged clients"
 AS_IT_IS = "as it is"
 RECORDED = "recorded"
-_NEVER = -1
+_NEVER = 10**9
 
 
 def turns_of(tasks: dict[str, Callable[[], object]], turns: int, warm_up: int) -> Seconds:
