@@ -142,6 +142,25 @@ def test_a_pipe_that_is_reset_ends_a_process_quietly(tmp_path: Path) -> None:
     assert process.exitcode == 0
 
 
+def _ends(pipe: "Connection[Any, Any]", store: Store) -> None:
+    """A process whose work is done, and which is then told to end."""
+    work(pipe, store)
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+@posix
+def test_the_end_of_a_process_is_not_interrupted(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    spawn = get_context("spawn")
+    ours, theirs = spawn.Pipe()
+    process = spawn.Process(target=_ends, args=(theirs, Store(tmp_path)))
+    process.start()
+    theirs.close()
+    ours.close()
+    process.join(PATIENCE)
+    assert process.exitcode == 0
+    assert "KeyboardInterrupt" not in capfd.readouterr().err
+
+
 @pytest.mark.parametrize("jobs", [0, -1, 257])
 def test_a_wrong_number_of_jobs(jobs: int) -> None:
     with pytest.raises(ValueError, match=f"jobs is {jobs}; allowed: 1 to 256"):

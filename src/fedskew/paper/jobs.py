@@ -117,7 +117,7 @@ def work(pipe: "Connection[Any, Any]", store: Store) -> None:
     """What a process does: runs come in, records and problems go out, then None. SIGTERM ends it, and so does the end
     of its parent; finished work is kept."""
     stop = Interruption()
-    with suppress(KeyboardInterrupt, EOFError, ConnectionError):
+    with suppress(KeyboardInterrupt, EOFError, ConnectionError), _unshaken_end():
         signal.signal(signal.SIGTERM, stop)
         os.dup2(2, 1)  # what a run prints is for the user
         while True:
@@ -143,6 +143,15 @@ def _starting(jobs: int) -> Iterator[None]:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
         os.environ.clear()
         os.environ.update(before)
+
+
+@contextmanager
+def _unshaken_end() -> Iterator[None]:
+    """After this, SIGTERM no longer interrupts a process: Python's clean-up would print where it was."""
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
 
 
 def threads_each(jobs: int) -> int:
