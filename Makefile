@@ -12,7 +12,7 @@ RIVALS := fedavg,fedprox,scaffold,fednova,fedopt,fedavgm,fedrs,fedlc,fedlc:trave
 USUAL := --momentum 0.9 --augment crop_flip
 DIGITS := --dataset digits --partition dirichlet:0.1 --clients 20 --rounds 60 --lr 0.1 --batch-size 16 --runs demo/runs
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
-ROUNDING := aggregators contracts core corrections diagnostics losses models optimizers simulation test_algorithms.py
+ROUNDING := aggregators contracts core corrections diagnostics losses models optimizers readouts simulation test_algorithms.py
 
 .NOTPARALLEL:
 .PHONY: setup setup-dev demo test coverage test-portable test-gpu test-slow test-federation test-wheel test-lowest torture lint bench bench-peers reproduction evidence figures docs picture clean

@@ -6,7 +6,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from benchmarks.tables import METHODS, read, shown
+from benchmarks.tables import METHODS, at_most, read, shown
+from fedskew.report.text_tables import as_markdown
 
 TITLES = {"mcmahan": "McMahan's CNN", "cnn": "the paper's CNN"}
 FLOORS = {"mcmahan": 10.0, "cnn": 21.0}
@@ -168,8 +169,7 @@ def _iid(file: Found) -> list[Found]:
 
 
 def _goal(value: float, limit: float, unit: str = "ms") -> str:
-    said = f"at most {limit:g}{'' if unit == 'x' else ' '}{unit}"
-    return f"{said}: {'met' if value <= limit else f'**missed** by {100 * (value / limit - 1):.2g} %'}"
+    return f"{at_most(limit, unit)}: {'met' if value <= limit else f'**missed** by {100 * (value / limit - 1):.2g} %'}"
 
 
 def _both_goals(times: Iterable[float]) -> str:
@@ -195,5 +195,4 @@ def _with_quartiles(row: Found) -> str:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join(as_markdown(head, list(rows)))

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedskew.report.text_tables import as_markdown
+
 Row = dict[str, Any]
 
 
@@ -53,15 +55,18 @@ class Table:
             goal = _goal(inverse, inverted=True) if inverse else "".join(map(_goal, filter(None, row)))
             lines.append([title, *(_cell(figure) if figure else "" for figure in row), goal])
         width = len(self.columns) + (2 if any(line[-1] for line in lines) else 1)
-        lines = [["", *self.columns, "goal"], ["---"] * width, *lines]
-        return "\n".join(f"| {' | '.join(line[:width])} |" for line in lines)
+        return "\n".join(as_markdown(["", *self.columns, "goal"][:width], [line[:width] for line in lines]))
+
+
+def at_most(limit: float, unit: str) -> str:
+    return f"at most {limit:g}{'' if unit == 'x' else ' '}{unit}"
 
 
 def _goal(row: Row, inverted: bool = False) -> str:
     limit, unit = row["limit"], row["unit"]
     if limit is None:
         return ""
-    said = f"at least {1 / limit:.3g}x" if inverted else f"at most {limit:g}{'' if unit == 'x' else ' '}{unit}"
+    said = f"at least {1 / limit:.3g}x" if inverted else at_most(limit, unit)
     return f"{said}: {'met' if row['kept'] else '**missed**'}"
 
 

@@ -242,8 +242,8 @@ def feddecorr(beta: float = 0.1) -> Algorithm:
 
 @method
 def refit(asks: int = 30, pull: float = 0.001) -> Algorithm:
-    """The trained model's last layer is fitted to all clients' examples, whose gradients are asked for so many times
-    (after Kang et al., 2020). These reveal each client's label counts to the server."""
+    """Fits the trained model's last layer to all clients' examples, with `asks` exact gradients at most (after Kang et
+    al., 2020). They reveal label counts to the server."""
     return Algorithm("refit", readout=fitted(asks, pull))
 
 

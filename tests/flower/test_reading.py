@@ -10,6 +10,7 @@ from fedskew import Run, Store, load_model, simulate
 from fedskew.core.reading import client_gradient
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.simulation.plan import build_federation
+from tests.flower.replies import renamed, with_a_record
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
@@ -140,23 +141,12 @@ def lost(reply):
     return None
 
 
-def renamed(reply):
-    layer = reply.content["layer"]
-    layer["mine"] = layer.pop(next(iter(layer)))
-    return reply
-
-
-def with_a_record(reply):
-    reply.content["more"] = ConfigRecord({"x": 1})
-    return reply
-
-
 BAD = {
     "not finite": with_array(lambda x: np.full_like(x, np.nan)),
     "has shape": with_array(lambda x: x[:-1]),
     "has dtype": with_array(lambda x: x.astype(np.float64)),
     "examples allow at most as many": with_array(lambda x: np.full_like(x, 1e4)),
-    "names of layer": renamed,
+    "names of layer": renamed("layer"),
     "records are": with_a_record,
     "numbers are": with_number("steps", 3),
     "num-examples is 0": with_number("num-examples", 0),

@@ -7,11 +7,12 @@ import pytest
 
 from fedskew import Run, Store, simulate
 from fedskew.runs.store import StoreError
+from tests.flower.replies import renamed, with_a_record
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
-from flwr.app import Array, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, Error, Message, RecordDict
 
 from fedskew.flower import Rules, client_app
 from fedskew.flower.server import federate
@@ -60,17 +61,6 @@ def without(record, key=None):
     return change
 
 
-def renamed(reply):
-    params = reply.content["params"]
-    params["mine"] = params.pop(next(iter(params)))
-    return reply
-
-
-def with_a_record(reply):
-    reply.content["more"] = MetricRecord({"x": 1})
-    return reply
-
-
 def unreadable(reply):
     name = next(iter(reply.content["params"]))
     old = reply.content["params"][name]
@@ -82,7 +72,7 @@ BAD = {
     "not finite": with_array(lambda x: np.full_like(x, np.nan)),
     "has shape": with_array(lambda x: x[:-1]),
     "has dtype": with_array(lambda x: x.astype(np.float64)),
-    "names of params": renamed,
+    "names of params": renamed("params"),
     "records are": with_a_record,
     "message": without("message"),
     "numbers are": without("metrics", "loss"),

@@ -13,7 +13,7 @@ from fedskew.core.tree import Params
 
 if TYPE_CHECKING:
     from fedskew.models import Model
-    from fedskew.readouts import Readout
+    from fedskew.readouts import Ask, Readout
 
 _CLOSE = 1e-3
 
@@ -50,8 +50,14 @@ def read_out(readout: "Readout", model: "Model", params: Params, buffers: Params
         loss, by_weight, by_bias = client_gradient(known, labels, weight, bias)
         return float(loss) / len(labels), by_weight / len(labels), by_bias / len(labels)
 
-    weight, bias = readout.fit(params[rows], params[biases], ask)
-    return {rows: weight.to(params[rows]), biases: bias.to(params[biases])}
+    return fit(readout, params, (rows, biases), ask)
+
+
+def fit(readout: "Readout", params: Params, layer: tuple[str, str], ask: "Ask") -> Params:
+    """The layer of these names as a readout fits it, in the type of the trained one."""
+    rows, biases = layer
+    found = readout.fit(params[rows], params[biases], ask)
+    return {name: leaf.to(params[name]) for name, leaf in zip(layer, found, strict=True)}
 
 
 def fitted_layer(model: "Model", params: Params, buffers: Params, data: Dataset) -> tuple[str, str]:

@@ -6,10 +6,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedskew.core.reading import last_layer
 from fedskew.core.round import Update
 from fedskew.core.tree import Params
 from fedskew.diagnostics.kinds import KINDS, kinds, mean
-from fedskew.diagnostics.outputs import classifier
 from fedskew.diagnostics.values import plain
 from fedskew.diagnostics.views import client_counts, data_of, evaluated, finite_update, global_model
 from fedskew.simulation.records import Observation
@@ -71,7 +71,7 @@ def classifier_rows(seen: Observation, update: Update) -> dict[str, Any]:
 
     `groups` is the mean change of |w_y| and b_y in a local update, over all pairs of a client and a class of a kind.
     """
-    weight, bias = classifier(seen.model, global_model(seen.before), data_of(seen))
+    weight, bias = last_layer(seen.model, *global_model(seen.before), data_of(seen))
     start = seen.before.params[weight].double().norm(dim=-1)
     norms = (seen.before.params[weight] + update.delta[weight]).double().norm(dim=-1)
     pushes = update.delta[bias].double() if bias in update.delta else None

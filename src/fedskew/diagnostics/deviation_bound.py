@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedskew.core.reading import last_layer
 from fedskew.diagnostics import bounds
 from fedskew.diagnostics.kinds import kinds
-from fedskew.diagnostics.outputs import Outputs, classifier, outputs
+from fedskew.diagnostics.outputs import Outputs, outputs
 from fedskew.diagnostics.pairwise_margins import offsets, pairwise_margins
 from fedskew.diagnostics.signs import summary
 from fedskew.diagnostics.values import plain
@@ -52,7 +53,7 @@ def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, A
     if loss is None:
         return _not_a_softmax(algorithm.loss)
     test = outputs(seen.model, before, data, data.x_test)
-    weight, _ = classifier(seen.model, before, data)
+    weight, _ = last_layer(seen.model, *before, data)
     rows = []
     for k, counts in enumerate(client_counts(seen, client_limit)):
         x, y = client_examples(seen, k)

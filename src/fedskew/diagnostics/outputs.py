@@ -7,7 +7,6 @@ from torch import Tensor
 
 from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import answers
-from fedskew.core.reading import last_layer
 from fedskew.core.tree import Params
 from fedskew.models import Model
 
@@ -33,8 +32,3 @@ def outputs(model: Model, state: tuple[Params, Params], data: Dataset, x: Tensor
 def dtype_of(params: Params) -> torch.dtype:
     """The type of a model's parameters and inputs."""
     return next(iter(params.values())).dtype
-
-
-def classifier(model: Model, state: tuple[Params, Params], data: Dataset) -> tuple[str, str]:
-    """The parameter names of the rows w_y and the biases b_y of the linear layer that runs last."""
-    return last_layer(model, *state, data)

@@ -29,6 +29,7 @@ from fedskew.core.tree import Params
 
 PARAMS, BUFFERS, CORRECTION, MESSAGE, LAYER = "params", "buffers", "correction", "message", "layer"
 CONFIG, METRICS, EXAMPLES = "config", "metrics", "num-examples"
+Records = Mapping[str, ArrayRecord]
 NUMBERS = ("client", "round", EXAMPLES, "steps", "loss")
 _SUMMED = ("client", "round", EXAMPLES, "loss")
 _LEAST = {"client": 0, "round": 1, EXAMPLES: 1, "steps": 1}
@@ -123,15 +124,15 @@ def decode_answer(content: RecordDict, call: Call, message: Params, device: torc
     return Answer(*numbers, **records)
 
 
-def encode_ask(ask: Ask, shared: Mapping[str, ArrayRecord]) -> RecordDict:
-    """`shared` are the records that all nodes get."""
+def encode_ask(ask: Ask, model: Records) -> RecordDict:
+    """`model` are the records of the ask's model, which all asks of a fit share."""
     about: dict[str, Any] = {"run": ask.run, "client": ask.client, "round": ask.round}
-    return RecordDict({**shared, CONFIG: ConfigRecord(about)})
+    return RecordDict({**model, LAYER: to_record(ask.layer), CONFIG: ConfigRecord(about)})
 
 
-def ask_records(ask: Ask) -> dict[str, ArrayRecord]:
-    """What an ask sends to all nodes."""
-    return _records({PARAMS: ask.params, BUFFERS: ask.buffers, LAYER: ask.layer})
+def model_records(server: Server) -> Records:
+    """The trained model alone, without the method's state."""
+    return _records({PARAMS: server.params, BUFFERS: server.buffers})
 
 
 def decode_ask(content: RecordDict, device: torch.device | str) -> Ask:

@@ -16,17 +16,18 @@ from flwr.supercore import log
 from torch import Tensor
 
 from fedskew.core import tree
-from fedskew.core.reading import client_gradient, features, last_layer
+from fedskew.core.reading import client_gradient, features, fit, last_layer
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes
 from fedskew.flower.data import Node
 from fedskew.flower.messages import (
     Ask,
     Gradient,
-    ask_records,
+    Records,
     decode_gradient,
     encode_ask,
     from_record,
+    model_records,
     to_record,
 )
 from fedskew.flower.strategy import LabelSkew, content_of, exchange, with_nodes
@@ -77,11 +78,11 @@ class Reader:
                 nodes = fewer.left
 
     def _fitted(self, grid: Grid, round: int, nodes: Mapping[int, int]) -> Params:
-        params, readout = self.strategy.server.params, self.strategy.plan.algorithm.readout
-        rows, biases = self.layer
+        server, readout = self.strategy.server, self.strategy.plan.algorithm.readout
+        (rows, biases), params, model = self.layer, server.params, model_records(server)
 
         def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
-            answers = self._ask(grid, round, nodes, {rows: weight, biases: bias})
+            answers = self._ask(grid, round, nodes, model, {rows: weight, biases: bias})
             if len(answers) < len(nodes):
                 raise _Fewer({client: node for client, node in nodes.items() if client in answers})
             given = [answers[client] for client in nodes]  # always added up in the same order
@@ -89,19 +90,20 @@ class Reader:
             gradient = reduce(tree.add, (tree.map(Tensor.double, answer.layer) for answer in given))
             return sum(answer.loss for answer in given) / total, gradient[rows] / total, gradient[biases] / total
 
-        weight, bias = readout.fit(params[rows], params[biases], ask)
+        fitted = fit(readout, params, self.layer, ask)
         log(INFO, "round %s: the last layer is fitted to the examples of %s clients", round, len(nodes))
-        return {rows: weight.to(params[rows]), biases: bias.to(params[biases])}
+        return fitted
 
-    def _ask(self, grid: Grid, round: int, nodes: Mapping[int, int], layer: Params) -> dict[int, Gradient]:
+    def _ask(
+        self, grid: Grid, round: int, nodes: Mapping[int, int], model: Records, layer: Params
+    ) -> dict[int, Gradient]:
         """The valid answers of clients."""
         strategy, server = self.strategy, self.strategy.server
         run, rules = strategy.plan.run, strategy.rules
         asks = {
             node: Ask(run.hash, client, round, server.params, server.buffers, layer) for client, node in nodes.items()
         }
-        shared = ask_records(next(iter(asks.values()))) if asks else {}
-        sent = [Message(encode_ask(ask, shared), node, READOUT) for node, ask in asks.items()]
+        sent = [Message(encode_ask(ask, model), node, READOUT) for node, ask in asks.items()]
         found = dict[int, Gradient]()
         for node, reply in with_nodes(sent, exchange(grid, sent, rules.round_timeout)):
             try:

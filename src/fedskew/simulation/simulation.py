@@ -86,10 +86,17 @@ class Simulation:
         order = 8 * run.local_epochs * together  # the order of examples is known before a round begins
         seen = clients_seen(run.clients, answering, run.rounds)
         own = "seed" in spec.parameters(resolve_dataset(run.dataset).factory)
-        ranks, read = self.ranks.size, len(self.federation.order) * self._features * self.dtype.itemsize
+        ranks, read = self.ranks.size, len(self.federation.order) * self._features() * self.dtype.itemsize
         return Need(
             (int(answering * each) + order) // ranks + read, seen * correction // ranks, data.nbytes if own else 0
         )
+
+    def _features(self) -> int:
+        """How many numbers of an example a readout keeps. A model that it cannot fit is refused."""
+        if not self.algorithm.readout.asks:
+            return 0
+        rows, _ = self.plan.fitted_layer(self.server, self.federation.dataset)
+        return self.server.params[rows].shape[1]
 
     def _check_model(self) -> None:
         """Check one output, so that a model that does not fit its data gives a clear error."""
@@ -103,10 +110,6 @@ class Simulation:
         if logits.shape[1:] != (data.num_classes,):
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
             raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
-        self._features = 0  # numbers of an example that a readout keeps
-        if self.algorithm.readout.asks:
-            rows, _ = self.plan.fitted_layer(server, data)
-            self._features = server.params[rows].shape[1]
 
     def attach(self, folder: Folder | None) -> None:
         """Continue from a folder, and store new rounds there. With several ranks only rank 0 has one."""
