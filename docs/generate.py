@@ -13,6 +13,7 @@ from fedskew.paper import FIGURES, mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.map import Map
 from fedskew.paper.trained import CELL
+from fedskew.report.text_tables import as_markdown
 from fedskew.runs.results import Results, read_lines
 
 ROOT = Path(__file__).parent.parent
@@ -38,6 +39,17 @@ def with_methods(page: str) -> str:
     return part(page, "methods", table)
 
 
+def with_parts(page: str) -> str:
+    """A page with its short table of methods, by the part that they set, made anew."""
+    by_part: dict[str, list[str]] = {}
+    for method in describe():
+        for name in method.sets or ["nothing"]:
+            by_part.setdefault(name, []).append(f"`{method.spec.partition(':')[0]}`")
+    return part(
+        page, "methods", "\n".join(as_markdown(["sets", "methods"], [[k, ", ".join(v)] for k, v in by_part.items()]))
+    )
+
+
 def with_speed(page: str, results: Path) -> str:
     """The page on performance with its generated tables made anew."""
     tables: dict[str, Callable[[Path], str]] = {**TABLES, **gpu_tables.TABLES, "summary": summary, "sources": sources}
@@ -58,19 +70,22 @@ def pages(root: Path) -> dict[Path, str]:
         raise SystemExit("\n".join(problems))
     repairs = [json.loads(line) for file in _files(root, "repairs") for line in file.read_text().splitlines()]
     repeats = [line for path in _files(root, "repeats") for line in read_lines(path)]
+    held = [read_lines(root / "results" / folder / "held_out.jsonl") for folder in ("readout", "tau")]
     drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")
     names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md", "docs/algorithms.md"
     readme, design, which, speed, equations = (root / name for name in names)
     return {
         design: part(design.read_text(), "rooms", picture()),
-        root / "docs" / "reproduction.md": reproduction(results, root / "docs" / "figures", repeats, tuned, repairs),
+        root / "docs" / "reproduction.md": reproduction(
+            results, root / "docs" / "figures", repeats, tuned, repairs, *held
+        ),
         root / "docs" / "json.md": json_page(),
         which: part(with_methods(which.read_text()), "evidence", choosing.evidence(results, tuned)),
         equations: part(
             part(equations.read_text(), "fedvls", choosing.suppressed(results)), "readout", readouts.table(drawn)
         ),
         speed: with_speed(speed.read_text(), root / "results"),
-        readme: with_methods(between(readme.read_text(), front.part(results, "docs/figures"))),
+        readme: with_parts(between(readme.read_text(), front.part(results, "docs/figures"))),
     }
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedskew.paper.choice import Choice
-from fedskew.paper.profiles import PROFILES
+from fedskew.paper.profiles import PROFILES, Profile
 from fedskew.paper.table import Table
 from fedskew.runs.results import Results
 from fedskew.runs.verdict import NOT_DECIDED, VERDICTS, Difference, paired
@@ -63,6 +63,20 @@ class Claim:
         )
 
 
+def by_profile(table: Table, results: Results) -> Iterator[tuple[Profile, list[dict[str, Any]]]]:
+    """The rows of a table under each profile. Where a table itself sets what two profiles differ in, both ask for the
+    same runs; such a cell stays with the first profile."""
+    told: set[tuple[str, int]] = set()
+    for profile in PROFILES.values():
+        rows = table.rows(results, Choice(profile=profile))
+        ran = {
+            (row["cell"], name, row["ours"]["rounds"]) for row in rows if row["ours"] for name in row["ours"]["hashes"]
+        }
+        again = {cell for cell, *run in ran if tuple(run) in told}
+        told |= {(name, rounds) for _, name, rounds in ran}
+        yield profile, [row for row in rows if row["cell"] not in again]
+
+
 def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
     for cell in dict.fromkeys(row["cell"] for row in rows):
         known = [row for row in rows if row["cell"] == cell and row["method"] in table.methods]
@@ -75,21 +89,27 @@ def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
 
 
 def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
-    """FedLC against FedAvg on each data set and under each profile; a run in two tables counts once."""
-    lines = []
-    for profile in PROFILES.values():
-        found: dict[tuple[str, ...], Claim] = {}
-        for table in tables:
-            for claim in claims(table, table.rows(results, Choice(profile=profile))):
+    """FedLC against FedAvg on each data set and under each profile; a run in two tables counts once
+    for a data set."""
+    found: dict[tuple[str, str], dict[tuple[str, ...], Claim]] = {}
+    for table in tables:
+        for profile, rows in by_profile(table, results):
+            for claim in claims(table, rows):
                 if claim.compared:
-                    found.setdefault(claim.runs, claim)
-        for data in dict.fromkeys(_data(claim) for claim in found.values()):
-            lines.append(_counted(data, profile.name, [c for c in found.values() if _data(c) == data]))
+                    found.setdefault((profile.name, _where(table, claim)), {}).setdefault(claim.runs, claim)
+    lines = []
+    for name in PROFILES:
+        lines += [
+            _counted(where, name, [*some.values()]) for (profile, where), some in found.items() if profile == name
+        ]
     return lines
 
 
-def _data(claim: Claim) -> str:
-    return claim.cell.partition("/")[0].partition(":")[0]
+def _where(table: Table, claim: Claim) -> str:
+    """A claim's data set, and the table's title if its cells differ in more than data and split."""
+    data = str(claim.ours["fedlc"]["dataset"]).partition(":")[0]
+    varied = any(set(fields) - {"dataset", "partition"} for fields in table.cells.values())
+    return f"{data}, {table.title.lower()} ({table.name})" if varied else data
 
 
 def _counted(data: str, profile: str, found: Sequence[Claim]) -> str:
@@ -141,9 +161,19 @@ def _apart(values: Sequence[float]) -> str:
 
 def _lengths(found: Sequence[Claim]) -> str:
     lengths = {(claim.ours["fedlc"]["rounds"], claim.full_rounds) for claim in found}
-    rounds = [f"{n} rounds" if n == full else f"{n} of {full} rounds (shortened)" for n, full in sorted(lengths)]
+    by_full = {full: [n for n, other in sorted(lengths) if other == full] for _, full in sorted(lengths)}
+    rounds = [
+        f"{full} rounds" if ran == [full] else f"{listed(map(str, ran))} of {full} rounds (shortened)"
+        for full, ran in by_full.items()
+    ]
     seeds = sorted({claim.seeds for claim in found})
-    return f"{' and '.join(rounds)}, {' and '.join('one seed' if n == 1 else f'{n} seeds' for n in seeds)}"
+    return f"{listed(rounds)}, {'one seed' if seeds == [1] else f'{listed(map(str, seeds))} seeds'}"
+
+
+def listed(texts: Iterable[str]) -> str:
+    """`a, b and c`"""
+    *most, last = texts
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def named(cell: str) -> str:

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from docs.pages.claims import named
+from docs.pages.claims import listed, named
 from docs.pages.depends import CELLS, SETTINGS
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
@@ -51,7 +51,7 @@ def section(results: Results) -> Iterator[str]:
 
 def best(methods: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
     """The method that closes most, of those with enough seeds."""
-    known = {m: at for m, at in methods.items() if all(len(ours["seeds"]) >= SEEDS for ours in at.values())}
+    known = with_seeds(methods)
     if not known:
         return
     name, at = next(iter(known.items()))
@@ -63,6 +63,17 @@ def best(methods: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
         f"Of the methods with at least {SEEDS} seeds in each cell, `{name}` closes most of the gap to IID data on "
         f"average: {'; '.join(told)}."
     )
+
+
+def with_seeds(methods: Mapping[str, Mapping[str, Row]]) -> dict[str, Mapping[str, Row]]:
+    """The methods that have enough seeds in every cell."""
+    return {m: at for m, at in methods.items() if all(len(ours["seeds"]) >= SEEDS for ours in at.values())}
+
+
+def shares(at: Mapping[str, Row]) -> str:
+    """`77, 85 and 82 %`"""
+    texts = (format(100 * ours["gap_closed"]["share"], ".0f") for ours in at.values())
+    return f"{listed(texts)} %"
 
 
 def _mean_share(at: Mapping[str, Row]) -> float:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.pages import rivals
-from docs.pages.claims import Claim, claims, named, span
+from docs.pages import closing, rivals
+from docs.pages.claims import Claim, claims, listed, named, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
@@ -17,6 +17,7 @@ from fedskew.runs.results import Results
 from fedskew.runs.verdict import VERDICTS
 
 DATA, CHART = "cifar10", "gains"
+READOUT, REVEALS = "refit", "docs/algorithms.md#the-readout-refit-ours"
 _TABLES = {"table1": "D", "table2": "Q"}
 
 
@@ -49,9 +50,9 @@ def part(results: Results, figures: str) -> str:
     return "\n\n".join(
         [
             chart,
-            " ".join(_sentences(results, usual, stated)),
+            "\n".join(f"- {line}" for line in _lines(results, usual, stated)),
             _table(usual),
-            " ".join([_key(usual), *rivals.first(results, "cifar100")]),
+            _key(usual),
         ]
     )
 
@@ -80,14 +81,23 @@ def _length(found: Mapping[str, Claim]) -> str:
     return f"{span([claim.ours['fedlc']['rounds'] for claim in found.values()], 'd')} rounds" if found else "not run"
 
 
-def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str, Claim]) -> Iterator[str]:
+def _lines(results: Results, usual: Mapping[str, Claim], stated: Mapping[str, Claim]) -> Iterator[str]:
+    """A bullet each for what FedLC gains, what it gains elsewhere, and what closes more of the gap."""
+    yield " ".join(_gained(usual))
+    if told := [*_elsewhere(results, stated)]:
+        yield f"**Elsewhere** FedLC's gain over FedAvg, in points, is {listed(told)}."
+    if best := " ".join(_best(closing.closed(results))):
+        yield best
+
+
+def _gained(usual: Mapping[str, Claim]) -> Iterator[str]:
     ours = [claim.ours["fedlc"] for claim in usual.values()]
     gains = [claim.against("fedavg") for claim in usual.values()]
     said = [gain.verdict for gain in gains]
     counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
     yield (
-        f"With the usual training of such networks, momentum and random crops, FedLC gains {_span(gains)} points over "
-        f"FedAvg in {len(gains)} splits of CIFAR-10 ({counted}; one or two seeds decide nothing)."
+        f"**With momentum and random crops**, as such networks are usually trained, FedLC gains {_span(gains)} points "
+        f"over FedAvg in {len(gains)} splits of CIFAR-10 ({counted}; one or two seeds decide nothing)."
     )
     reached = [one["rounds_to_reach"]["rounds"] for one in ours if one["rounds_to_reach"]["rounds"] is not None]
     closed = [one["gap_closed"]["share"] for one in ours if one["gap_closed"]]
@@ -98,22 +108,41 @@ def _sentences(results: Results, usual: Mapping[str, Claim], stated: Mapping[str
         + (f"; on IID data its gain is {statistics.fmean(level):+.1f}" if level else "")
         + "."
     )
-    yield from rivals.against_fedlc(results, DATA)
-    if stated:
-        plain = [claim.against("fedavg") for claim in stated.values()]
-        printed = [claim.printed_gain for claim in stated.values() if claim.printed_gain is not None]
-        yield (
-            f"Without momentum and crops (profile `stated`) FedLC gains {_span(plain)} points where the paper prints "
-            f"{span(printed, '+.1f')}{_synthetic(results)}. What the gain depends on, with every run, is in "
-            "[docs/reproduction.md](docs/reproduction.md)."
-        )
 
 
-def _synthetic(results: Results) -> str:
-    """The one kind of data where FedLC is known to lose."""
-    found = list(claims(TABLES["table4"], TABLES["table4"].rows(results, Choice())))
-    known = [claim.against("fedavg") for claim in found if claim.compared and claim.cell.startswith("synthetic")]
-    return f"; on the linear Synthetic data its gain is {_span(known)}" if known else ""
+def _elsewhere(results: Results, stated: Mapping[str, Claim]) -> Iterator[str]:
+    """Other training and other data, with the range of gains."""
+    if plain := [claim.against("fedavg") for claim in stated.values()]:
+        yield f"{_span(plain)} on CIFAR-10 without momentum and crops ({rivals.seeds(plain)})"
+    for data, place in (("cifar100", "CIFAR-100 with both"), ("svhn", "SVHN with momentum")):
+        if there := rivals.against(rivals.cells(results, data), "fedlc", "fedavg"):
+            yield f"{_span([*there.values()])} on {place} ({rivals.seeds(there.values())})"
+    found = claims(TABLES["table4"], TABLES["table4"].rows(results, Choice()))
+    linear = [claim.against("fedavg") for claim in found if claim.compared and claim.cell.startswith("synthetic")]
+    if linear:
+        yield f"{_span(linear)} on the linear Synthetic data ({rivals.seeds(linear)})"
+
+
+def _best(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
+    """The share of the gap closed by the best method, by the best of those that ask for nothing after training, and by
+    FedLC."""
+    known = closing.with_seeds(methods)
+    if not known:
+        return
+    quiet = next((name for name in known if READOUT not in name), None)
+    told = {
+        name: closing.shares(known[name])
+        for name in dict.fromkeys((next(iter(known)), quiet, "fedlc"))
+        if name in known
+    }
+    cells = listed(named(cell) for cell in next(iter(known.values())))
+    yield (
+        f"**Combinations** close more of the gap to IID data: at {cells}, "
+        + ", ".join(f"`{name}` {share}" for name, share in told.items())
+        + f" (at least {closing.SEEDS} seeds)."
+    )
+    if any(READOUT in name for name in told):
+        yield f"`{READOUT}` [lets the server compute label counts]({REVEALS})."
 
 
 def _table(found: Mapping[str, Claim]) -> str:
@@ -133,7 +162,8 @@ def _key(found: Mapping[str, Claim]) -> str:
     clients = span([claim.ours["fedlc"]["clients"] for claim in found.values()], "d")
     return (
         f"{clients} clients, {_length(found)}, profile `usual`; mean accuracy of the last ten rounds in percent. "
-        "D(beta): Dirichlet label skew; Q(alpha): alpha shards per client."
+        "D(beta): Dirichlet label skew; Q(alpha): alpha shards per client. What other methods gain is in "
+        "[Which method for my skew](docs/which-method.md), and every run in [Reproduction](docs/reproduction.md)."
     )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from docs.pages.claims import by_profile
 from fedskew.paper import TABLES
-from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES
 from fedskew.paper.table import SEVEN
 from fedskew.report.text_tables import as_markdown
@@ -25,6 +25,7 @@ class Cell:
 
     data: str
     verdict: str
+    runs: tuple[str, ...]
     ours: Mapping[str, float]
     printed: Mapping[str, float]
 
@@ -61,16 +62,21 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
         printed = {m: row["printed"]["mean"] for m, row in alike.items() if row["printed"]["mean"] is not None}
         if {"fedavg", "fedlc"} <= set(ours):
             data = str(mine["ours"]["dataset"]).partition(":")[0]
-            yield Cell(data, Difference(**mine["ours"]["gain"]).verdict, ours, printed)
+            runs = (*at["fedavg"]["ours"]["hashes"], *mine["ours"]["hashes"])
+            yield Cell(data, Difference(**mine["ours"]["gain"]).verdict, runs, ours, printed)
 
 
 def section(results: Results) -> Iterator[str]:
     """A line for each profile and data set; nothing where nothing was run."""
+    found: dict[str, dict[tuple[str, ...], Cell]] = {profile: {} for profile in PROFILES}
+    for table in TABLES.values():
+        for profile, rows in by_profile(table, results):
+            for cell in cells(rows):
+                found[profile.name].setdefault(cell.runs, cell)  # a cell of two tables counts once
     lines = []
-    for profile in PROFILES.values():
-        found = [cell for table in TABLES.values() for cell in cells(table.rows(results, Choice(profile=profile)))]
-        for data in dict.fromkeys(cell.data for cell in found):
-            lines.append([f"`{profile.name}`", data, *_counted([cell for cell in found if cell.data == data])])
+    for name, there in found.items():
+        for data in dict.fromkeys(cell.data for cell in there.values()):
+            lines.append([f"`{name}`", data, *_counted([cell for cell in there.values() if cell.data == data])])
     if not lines:
         return
     yield "## Which claims of the paper hold"

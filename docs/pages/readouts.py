@@ -1,8 +1,10 @@
-"""What fitting the last layer gives on a small federation of drawn images (results/readout)."""
+"""What fitting the last layer gives on a small federation of drawn images, and what was tried with it on CIFAR-10
+(results/readout)."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
+from docs.pages.chosen import training
 from docs.pages.claims import named
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import IID
@@ -22,6 +24,29 @@ def by_cell(runs: Sequence[Result]) -> dict[str, dict[str, Seeds]]:
         cell = found.setdefault(run.short["partition"], {}).setdefault(name, {})
         cell[run.seed] = 100 * run.summary[MEASURE]
     return {cell: dict(methods) for cell, methods in found.items()}
+
+
+def tried(tries: Sequence[Result]) -> Iterator[str]:
+    """Variants of the best method with a readout, with their accuracy on held-out examples, best first."""
+    if not tries:
+        return
+    cells = sorted({(one.short["partition"], one.rounds) for one in tries})
+    places = [f"{named(cell)}, {rounds} rounds" for cell, rounds in cells]
+    yield (
+        "What might close more was tried on held-out examples: other knobs of the fit and of the training, and other "
+        f"methods before the fit ({'; '.join(places)}; one seed; accuracy on a tenth of the training examples, in "
+        "percent)."
+    )
+    ordered = sorted(tries, key=lambda one: (one.short["partition"], -one.summary["validation_accuracy"]))
+    rows = [
+        [named(one.short["partition"]), _variant(one), f"{100 * one.summary['validation_accuracy']:.1f}"]
+        for one in ordered
+    ]
+    yield "\n".join(as_markdown(["split", "method", "held out"], rows))
+
+
+def _variant(one: Result) -> str:
+    return ", ".join([f"`{one.short['algorithm']}`", *training(one)])
 
 
 def table(runs: Sequence[Result]) -> str:

@@ -4,8 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.pages import chosen, closing, depends, holds, mended
-from docs.pages.claims import Claim, claims, in_short
+from docs.pages import chosen, closing, depends, holds, margins, mended, readouts
+from docs.pages.claims import Claim, by_profile, claims, in_short
 from fedskew.paper import FIGURES, TABLES, formats, mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.formats import behind
@@ -25,10 +25,11 @@ _INTRODUCTION = """\
 # The paper, reproduced
 
 Every figure on this page was measured with this package. `make reproduction` writes the page from the runs in
-`results/paper/` and `results/tuned/` and the mended models in `results/repairs/`. Each run is one line of JSON with all
-its fields, its hash, the partition's hash, the accuracy of every evaluated round, versions and device. In tables, the
-paper's figure follows ours in brackets. Accuracy is that of the global model after the last round on the whole test
-set, in percent; ± is the standard deviation over seeds (ddof 1).
+`results/paper/`, the tries in `results/tuned/`, `results/tau/` and `results/readout/`, and the mended models in
+`results/repairs/`. Each run is one line of JSON with all its fields, its hash, the partition's hash, the accuracy of
+every evaluated round, versions and device. In tables, the paper's figure follows ours in brackets. Accuracy is that of
+the global model after the last round on the whole test set, in percent; ± is the standard deviation over seeds (ddof
+1).
 
 `fedskew paper list` lists the tables and figures, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda
 --precision bf16` runs some of them, and `fedskew paper show table1 --format csv` prints every figure with its runs.
@@ -63,11 +64,14 @@ def reproduction(
     repeats: Sequence[Result] = (),
     tuned: Results = NOTHING,
     repairs: Sequence[mended.Line] = (),
+    fits: Sequence[Result] = (),
+    taus: Sequence[Result] = (),
 ) -> str:
     """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again, `tuned` tries
-    on held-out examples with the runs of what they chose, and `repairs` are of models of any of these runs."""
-    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *closing.section(results)]
-    parts += [*mended.section(repairs, [*results, *tuned]), *chosen.section(results, tuned)]
+    on held-out examples with the runs of what they chose, and `repairs` are of models of any of these runs. `fits` and
+    `taus` are tries on held-out examples, with a readout and of FedLC's tau."""
+    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *closing.section(results), *readouts.tried(fits)]
+    parts += [*mended.section(repairs, [*results, *tuned]), *chosen.section(results, tuned), *margins.section(taus)]
     parts += [*holds.section(results), *_short(results)]
     parts += [_OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
     parts += _map(results, figures)
@@ -131,8 +135,7 @@ def _table(table: Table, results: Results) -> Iterator[str]:
         "Dirichlet sizes balanced, clients weighted by their examples." + (f" {table.remark}" if table.remark else "")
     )
     some = False
-    for profile in PROFILES.values():
-        rows = table.rows(results, Choice(profile=profile))
+    for profile, rows in by_profile(table, results):
         if not any(row["ours"] for row in rows):
             continue
         some = True
@@ -208,13 +211,13 @@ def _extent(results: Results) -> Iterator[str]:
     lines = []
     for table in TABLES.values():
         said = []
-        for profile in PROFILES.values():
-            rows = [r for r in table.rows(results, Choice(profile=profile)) if r["method"] in table.methods]
-            done = [row["ours"] for row in rows if row["ours"]]
+        pairs = len(table.cells) * len(table.methods)
+        for profile, rows in by_profile(table, results):
+            done = [row["ours"] for row in rows if row["ours"] and row["method"] in table.methods]
             if done:
                 single = sum(len(ours["seeds"]) == 1 for ours in done)
                 seeds = f", {single} of them with one seed" if single else ""
-                said.append(f"{len(done)} of {len(rows)} under `{profile.name}`{seeds}")
+                said.append(f"{len(done)} of {pairs} under `{profile.name}`{seeds}")
         lines.append(f"- {table.name}: {'; '.join(said) or 'nothing'}")
     yield "Pairs of cell and method that have a run (the paper has five seeds for each):"
     yield "\n".join(lines)
@@ -226,8 +229,7 @@ def _every(results: Results) -> str:
     heads = ("cell", "profile", "rounds", *methods, "FedLC against FedAvg", "paper: FedAvg, FedLC")
     lines = []
     for table in TABLES.values():
-        for profile in PROFILES.values():
-            rows = table.rows(results, Choice(profile=profile))
+        for profile, rows in by_profile(table, results):
             for claim in claims(table, rows):
                 at = {row["method"]: row for row in rows if row["cell"] == claim.cell and row["ours"]}
                 lines.append(_line(f"{table.name}: {claim.cell}", profile.name, at, claim))

@@ -1,9 +1,9 @@
 """FedLC against the other methods of tables 1 and 2 under the profile `usual`, in sentences."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from docs.pages.claims import named, span
+from docs.pages.claims import listed, named, span
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES
@@ -13,15 +13,16 @@ from fedskew.runs.verdict import BASELINE, VERDICTS, Difference, paired
 
 _CLEAR = 1.0
 """Points from which a gain of one seed is named with its cell."""
-_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
 Cells = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 def cells(results: Results, data: str) -> Cells:
     """For each cell of a data set, the accuracy of each method by seed; mean of the last ten rounds, in percent."""
     found: dict[str, dict[str, dict[int, float]]] = {}
-    for name in ("table1", "table2"):
-        for row in TABLES[name].rows(results, Choice(cells=(data,), profile=PROFILES["usual"])):
+    for table in (TABLES["table1"], TABLES["table2"]):
+        there = tuple(cell for cell in table.cells if cell.startswith(f"{data}/"))
+        for row in table.rows(results, Choice(cells=there, profile=PROFILES["usual"])) if there else ():
             if row["ours"] and not row["ours"]["diverged"]:
                 found.setdefault(row["cell"], {})[row["method"]] = _by_seed(row["ours"])
     return found
@@ -38,7 +39,7 @@ def verdicts(found: Mapping[str, Difference]) -> str:
     at = {word: [named(cell) for cell, gain in found.items() if gain.verdict == word] for word in VERDICTS}
     told = [f"{word} in {', '.join(there)}" for word, there in at.items() if there]
     gains = span([gain.mean for gain in found.values()], "+.1f")
-    return f"{_listed(told)} ({gains} points, {_seeds(found)})"
+    return f"{listed(told)} ({gains} points, {seeds(found.values())})"
 
 
 def against_fedlc(results: Results, data: str) -> Iterator[str]:
@@ -52,8 +53,10 @@ def against_fedlc(results: Results, data: str) -> Iterator[str]:
 
 
 def first(results: Results, data: str) -> Iterator[str]:
-    """What FedLC gains on a data set, and which method is first in how many cells; nothing if nothing was run."""
-    at = {cell: {m: of[m] for m in EIGHT if m in of} for cell, of in cells(results, data).items()}
+    """What FedLC gains on a data set, which method is first in how many cells, and what combinations gain; nothing if
+    nothing was run."""
+    everything = cells(results, data)
+    at = {cell: {m: of[m] for m in EIGHT if m in of} for cell, of in everything.items()}
     gains = against(at, "fedlc", BASELINE)
     if not gains:
         return
@@ -62,28 +65,39 @@ def first(results: Results, data: str) -> Iterator[str]:
     told = [f"{gain.mean:+.1f} at {named(cell)}" for cell, gain in clear.items()]
     told += [f"{span(rest, '+.1f')} in {'the other ' if clear else ''}{len(rest)} splits"] if rest else []
     decided = all(gain.half is not None for gain in gains.values())
-    seeds = f"{_seeds(gains)}{'' if decided else ', no verdict'}"
-    yield f"On {_NAMES[data]} ({seeds}), FedLC's gains over FedAvg are {_listed(told)}."
+    many = f"{seeds(gains.values())}{'' if decided else ', no verdict'}"
+    yield f"On {_NAMES[data]} ({many}), FedLC's gains over FedAvg are {listed(told)}."
     best = {cell: max(of, key=lambda method: _mean(of[method])) for cell, of in at.items()}
     winner = max(best.values(), key=list(best.values()).count)
     won = [cell for cell, method in best.items() if method == winner]
-    if winner == BASELINE:
-        return
-    over = [_mean(at[cell][winner]) - _mean(at[cell][BASELINE]) for cell in won]
-    next_to = [_mean(at[cell][winner]) - max(_mean(of) for m, of in at[cell].items() if m != winner) for cell in won]
-    yield (
-        f"`{winner}` is first there in {len(won)} of {len(at)} splits, {span(over, '+.1f')} over FedAvg and "
-        f"{span(next_to, '+.1f')} over the next method."
-    )
+    if len(won) <= len(at) / 2:
+        yield f"Of the paper's methods and `fedla`, none is first there in more than half of the {len(at)} splits."
+    elif winner != BASELINE:
+        over = [_mean(at[cell][winner]) - _mean(at[cell][BASELINE]) for cell in won]
+        next_to = [
+            _mean(at[cell][winner]) - max(_mean(of) for m, of in at[cell].items() if m != winner) for cell in won
+        ]
+        yield (
+            f"Of the paper's methods and `fedla`, `{winner}` is first there in {len(won)} of {len(at)} splits, "
+            f"{span(over, '+.1f')} over FedAvg and {span(next_to, '+.1f')} over the next one."
+        )
+    joined = dict.fromkeys(method for of in everything.values() for method in of if "+" in method)
+    if gained := {method: against(everything, method, BASELINE) for method in joined}:
+        told = [
+            f"`{method}` gains {span([gain.mean for gain in there.values()], '+.1f')} in {_splits(there)}"
+            for method, there in gained.items()
+        ]
+        yield f"{listed(told)}."
 
 
-def _seeds(gains: Mapping[str, Difference]) -> str:
-    seeds = [gain.seeds for gain in gains.values()]
-    return "one seed" if max(seeds) == 1 else f"{span(seeds, 'd')} seeds"
+def _splits(found: Mapping[str, Any]) -> str:
+    return ", ".join(map(named, found)) if len(found) < 4 else f"{len(found)} splits"
 
 
-def _listed(told: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(told[:-1]), told[-1]) if part)
+def seeds(gains: Iterable[Difference]) -> str:
+    """`one seed`, `2 to 3 seeds`"""
+    numbers = [gain.seeds for gain in gains]
+    return "one seed" if max(numbers) == 1 else f"{span(numbers, 'd')} seeds"
 
 
 def _mean(of: Mapping[int, float]) -> float:

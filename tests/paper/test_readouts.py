@@ -1,9 +1,10 @@
-"""The table of readouts is made of runs."""
+"""The tables of readouts and of tries are made of runs."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from docs.pages.readouts import by_cell, table
+from docs.pages import margins
+from docs.pages.readouts import by_cell, table, tried
 
 
 @dataclass
@@ -13,13 +14,16 @@ class Line:
     seed: int
     accuracy: float
     lr: float = 0.02
+    dataset: str = "cifar10"
+    rounds: int = 60
     short: dict[str, Any] = field(init=False)
     summary: dict[str, Any] = field(init=False)
     run: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
         self.short = {"algorithm": self.algorithm, "partition": self.partition}
-        self.summary, self.run = {"accuracy_last10": self.accuracy}, {"lr": self.lr}
+        self.summary = {"accuracy_last10": self.accuracy, "validation_accuracy": self.accuracy}
+        self.run = {"lr": self.lr, "lr_schedule": "constant", "dataset": self.dataset, "partition": self.partition}
 
 
 RUNS = [
@@ -45,3 +49,23 @@ def test_a_cell_has_mean_spread_and_both_shares():
     assert base == "| `fedavg` | 31.0 ± 1.0 | 81.0 ± 1.0 |"
     assert refit == "| `refit` | 71.0 ± 1.0 (80 %, 62 %) | 96.0 ± 1.0 |"
     assert untrained == "| `refit`, untrained features | 50.0 ± 0.0 (38 %, 95 %) | 51.0 ± 0.0 |"
+
+
+def test_tries_come_best_first_with_what_they_change():
+    tries = [Line("refit", "shards:2", 0, 0.7, 0.01), Line("fedlc+refit", "shards:2", 0, 0.72, 0.03)]
+    said, rows = tried(tries)
+    assert "(Q(2), 60 rounds; one seed;" in said
+    assert rows.splitlines()[2:] == ["| Q(2) | `fedlc+refit`, lr 0.03 | 72.0 |", "| Q(2) | `refit` | 70.0 |"]
+    assert not list(tried([]))
+
+
+def test_the_default_tau_is_compared_with_the_best_of_each_data_set():
+    at = {"fedavg": 0.9, "fedlc": 0.8, "fedlc:tau=2": 0.85}
+    tries = [Line(method, "dirichlet:0.1", 0, accuracy, dataset="svhn") for method, accuracy in at.items()]
+    *_, rows, said = margins.section([*tries, Line("fedlc", "shards:20", 0, 0.4, dataset="cifar100:labels=fine")])
+    assert rows.splitlines()[2:] == [
+        "| cifar100 Q(20) | - | **40.00** | - |",
+        "| svhn D(0.1) | 90.00 | 80.00 | **85.00** |",
+    ]
+    assert said.endswith("by 0.00 points at cifar100 Q(20) and 5.00 points at svhn D(0.1).")
+    assert not list(margins.section([]))

@@ -137,6 +137,8 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
         text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if any(ours["shortened"] for ours in found):
         text.append("Rounds in square brackets are fewer than the paper's.")
+    if any(ours["rounds"] <= 10 for ours in found):
+        text.append("In runs of ten rounds or fewer, the mean is over all rounds: compare the last round there.")
     ran = {row["cell"] for row in rows if row["ours"]}
     if absent := dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran):
         text.append(f"Not run: {', '.join(absent)}.")

@@ -1,0 +1,51 @@
+"""FedLC's tau tried on held-out examples of other data sets than the one that its default was chosen on."""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from docs.pages.claims import listed, named
+from fedskew.report.text_tables import as_markdown
+from fedskew.runs.results import Result
+from fedskew.runs.verdict import BASELINE
+
+DEFAULT = "fedlc"
+
+
+def by_cell(tries: Sequence[Result]) -> dict[str, dict[str, float]]:
+    """For each data set and split the accuracy of each variant on held-out examples, in percent."""
+    found: dict[str, dict[str, float]] = {}
+    for one in sorted(tries, key=lambda each: (each.run["dataset"], each.run["partition"])):
+        cell = f"{one.run['dataset'].partition(':')[0]}/{one.short['partition']}"
+        found.setdefault(cell, {})[one.short["algorithm"]] = 100 * one.summary["validation_accuracy"]
+    return found
+
+
+def section(tries: Sequence[Result]) -> Iterator[str]:
+    """The table, and how far the default is from the best; nothing if nothing was tried."""
+    found = by_cell(tries)
+    if not found:
+        return
+    yield "## FedLC's tau on other data sets"
+    yield (
+        "The default, tau 5 with `missing=floor`, was chosen on CIFAR-10. These are its neighbours on other data, "
+        f"profile `usual`, {listed(sorted({str(one.rounds) for one in tries}))} rounds, one seed: accuracy on a "
+        "held-out tenth of the training examples, in percent; FedLC's best is bold."
+    )
+    methods = sorted({method for at in found.values() for method in at}, key=lambda m: (m != BASELINE, m != DEFAULT, m))
+    rows = [[_place(cell), *(_shown(at, method) for method in methods)] for cell, at in found.items()]
+    yield "\n".join(as_markdown(["data", *(f"`{method}`" for method in methods)], rows))
+    behind = [f"{at[_best(at)] - at[DEFAULT]:.2f} points at {_place(cell)}" for cell, at in found.items()]
+    yield f"The default is behind the best of FedLC's variants by {listed(behind)}."
+
+
+def _place(cell: str) -> str:
+    return f"{cell.partition('/')[0]} {named(cell)}"
+
+
+def _best(at: Mapping[str, float]) -> str:
+    return max((method for method in at if method != BASELINE), key=lambda method: at[method])
+
+
+def _shown(at: Mapping[str, float], method: str) -> str:
+    if method not in at:
+        return "-"
+    return f"**{at[method]:.2f}**" if method == _best(at) else f"{at[method]:.2f}"
