@@ -23,13 +23,26 @@ def known(*methods: str) -> Known:
 
 def test_shares_are_of_the_gap_and_the_best_is_first() -> None:
     found = closed(known("fedavg", "fedrs", "fedlc"))
-    assert list(found) == ["fedlc", "fedrs"]
+    assert list(found) == ["fedlc", "fedrs", "fedavg"]
     assert {round(ours["gap_closed"]["share"], 6) for ours in found["fedlc"].values()} == {0.5}
     assert {round(ours["gap_closed"]["share"], 6) for ours in found["fedrs"].values()} == {-0.25}
     *_, last = section(known("fedavg", "fedrs", "fedlc"))
     assert "`fedlc` closes most" in last
     assert last.count("50 % at ") == last.count("accuracy 70.0") == len(CELLS)
     assert "50 % at Q(2)" in last
+
+
+def test_methods_are_compared_over_the_same_seeds() -> None:
+    """A fourth seed is left out of the first table, and a method with one seed stands in the second."""
+    lucky = [result(runs("fedlc", cell)[0].model_copy(update={"seed": 3}), 0.9) for cell in CELLS]
+    single = [result(runs("fedprox", cell)[0], 0.55) for cell in CELLS]
+    parts = list(section(Known([*known("fedavg", "fedlc"), *lucky, *single])))
+    first, second = (part for part in parts if part.startswith("| method"))
+    assert first.splitlines()[2:] == [
+        "| `fedlc` " + "| 70.0 (50 %) " * 3 + "| - |",
+        "| `fedavg` " + "| 50.0 (0 %) " * 3 + "| - |",
+    ]
+    assert [line.split("`")[1] for line in second.splitlines()[2:]] == ["fedlc", "fedprox", "fedavg"]
 
 
 def test_without_runs_there_is_no_section() -> None:
