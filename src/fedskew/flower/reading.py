@@ -1,22 +1,21 @@
 """A readout in a federation: the server fits the last layer with gradients that it asks all present clients for.
 
-Every ask of a fit goes to the same clients. If one of them gives no valid answer, the fit starts over without it, from
-the trained layer; with fewer than `min-clients` left, the run fails.
+If a client gives no valid answer, the fit goes on without it (`readouts/fitting.py` says how), and with as many asks in
+all as if it had answered; with fewer than `min-clients` left, the run fails.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from logging import INFO
+from logging import INFO, WARNING
 
-import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 from torch import Tensor
 
 from fedskew.core import tree
-from fedskew.core.reading import client_gradient, features, fit, last_layer
+from fedskew.core.reading import Reading, client_gradient, features, fit, last_layer
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes
 from fedskew.flower.data import Node
@@ -31,21 +30,14 @@ from fedskew.flower.messages import (
     to_record,
 )
 from fedskew.flower.strategy import LabelSkew, content_of, exchange, with_nodes
+from fedskew.readouts import Fewer
 from fedskew.runs.run import Run
-from fedskew.simulation.plan import Plan, usable_device
+from fedskew.simulation.plan import Plan
 
 READOUT = "query.readout"
 MOST_KEPT = 1 << 28
 """Features of more bytes are computed anew for every ask."""
 _ARRAYS, _ABOUT = "fedskew-features", "fedskew-features-of"
-
-
-class _Fewer(Exception):
-    """Not all clients of a fit answered; `left` are the nodes of those that did."""
-
-    def __init__(self, left: dict[int, int]) -> None:
-        super().__init__(left)
-        self.left = left
 
 
 @dataclass(frozen=True)
@@ -66,33 +58,35 @@ class Reader:
                 f"{plan.run.short_algorithm}: the server adds up the gradients of a readout, so one client could "
                 "bypass the aggregate; allowed: methods without trimmed or median"
             )
-        return cls(strategy, plan.fitted_layer(strategy.server, _examples(known, usable_device(plan.run.device))))
+        rows, biases = plan.fitted(strategy.server, known)
+        return cls(strategy, (rows, biases))
 
-    def read_out(self, grid: Grid, round: int) -> Params:
+    def read_out(self, grid: Grid, round: int) -> Reading:
         """The last layer, fitted to the examples of the clients that are present and answer."""
-        nodes = dict(sorted(self.strategy.roll.nodes.items()))
-        while True:
-            try:
-                return self._fitted(grid, round, nodes)
-            except _Fewer as fewer:
-                nodes = fewer.left
-
-    def _fitted(self, grid: Grid, round: int, nodes: Mapping[int, int]) -> Params:
         server, readout = self.strategy.server, self.strategy.plan.algorithm.readout
         (rows, biases), params, model = self.layer, server.params, model_records(server)
+        nodes, asked, all_answered = dict(sorted(self.strategy.roll.nodes.items())), 0, False
 
         def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
+            nonlocal nodes, asked, all_answered
+            asked += len(nodes)
             answers = self._ask(grid, round, nodes, model, {rows: weight, biases: bias})
-            if len(answers) < len(nodes):
-                raise _Fewer({client: node for client, node in nodes.items() if client in answers})
+            all_answered = len(answers) == len(nodes)
+            if not all_answered:
+                nodes = {client: node for client, node in nodes.items() if client in answers}
+                raise Fewer
             given = [answers[client] for client in nodes]  # always added up in the same order
             total = sum(answer.examples for answer in given)
             gradient = reduce(tree.add, (tree.map(Tensor.double, answer.layer) for answer in given))
             return sum(answer.loss for answer in given) / total, gradient[rows] / total, gradient[biases] / total
 
         fitted = fit(readout, params, self.layer, ask)
-        log(INFO, "round %s: the last layer is fitted to the examples of %s clients", round, len(nodes))
-        return fitted
+        if all_answered:
+            done = "round %s: the last layer is fitted to the examples of %s clients, with %s gradients"
+            log(INFO, done, round, len(nodes), asked)
+        else:
+            log(WARNING, "round %s: the last ask lost a client; the last layer is the best found before it", round)
+        return Reading(fitted, asked)
 
     def _ask(
         self, grid: Grid, round: int, nodes: Mapping[int, int], model: Records, layer: Params
@@ -165,12 +159,3 @@ def _features(plan: Plan, node: Node, ask: Ask, there: Tensor, state: RecordDict
     if known.nbytes <= MOST_KEPT:
         state[_ARRAYS], state[_ABOUT] = to_record({"features": known}), ConfigRecord({"key": key})
     return known
-
-
-def _examples(known: Dataset | Nodes, device: torch.device) -> Dataset:
-    """Examples that show which layer runs last; any will do if only the nodes have some."""
-    if isinstance(known, Dataset):
-        return known
-    shape = (2, *known.input_shape)
-    x, y = torch.linspace(-1, 1, torch.Size(shape).numel()).view(shape), torch.zeros(2, dtype=torch.int64)
-    return Dataset.of(known.name, (x, y), (x, y), known.num_classes).to(device)

@@ -1,9 +1,13 @@
 """How many bytes a federation would send for a run: the arrays in the messages of `flower/messages.py`.
 
 Down, each sampled client gets the model, its buffers and what the server's correction remembers (SCAFFOLD's control
-variate). Up, each client that answers sends its model, its buffers and its correction's message. Leaves count at the
-size of their type, 4 bytes per number in fp32. Frozen parameters are not sent. Names, headers, compression and the
-asks of a readout are left out.
+variate). Up, each client that answers sends its model, its buffers and its correction's message.
+
+A readout fits in every measured round. Each of its asks takes the model, its buffers and the layer to be tried down to
+every client, and the layer's gradient back; an ask without a valid answer counts both ways.
+
+Leaves count at the size of their type, 4 bytes per number in fp32. Frozen parameters are not sent. Names, headers,
+numbers beside the arrays and compression are left out.
 """
 
 from collections.abc import Sequence
@@ -18,22 +22,36 @@ from fedskew.simulation.records import RoundRecord
 
 @dataclass(frozen=True)
 class BytesSent:
-    """Bytes of each round: from the server to all clients together, and back."""
+    """Bytes of each round: from the server to all clients together, and back. `fits` is the part of both that a
+    readout's fit in this round sent.
+    """
 
     down: tuple[int, ...]
     up: tuple[int, ...]
+    fits: tuple[int, ...]
 
     @property
     def total(self) -> int:
         return sum(self.down) + sum(self.up)
 
+    @property
+    def with_last_fit(self) -> int:
+        """The total without the fits before the last: they were made only because their rounds were measured."""
+        made = [fit for fit in self.fits if fit]
+        return self.total - sum(made[:-1])
+
 
 def bytes_sent(run: Run, records: Sequence[RoundRecord]) -> BytesSent:
     """The traffic of a run's rounds. A sampled client that does not answer has still been sent the model."""
-    plan = Plan.of(run, facts(run.dataset, run.seed, run.clients, run.data_dir))
+    known = facts(run.dataset, run.seed, run.clients, run.data_dir)
+    plan = Plan.of(run, known)
     server = plan.start("cpu")
     down = tree.nbytes([server.params, server.buffers, server.correction])
     up = tree.nbytes([server.params, server.buffers, plan.message_like(server)])
+    gradient = tree.nbytes([plan.fitted(server, known)])
+    ask = tree.nbytes([server.params, server.buffers]) + gradient
     return BytesSent(
-        tuple(run.clients_per_round * down for _ in records), tuple(record.clients * up for record in records)
+        down=tuple(run.clients_per_round * down + record.asked * ask for record in records),
+        up=tuple(record.clients * up + record.asked * gradient for record in records),
+        fits=tuple(record.asked * (ask + gradient) for record in records),
     )
