@@ -116,17 +116,16 @@ def test_clients_that_do_not_answer_send_nothing():
 
 
 def test_bytes_sent_count_what_fits_send():
-    """Down the model and the layer to be tried, up its gradient, for each ask and client."""
+    """Once for a fit the model to each client, and for each ask and client the layer down and its gradient up."""
     fields = {**FIELDS, "rounds": 12, "eval_every": 12, "clients_per_round": 2}
     (plain,), (read,) = compare(Run(**fields), ["fedlc", "fedlc+refit:asks=5"]).runs.values()
     model = tree.nbytes([dict(read.model.module.state_dict())])
     layer = 4 * (10 * 64 + 10)
     fitted = (0, 0, *[1] * 10)  # only the last ten rounds are measured
-    asked = [4 * 5 * each for each in fitted]
     sent = read.bytes_sent
-    assert sent.down == tuple(2 * model + each * (model + layer) for each in asked)
-    assert sent.up == tuple(2 * model + each * layer for each in asked)
-    assert sent.fits == tuple(each * (model + 2 * layer) for each in asked)
+    assert sent.down == tuple(2 * model + each * 4 * (model + 5 * layer) for each in fitted)
+    assert sent.up == tuple(2 * model + each * 4 * 5 * layer for each in fitted)
+    assert sent.fits == tuple(each * 4 * (model + 2 * 5 * layer) for each in fitted)
     assert sent.total == plain.bytes_sent.total + sum(sent.fits)
     assert sent.with_last_fit == plain.bytes_sent.total + sent.fits[-1]
     assert plain.bytes_sent.with_last_fit == plain.bytes_sent.total

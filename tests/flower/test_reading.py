@@ -305,7 +305,36 @@ def test_features_are_computed_once_for_a_model(monkeypatch):
     grid = Nodes(client_app(RUN), THREE)
     assert_trees_equal(federate(grid, RUN, Rules()).server.readout, kept.readout)
     assert len(count) == 3 * 2 + 3 * len(asks(grid))
-    assert all(not context.state for context in grid.contexts.values())
+    kept = [set(context.state.array_records["fedskew-features"]) for context in grid.contexts.values()]
+    assert all("features" not in names for names in kept)
+
+
+def test_only_the_first_ask_of_a_fit_holds_the_model():
+    run = RUN.model_copy(update={"model": "cnn:width=4,padding=1", "algorithm": "fedlc+refit:asks=3"})
+    grid = Nodes(client_app(run), THREE)
+    federate(grid, run, Rules())
+    held = [set(content.array_records) for content in asked(grid)]
+    assert held == 2 * (3 * [{"params", "buffers", "layer"}] + 6 * [{"layer"}])
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_node_that_has_lost_the_model_is_left_out_of_the_fit(rounds, caplog):
+    """It takes part in the next one."""
+    run = RUN.model_copy(update={"rounds": rounds})
+
+    def forgetful(reply):
+        grid.contexts[101].state = RecordDict()
+        return reply
+
+    change = gradients_of(1, forgetful)
+    grid = Nodes(client_app(run), THREE, lambda reply: change(reply) if reply.has_content() else reply)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federate(grid, run, Rules())
+    refused = [text for text in caplog.messages if "is refused" in text]
+    assert len(refused) == rounds
+    for round, text in enumerate(refused, 1):
+        assert f"node 101, client 1, is refused: error 2: this node no longer has the model of round {round}" in text
+    assert asks(grid) == rounds * ([[0, 1, 2]] * 2 + [[0, 2]] * 10)
 
 
 def test_the_gradient_by_the_bias_reveals_label_counts_and_the_message_does_not_hide_it():

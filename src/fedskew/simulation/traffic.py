@@ -3,8 +3,8 @@
 Down, each sampled client gets the model, its buffers and what the server's correction remembers (SCAFFOLD's control
 variate). Up, each client that answers sends its model, its buffers and its correction's message.
 
-A readout fits in every measured round. Each of its asks takes the model, its buffers and the layer to be tried down to
-every client, and the layer's gradient back; an ask without a valid answer counts both ways.
+A readout fits in every measured round. Once for a fit, every client gets the model and its buffers; then each ask takes
+the layer to be tried down to every client, and its gradient back. An ask without a valid answer counts both ways.
 
 Leaves count at the size of their type, 4 bytes per number in fp32. Frozen parameters are not sent. Names, headers,
 numbers beside the arrays and compression are left out.
@@ -12,6 +12,7 @@ numbers beside the arrays and compression are left out.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from operator import add
 
 from fedskew.core import tree
 from fedskew.data import facts
@@ -48,10 +49,12 @@ def bytes_sent(run: Run, records: Sequence[RoundRecord]) -> BytesSent:
     server = plan.start("cpu")
     down = tree.nbytes([server.params, server.buffers, server.correction])
     up = tree.nbytes([server.params, server.buffers, plan.message_like(server)])
-    gradient = tree.nbytes([plan.fitted(server, known)])
-    ask = tree.nbytes([server.params, server.buffers]) + gradient
+    begun = run.clients * tree.nbytes([server.params, server.buffers])
+    layer = tree.nbytes([plan.fitted(server, known)])
+    back = [record.asked * layer for record in records]
+    there = [begun + asked if asked else 0 for asked in back]
     return BytesSent(
-        down=tuple(run.clients_per_round * down + record.asked * ask for record in records),
-        up=tuple(record.clients * up + record.asked * gradient for record in records),
-        fits=tuple(record.asked * (ask + gradient) for record in records),
+        down=tuple(run.clients_per_round * down + fit for fit in there),
+        up=tuple(record.clients * up + fit for record, fit in zip(records, back, strict=True)),
+        fits=tuple(map(add, there, back)),
     )
