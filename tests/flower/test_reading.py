@@ -133,6 +133,24 @@ def test_only_measured_rounds_are_read_out():
     assert {content["config"]["round"] for content in asked(grid)} == {2, *range(4, 14)}
 
 
+def test_the_time_of_a_fit_is_the_rounds_and_that_of_an_evaluation_is_not(monkeypatch, tmp_path):
+    """With a clock that goes on only in these two."""
+    clock = [0.0]
+    fit = reading.fit
+
+    def slow_fit(*given):
+        clock[0] += 60
+        return fit(*given)
+
+    def slow_evaluation(server):
+        clock[0] += 1000
+
+    monkeypatch.setattr(reading, "fit", slow_fit)
+    monkeypatch.setattr("fedskew.flower.server.time.perf_counter", lambda: clock[0])
+    federate(Nodes(client_app(RUN), THREE), RUN, Rules(store=str(tmp_path)), evaluate=slow_evaluation)
+    assert [record["seconds"] for record in Store(tmp_path).folder(RUN.hash).records()] == [60, 60]
+
+
 def with_number(name, value):
     def change(reply):
         reply.content["metrics"][name] = value
