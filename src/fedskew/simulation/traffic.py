@@ -4,8 +4,8 @@ Down, each sampled client gets the model, its buffers and what the server's corr
 variate). Up, each client that answers sends its model, its buffers and its correction's message.
 
 A readout fits in every measured round. Once for a fit, every client gets the model and its buffers; then each ask takes
-the layer to be tried down to every client, and its gradient back. What a federation's absent or failing clients do not
-get or send of this counts too, except for asks that were not made.
+the layer to be tried down to every client, and its gradient back. In a federation the model counts for absent clients
+too, and the gradient also if an ask got no valid answer.
 
 Leaves count at the size of their type, 4 bytes per number in fp32. Frozen parameters are not sent. Names, headers,
 numbers beside the arrays and compression are left out.
