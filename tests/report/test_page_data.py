@@ -83,6 +83,19 @@ def test_unfinished_and_diverged_runs_are_in_no_mean(tmp_path):
     assert curve(method.drawn)["round"][-1] == 20
 
 
+def test_a_seed_that_diverged_counts_against_its_method(tmp_path):
+    store = example_store(tmp_path)
+    above = gathered(store)[0]
+    assert above.difference(above.method("fedlc")).verdict == "above"
+    write_run(store, "x1", seed=8)
+    write_run(store, "x2", seed=8, algorithm="fedlc", done=6, diverged=True)
+    write_run(store, "x3", seed=9)
+    write_run(store, "x4", seed=9, algorithm="fedlc", done=4)  # unfinished: not lost
+    (found,) = gathered(store)
+    difference = found.difference(found.method("fedlc"))
+    assert (difference.verdict, difference.seeds, difference.lost) == ("open", 3, 1)
+
+
 def test_a_method_with_no_finished_run_has_a_curve_and_no_number(tmp_path):
     store = Store(tmp_path)
     write_run(store, "a", done=3)

@@ -108,7 +108,7 @@ def gain_text(row: Row) -> str:
 
 def _difference_text(gain: Row) -> str:
     found = Difference(**gain)
-    return f"{found.mean:+.2f} {found.interval}".rstrip()
+    return f"{found.mean:+.2f} {found.interval}".rstrip() + found.losses
 
 
 def other_measures(rows: Sequence[Row]) -> list[str]:
