@@ -100,7 +100,7 @@ def _round(
         raise RuntimeError(f"round {round}: {type(outer).__name__} made no model from {len(replies)} replies")
     params = from_record(merged, usable_device(run.device))
     strategy.server = replace(strategy.server, params=params)
-    diverged = not tree.finite(params)
+    diverged = not strategy.plan.finite(strategy.server)
     due = diverged or is_evaluated(run, round)
     if reader is not None and due and not diverged:
         strategy.server = replace(strategy.server, readout=reader.read_out(grid, round))

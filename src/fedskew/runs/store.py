@@ -130,9 +130,9 @@ class Folder:
         return times[0] if times else None
 
     def diverged(self) -> bool:
-        """Whether the last record says that the model is no longer finite."""
-        records = self.records()
-        return bool(records and records[-1]["diverged"])
+        """Whether the kept model is that of the round in which the run diverged."""
+        records, saved = self.records(), self.saved()
+        return bool(saved and records[saved - 1]["diverged"])
 
     def write_checkpoint(self, content: bytes) -> None:
         """Replace the checkpoint, once the records that it covers are on disk."""

@@ -292,7 +292,7 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
 def _record(
     simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, probes: dict[str, Any]
 ) -> RoundRecord:
-    diverged = not tree.finite(simulation.server.params)
+    diverged = not simulation.plan.finite(simulation.server)
     measured = simulation.evaluate(now=diverged)
     return RoundRecord.of(
         measured,
