@@ -249,6 +249,8 @@ def test_tuned_tries_come_first_on_held_out_examples_and_settle_the_method() -> 
     assert {run.algorithm for run in settled} == {tries[1].algorithm}  # the first of equals
     assert {run.validation for run in settled} == {0.0}
     other = [result(run.model_copy(update={"precision": "bf16"}), 1.0) for run in tries]
+    assert table.settled(choice, Known(scores))
+    assert not table.settled(choice, Known(other))
     assert {run.algorithm for run in table.runs(choice, Known([*other, *scores]))} == {tries[1].algorithm}
     final = [result(run, 0.7) for run in settled]
     (row,) = table.rows(Known([*scores, *final]), replace(choice, rounds=None))

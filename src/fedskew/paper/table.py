@@ -158,7 +158,8 @@ class Table:
 
     def settled(self, choice: Choice, results: Results) -> bool:
         """Whether everything that this depends on exists."""
-        return all(best_try(t, results) for c, m in self.pairs(choice) if (t := self._tries(c, m, choice)))
+        tried = [tries for c, m in self.pairs(choice) if (tries := self._tries(c, m, choice))]
+        return all(best_try(tries, results.only(tries[0].precision)) for tries in tried)
 
 
 @dataclass(frozen=True)
