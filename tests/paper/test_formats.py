@@ -63,7 +63,7 @@ def test_gains_on_iid_data_are_told_apart_by_what_a_table_varies() -> None:
 
 def test_nothing_run_yet() -> None:
     text = formats.markdown(TABLES["table1"].rows(Known([]), CHOICE))
-    assert "None of this has been run yet." in text
+    assert formats.NOT_RUN in text
     assert "| fedavg | - (48.07) | - (60.18) |" in text
 
 

@@ -194,10 +194,13 @@ class Report(TypedDict):
 
 
 class PaperItem(TypedDict):
-    """Each element is a table or figure of the paper."""
+    """Each element is a table or figure of the paper under a profile; without `--profile`, under `stated` and under
+    each other one that has runs of its own."""
 
     name: Annotated[str, "`table1` ... `figure7`"]
     title: Annotated[str, "what it shows"]
+    profile: Annotated[str, "the profile of its runs"]
+    precision: Annotated[str, "the arithmetic of its runs: the requested one, or else the one with most of them"]
     runs: Annotated[int, "how many runs it takes"]
     done: Annotated[int, "how many are done"]
     shortened: Annotated[int, "how many are done with other lengths only"]

@@ -12,6 +12,7 @@ from fedskew.runs.verdict import Difference
 Row = dict[str, Any]
 Shown = tuple[list[str], list[list[str]]]
 """Heads, and the texts of each line."""
+NOT_RUN = "None of this is in the store or among the published results."
 
 COLUMNS = (
     "cell", "method", "printed_mean", "printed_std", "ours_mean", "ours_std", "difference", "seeds", "rounds",
@@ -141,7 +142,7 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     other = sum(row["other_versions"] for row in rows)
     aside = [f"{other} runs of another result version are not shown."] if other else []
     if not found:
-        return ["None of this has been run yet.", *aside]
+        return [NOT_RUN, *aside]
     settings, seeds, methods = settings_of(found)
     text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
     if any(row["stand_in"] for row in rows):
