@@ -193,8 +193,9 @@ def test_gains_are_paired_by_seed_and_a_diverged_one_counts_against_a_method():
     advice = advise(counts, known(found, near(counts)), kind=IMAGES)
     (gain,) = advice.evidence[0].gains
     assert (gain.points.mean, gain.points.half) == (pytest.approx(13), pytest.approx(4.302653 / 3**0.5, abs=1e-3))
-    assert (gain.seeds, gain.diverged, gain.verdict) == ([0, 1, 2], [3], "above")
-    assert (advice.do, advice.methods) == ("depends", ["fedlc"])
+    assert (gain.seeds, gain.diverged, gain.points.lost, gain.verdict) == ([0, 1, 2], [3], 1, "open")
+    assert [(row.method, row.stands) for row in advice.like] == [("fedlc", "open")]
+    assert advice.do == "unknown"
 
 
 def test_rounds_saved_are_paired_by_seed():

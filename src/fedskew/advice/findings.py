@@ -233,12 +233,17 @@ def _held_out(method: Mapping[str, Any]) -> float:
 def _gain(family: str, name: str, methods: Mapping[str, Any]) -> Gain:
     """Paired by seed: both runs had the same data, split, initial model and cohorts."""
     mine, base = (_by_seed(methods[one]) for one in (name, BASELINE))
-    seeds = [s for s in mine if s in base and None not in (mine[s][0], base[s][0]) and mine[s][2] == base[s][2]]
-    points = paired(*({s: round(100 * one[s][0], 4) for s in seeds} for one in (mine, base)))
-    saved = paired(*({s: one[s][1] for s in seeds} for one in (base, mine)))
+    alike = [s for s in mine if s in base and mine[s][2] == base[s][2]]
+    points = paired(*({s: _percent(one[s][0]) for s in alike} for one in (mine, base)))
+    seeds = [s for s in alike if None not in (mine[s][0], base[s][0])]
+    saved = paired(*({s: one[s][1] for s in seeds if one[s][1] is not None} for one in (base, mine)))
     accuracy = statistics.fmean(100 * mine[s][0] for s in seeds) if seeds else None
     diverged = [seed for seed, (reached, *_) in mine.items() if reached is None]
     return Gain(family, name, points, saved, points.verdict if points else None, accuracy, seeds, diverged)
+
+
+def _percent(accuracy: float | None) -> float | None:
+    return None if accuracy is None else round(100 * accuracy, 4)
 
 
 def _by_seed(method: Mapping[str, Any]) -> dict[int, tuple[Any, Any, Any]]:

@@ -175,8 +175,7 @@ def evidence(advice: Advice) -> Iterator[str]:
         yield f"    {setting['rounds']} rounds, E {setting['local_epochs']}, {way}"
         for gain in item.gains:
             if len(gain.seeds) > 1:
-                lost = f"; diverged with seeds {gain.diverged}" if gain.diverged else ""
-                yield f"    {gain.algorithm:16} {gain.points}, {_saved(item, gain)}{lost}"
+                yield f"    {gain.algorithm:16} {gain.points}, {_saved(item, gain)}"
         alone = [f"{g.algorithm} {g.mean:+.2f}" if g.seeds else f"{g.algorithm} diverged" for g in item.gains
                  if len(g.seeds) < 2]  # fmt: skip
         if alone:

@@ -2,7 +2,6 @@
 
 import copy
 
-from fedskew.core import tree
 from fedskew.core.client_states import ClientStates
 from fedskew.core.federation import Cohort, Ints
 from fedskew.core.round import received, start_server
@@ -37,7 +36,7 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
             f"{simulation.run.short_algorithm} needs them; allowed: methods without client states, such as fedlc"
         )
     checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server, diverged=folder.diverged())
-    if not tree.finite(checkpoint.server.params):
+    if folder.diverged():
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite and cannot be measured")
     simulation.round, simulation.server = checkpoint.round, checkpoint.server
     simulation.states.put(checkpoint.clients.numpy(), checkpoint.states)

@@ -9,7 +9,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
-from fedskew.core import spec, tree
+from fedskew.core import spec
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
@@ -51,7 +51,7 @@ def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     run, checkpoint = Run.stored(folder), load_checkpoint(folder.checkpoint, diverged=folder.diverged())
     check_files(folder, run)
-    if not tree.finite(checkpoint.server.params):
+    if folder.diverged():
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
     if run.build_algorithm().readout.asks and not checkpoint.server.readout:
         raise StoreError(

@@ -294,7 +294,7 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
 def _record(
     simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, probes: dict[str, Any]
 ) -> RoundRecord:
-    diverged, began = not tree.finite(simulation.server.params), time.perf_counter()
+    diverged, began = not simulation.plan.finite(simulation.server), time.perf_counter()
     asked = 0 if diverged else simulation.read_out()
     seconds += time.perf_counter() - began
     measured = simulation.evaluate(now=diverged)
