@@ -55,12 +55,9 @@ class Simulation:
             raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.server = self.plan.start(self.device)
         self._check_model()
-        self.engine_name, self.engine_reason = choose_engine(
-            run.engine, self.recipe(1), self.server, data, run.precision
-        )
-        self.engine: Engine = ENGINES[self.engine_name](self.settings)
-        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
+        self.start_engine()
+        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self._pending: tuple[Ints, Params] | None = None
         self._owned: Ints | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
@@ -69,6 +66,12 @@ class Simulation:
         epochs = " or local epochs" if run.local_epochs > 1 else ""
         remedy = f"fewer clients per round{epochs}{also} would need less"
         check_room("this run", self.need().of(1), free_memory(self.device), self.device, remedy)
+
+    def start_engine(self) -> None:
+        """A new engine that can run the method."""
+        run, recipe, data = self.run, self.recipe(self.round + 1), self.federation.dataset
+        self.engine_name, self.engine_reason = choose_engine(run.engine, recipe, self.server, data, run.precision)
+        self.engine: Engine = ENGINES[self.engine_name](self.settings)
 
     def need(self) -> Need:
         """What this run needs at least, beyond what is loaded."""
