@@ -12,6 +12,7 @@ from fedskew.algorithms import Algorithm
 from fedskew.core import rng, spec
 from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Federation, Ints
+from fedskew.core.own import drawing
 from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
@@ -51,7 +52,8 @@ class Plan:
     def start(self, device: torch.device | str | None = None) -> Server:
         """The initial global model, by default on the run's device."""
         there = usable_device(self.run.device) if device is None else device
-        return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
+        with drawing(self.recipe(1), self.run.seed, "server", 0):
+            return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
 
     def message_like(self, server: Server) -> Params:
         """What a client's correction message looks like."""

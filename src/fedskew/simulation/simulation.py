@@ -19,6 +19,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
+from fedskew.core.own import drawing
 from fedskew.core.reading import read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, received, summed, zero_sums
 from fedskew.core.settings import Settings, dtype_of
@@ -193,16 +194,17 @@ class Simulation:
             return None
         recipe = self.recipe(self.round)
         weights = cohort.weights(self.run.weighting)
-        if update is None:
-            sums = zero_sums(recipe, self.server)
-        else:
-            travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
-            here = torch.from_numpy(np.isin(whole, cohort.clients)) if self.ranks.size > 1 else None
-            sums = summed(self.algorithm, update, weights, travel, here)
-            self._pending = cohort.clients, update.client
-        sums = self.ranks.add(sums)
-        everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
-        self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
+        with drawing(recipe, self.run.seed, "server", self.round):
+            if update is None:
+                sums = zero_sums(recipe, self.server)
+            else:
+                travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
+                here = torch.from_numpy(np.isin(whole, cohort.clients)) if self.ranks.size > 1 else None
+                sums = summed(self.algorithm, update, weights, travel, here)
+                self._pending = cohort.clients, update.client
+            sums = self.ranks.add(sums)
+            everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
+            self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
         return sums
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
