@@ -278,7 +278,11 @@ class Lanes:
             counts, travel, steps = (
                 part.index_select(0, lane) for part in (there["counts"], self.context.travel, there["steps"])
             )
-            context = Context(server.params, server.buffers, cohort.states, server.correction, counts, travel)
+            anchor, buffers, correction = (
+                tree.map(lambda leaf: leaf.unsqueeze(0), part)
+                for part in (server.params, server.buffers, server.correction)
+            )
+            context = Context(anchor, buffers, cohort.states, correction, counts, travel)
             updates.append(finish(recipe, context, take(self.local, lane), steps))
         return updates
 
