@@ -1,4 +1,4 @@
-"""Parts of the user's own: every engine agrees with `serial` on them or refuses them, and `auto` chooses one that agrees."""
+"""Parts of the user's own: an engine agrees with `serial` on them or refuses them, and `auto` avoids those that do."""
 
 from dataclasses import replace
 from functools import partial
@@ -171,7 +171,16 @@ def test_clients_and_rounds_draw_different_numbers() -> None:
     assert_trees_equal({name: leaf.flip(0) for name, leaf in again.items()}, first)
 
 
-@pytest.mark.parametrize(("algorithm", "reads"), [("reading", True), ("masking", True), ("weighing", False)])
+@pytest.mark.parametrize(
+    ("algorithm", "reads"),
+    [
+        ("reading", True),
+        ("masking", True),
+        ("tabled", True),
+        ("inverting", True),
+        ("weighing", False),
+    ],
+)
 def test_a_loss_that_reads_numbers_is_not_captured(algorithm: str, reads: bool) -> None:
     simulation = Simulation(run_of(algorithm))
     engine = Stacked(simulation.settings, captured=True)

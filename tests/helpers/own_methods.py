@@ -36,7 +36,8 @@ class Unit(Correction):
 
 @dataclass(frozen=True)
 class Remembered(Correction):
-    """Adds the direction in which the client moved in its last round, and tells the server that direction."""
+    """Adds the direction in which the client moved in its last round, and tells the server that direction, which is
+    shorter where the model was large."""
 
     whole: bool
 
@@ -54,7 +55,7 @@ class Remembered(Correction):
 
     def finish(self, context: Context, delta: Params) -> tuple[Params, Params, Params]:
         norm = _norm(delta) if self.whole else tree.norm(delta, context.travel.ndim)
-        direction = tree.divide(delta, norm)
+        direction = tree.divide(delta, norm + tree.norm(context.anchor, context.travel.ndim))
         return delta, direction, direction
 
     def absorb(self, server: Params, sums: object, fraction: float) -> Params:
@@ -148,6 +149,26 @@ def masking():
         losses = cross_entropy(logits, labels, counts)
         many = labels > 4
         return losses.index_put((many,), 2 * losses[many])
+
+    return loss
+
+
+def tabled():
+    """A loss with a table of Python numbers, which comes to the device at every step."""
+
+    def loss(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        table = torch.tensor([1.0, 2.0] * 5, device=logits.device)
+        return table[labels] * cross_entropy(logits, labels, counts)
+
+    return loss
+
+
+def inverting():
+    """A loss with an inverse, which fails for some matrices."""
+
+    def loss(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        turned = torch.linalg.inv(2 * torch.eye(logits.shape[-1], dtype=logits.dtype, device=logits.device))
+        return cross_entropy(logits @ turned, labels, counts)
 
     return loss
 

@@ -26,6 +26,8 @@ _RATE = 2.0**20
 """So large that a parameter after a step is the step: no digits of it are lost."""
 _READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
 
+_WAITING = torch.ops.aten.lift_fresh, torch.ops.aten._linalg_check_errors
+"""Python's numbers brought to a device, and the success of a decomposition read from it: no tag says so."""
 _COPIES = torch.ops.aten._to_copy, torch.ops.aten.copy_
 _INDEXING = torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_
 
@@ -193,7 +195,7 @@ class _Reading(TorchDispatchMode):
         elif kind in _INDEXING:  # by a mask, its result has as many rows as the mask has ones
             self.found |= any(index is not None and index.dtype == torch.bool for index in args[1])
         else:
-            self.found |= not _READING.isdisjoint(func.tags)
+            self.found |= kind in _WAITING or not _READING.isdisjoint(func.tags)
         return made
 
 
