@@ -1,4 +1,6 @@
-"""Ways to run one definition of the round. Every engine agrees with `serial`."""
+"""Ways to run one definition of the round. Every engine agrees with `serial` or refuses the run: our parts are tested
+against it, and parts of the user's own are tried before the first round (trial.py).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
