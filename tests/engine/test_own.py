@@ -1,19 +1,21 @@
 """Parts of the user's own: an engine agrees with `serial` on them or refuses them, and `auto` avoids those that do."""
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
-from fedskew import Algorithm, Run, Store, simulate
+from fedskew import Algorithm, Run, Store, cross_entropy, simulate
 from fedskew.core import rng
 from fedskew.core.own import own_parts
 from fedskew.core.round import Recipe
 from fedskew.engine import ENGINES, Graphed, Serial, Stacked, Threaded, choose_engine
 from fedskew.engine.trial import capturable
+from fedskew.losses import OnExamples
 from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import OWN, assert_trees_close, assert_trees_equal
 from tests.helpers.own_methods import Climb, Noise, Trusting, Unit, weighing
@@ -49,12 +51,23 @@ def updates(make: Any, simulation: Simulation, recipe: Recipe) -> Any:
     return make(simulation.settings).train(recipe, [simulation.server], [simulation.cohort(1)], 1)[0]
 
 
+@dataclass(frozen=True)
+class Doubled:
+    """A loss around one of ours."""
+
+    function: OnExamples
+
+    def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        return 2 * self.function(logits, labels, counts)
+
+
 def test_own_parts_are_named() -> None:
     recipe = Simulation(run_of()).recipe(1)
     assert own_parts(recipe) == []
     own = Algorithm("own", loss=weighing(), correction=Unit(whole=False), ascents=(Climb(whole=False),))
     parts = ["loss", "correction", "ascent", "optimizer"]
     assert own_parts(replace(recipe, algorithm=own, optimizer=Trusting())) == parts
+    assert own_parts(replace(recipe, algorithm=Algorithm("own", terms=(Doubled(cross_entropy),)))) == ["loss"]
 
 
 @pytest.mark.parametrize(

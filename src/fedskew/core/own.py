@@ -12,8 +12,9 @@ if TYPE_CHECKING:
 def own_parts(recipe: "Recipe") -> list[str]:
     """Which of the parts that a client's update uses are not from this package."""
     algorithm = recipe.algorithm
+    losses = algorithm.loss, *algorithm.terms
     parts: list[tuple[str, object]] = [
-        *(("loss", getattr(loss, "function", loss)) for loss in (algorithm.loss, *algorithm.terms)),
+        *(("loss", part) for loss in losses for part in (loss, getattr(loss, "function", loss))),
         ("model", recipe.model.module),
         ("correction", algorithm.correction),
         *(("ascent", ascend) for ascend in algorithm.ascents),
