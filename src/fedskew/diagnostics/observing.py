@@ -5,7 +5,6 @@ import copy
 from fedskew.core.client_states import ClientStates
 from fedskew.core.federation import Cohort, Ints
 from fedskew.core.round import received, start_server
-from fedskew.engine import ENGINES
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
@@ -95,6 +94,5 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
     if twin.run.algorithm != simulation.run.algorithm:
         twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
         twin.states = ClientStates(twin.algorithm.correction.client_state(twin.server.params))
-    # An engine may keep a compiled step of one algorithm.
-    twin.engine = ENGINES[twin.engine_name](twin.settings)
+    twin.start_engine()
     return twin

@@ -13,6 +13,7 @@ from fedskew.algorithms import Algorithm
 from fedskew.core import rng, spec, tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Federation, Ints
+from fedskew.core.own import drawing
 from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
@@ -52,7 +53,8 @@ class Plan:
     def start(self, device: torch.device | str | None = None) -> Server:
         """The initial global model, by default on the run's device."""
         there = usable_device(self.run.device) if device is None else device
-        return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
+        with drawing(self.recipe(1), self.run.seed, "server", 0):
+            return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
 
     def finite(self, server: Server) -> bool:
         """Whether every number of a model is finite, batch statistics included."""

@@ -19,6 +19,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
+from fedskew.core.own import drawing
 from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, received, summed, zero_sums
 from fedskew.core.settings import Settings, dtype_of
@@ -55,12 +56,9 @@ class Simulation:
             raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.server = self.plan.start(self.device)
         self._check_model()
-        self.engine_name, self.engine_reason = choose_engine(
-            run.engine, self.recipe(1), self.server, data, run.precision
-        )
-        self.engine: Engine = ENGINES[self.engine_name](self.settings)
-        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
+        self.start_engine()
+        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self._pending: tuple[Ints, Params] | None = None
         self._owned: Ints | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
@@ -69,6 +67,12 @@ class Simulation:
         epochs = " or local epochs" if run.local_epochs > 1 else ""
         remedy = f"fewer clients per round{epochs}{also} would need less"
         check_room("this run", self.need().of(1), free_memory(self.device), self.device, remedy)
+
+    def start_engine(self) -> None:
+        """A new engine that can run the method."""
+        run, recipe, data = self.run, self.recipe(self.round + 1), self.federation.dataset
+        self.engine_name, self.engine_reason = choose_engine(run.engine, recipe, self.server, data, run.precision)
+        self.engine: Engine = ENGINES[self.engine_name](self.settings)
 
     def need(self) -> Need:
         """What this run needs at least, beyond what is loaded."""
@@ -188,16 +192,17 @@ class Simulation:
             return None
         recipe = self.recipe(self.round)
         weights = cohort.weights(self.run.weighting)
-        if update is None:
-            sums = zero_sums(recipe, self.server)
-        else:
-            travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
-            here = torch.from_numpy(np.isin(whole, cohort.clients)) if self.ranks.size > 1 else None
-            sums = summed(self.algorithm, update, weights, travel, here)
-            self._pending = cohort.clients, update.client
-        sums = self.ranks.add(sums)
-        everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
-        self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
+        with drawing(recipe, self.run.seed, "server", self.round):
+            if update is None:
+                sums = zero_sums(recipe, self.server)
+            else:
+                travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
+                here = torch.from_numpy(np.isin(whole, cohort.clients)) if self.ranks.size > 1 else None
+                sums = summed(self.algorithm, update, weights, travel, here)
+                self._pending = cohort.clients, update.client
+            sums = self.ranks.add(sums)
+            everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
+            self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
         return sums
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
