@@ -12,7 +12,8 @@ from fedskew.runs.verdict import BASELINE
 
 def evidence(results: Results, tuned: Results) -> str:
     """A bullet for each thing to know when choosing a method for images."""
-    said = [*closing.best(closing.closed(results)), *rivals.against_fedlc(results, "cifar10")]
+    closed = closing.closed(results)
+    said = [*closing.best(closed), *closing.alone(closed), *rivals.against_fedlc(results, "cifar10")]
     said += [" ".join(told) for data in ("cifar100", "svhn") if (told := [*rivals.first(results, data)])]
     return "\n".join(f"- {line}" for line in [*said, *_restricted(results, tuned)])
 

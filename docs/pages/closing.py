@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from docs.pages.claims import listed, named
+from docs.pages.claims import listed, named, span
 from docs.pages.depends import CELLS, SETTINGS
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
@@ -14,6 +14,8 @@ from fedskew.runs.results import Results
 from fedskew.runs.verdict import Difference
 
 SETTING = SETTINGS[-2]
+READOUT = "refit"
+"""Not a method of training: it fits the last layer of any."""
 SEEDS = 3
 """Seeds that a method needs in every cell to be named as the best."""
 Row = Mapping[str, Any]
@@ -63,6 +65,21 @@ def best(methods: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
         f"Of the methods with at least {SEEDS} seeds in each cell, `{name}` closes most of the gap to IID data on "
         f"average: {'; '.join(told)}."
     )
+
+
+def alone(methods: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
+    """What each method closes without another: one by one with enough seeds, in a range with fewer."""
+    single = {m: at for m, at in methods.items() if m.isalpha() and m != READOUT}
+    known = with_seeds(single)
+    if not known:
+        return
+    cells = listed(named(cell) for cell in next(iter(known.values())))
+    told = f"What methods close alone at {cells}, with at least {SEEDS} seeds: "
+    told += ", ".join(f"`{method}` {shares(at)}" for method, at in known.items()) + "."
+    if others := {method: at for method, at in single.items() if method not in known}:
+        ends = span([100 * ours["gap_closed"]["share"] for at in others.values() for ours in at.values()], ".0f")
+        told += f" With fewer seeds, {listed(f'`{method}`' for method in others)} close {ends} %."
+    yield told
 
 
 def with_seeds(methods: Mapping[str, Mapping[str, Row]]) -> dict[str, Mapping[str, Row]]:

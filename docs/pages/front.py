@@ -17,7 +17,7 @@ from fedskew.runs.results import Results
 from fedskew.runs.verdict import VERDICTS
 
 DATA, CHART = "cifar10", "gains"
-READOUT, REVEALS = "refit", "docs/algorithms.md#the-readout-refit-ours"
+REVEALS = "docs/algorithms.md#the-readout-refit-ours"
 _TABLES = {"table1": "D", "table2": "Q"}
 
 
@@ -129,20 +129,21 @@ def _best(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
     known = closing.with_seeds(methods)
     if not known:
         return
-    quiet = next((name for name in known if READOUT not in name), None)
+    quiet = next((name for name in known if closing.READOUT not in name), None)
     told = {
         name: closing.shares(known[name])
         for name in dict.fromkeys((next(iter(known)), quiet, "fedlc"))
         if name in known
     }
-    cells = listed(named(cell) for cell in next(iter(known.values())))
+    cells = list(next(iter(known.values())))
+    specs = ", ".join(f"`{cell.partition('/')[2]}`" for cell in cells)
     yield (
-        f"**Combinations** close more of the gap to IID data: at {cells}, "
+        f"**Combinations** close more of the gap to IID data: at {listed(map(named, cells))} ({specs}), "
         + ", ".join(f"`{name}` {share}" for name, share in told.items())
         + f" (at least {closing.SEEDS} seeds)."
     )
-    if any(READOUT in name for name in told):
-        yield f"`{READOUT}` [lets the server compute label counts]({REVEALS})."
+    if any(closing.READOUT in name for name in told):
+        yield f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS})."
 
 
 def _table(found: Mapping[str, Claim]) -> str:

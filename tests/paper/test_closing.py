@@ -1,6 +1,6 @@
 """How much of the IID gap methods close, in words and shares."""
 
-from docs.pages.closing import SETTING, closed, section
+from docs.pages.closing import SETTING, alone, closed, section
 from docs.pages.depends import CELLS
 from fedskew.paper import TABLES, mapped
 from fedskew.paper.choice import Choice
@@ -35,3 +35,16 @@ def test_shares_are_of_the_gap_and_the_best_is_first() -> None:
 def test_without_runs_there_is_no_section() -> None:
     assert not list(section(Known([])))
     assert set(CELLS) <= {cell for table in TABLES.values() for cell in table.cells}
+
+
+def test_what_methods_close_alone_is_told_with_seeds_and_in_a_range_without() -> None:
+    many = closed(known("fedavg", "fedrs", "fedlc"))
+    (told,) = alone({**many, "fedlc+fedrs": many["fedlc"], "refit": many["fedlc"]})
+    assert told == (
+        "What methods close alone at D(0.05), D(0.1) and Q(2), with at least 3 seeds: `fedlc` 50, 50 and 50 %, `fedrs` "
+        "-25, -25 and -25 %."
+    )
+    few = {cell: {**ours, "seeds": [0]} for cell, ours in many["fedrs"].items()}
+    (told,) = alone({"fedlc": many["fedlc"], "fedrs": few, "fedcm": few})
+    assert told.endswith(": `fedlc` 50, 50 and 50 %. With fewer seeds, `fedrs` and `fedcm` close -25 %.")
+    assert not list(alone({"fedrs": few}))
