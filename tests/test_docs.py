@@ -97,6 +97,19 @@ def test_the_commands_of_a_page_run(folder, page, monkeypatch, capsys):
             exec(compile(block, page, "exec"), {})
 
 
+def test_what_label_skew_does_is_what_the_commands_print(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (train, diagnose), (compare,) = (commands(block) for block in blocks("docs/skew.md", "bash"))
+    paste(train, capsys)
+    row = r"^(fed\w+ +\w+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+) *$"
+    quoted = re.findall(row, (ROOT / "docs/skew.md").read_text(), re.M)
+    printed = {" ".join(first.split()): numbers for first, *numbers in re.findall(row, paste(diagnose, capsys), re.M)}
+    assert len(quoted) == 6
+    for first, *numbers in quoted:
+        assert [*map(float, numbers)] == pytest.approx([*map(float, printed[" ".join(first.split())])], abs=2)
+    assert "fedlc is below fedavg" in paste(compare, capsys)
+
+
 def test_the_loss_in_a_loop_of_ones_own():
     names = {}
     with rng.torch_seed(0, "docs"):
