@@ -37,11 +37,7 @@ class Claim:
 
     def against(self, other: str) -> Difference:
         """FedLC minus another method, mean of the last ten rounds."""
-        mine, theirs = (
-            dict(zip(figures["seeds"], figures["each_last_ten"], strict=True))
-            for figures in (self.ours["fedlc"], self.ours[other])
-        )
-        found = paired(mine, theirs)
+        found = paired(by_seed(self.ours["fedlc"]), by_seed(self.ours[other]))
         assert found is not None  # figures that are compared have the same seeds
         return found
 
@@ -186,6 +182,12 @@ def span(values: Sequence[float], form: str = "+.2f") -> str:
     """`+0.10 to +2.50`, or the one value if all are equal."""
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
+
+
+def by_seed(ours: Mapping[str, Any]) -> dict[int, float]:
+    """Mean of the last ten rounds of each seed that did not diverge, in percent."""
+    fine = (seed for seed in ours["seeds"] if seed not in ours["diverged"])
+    return dict(zip(fine, ours["each_last_ten"], strict=True))
 
 
 def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -64,8 +64,8 @@ def section(lines: Sequence[Line], runs: Sequence[Result]) -> Iterator[str]:
         "What would a global model reach if a part of it were mended with everybody's training examples? This shows "
         "where the distance to IID data lies. Test accuracy after the last round in percent: as the model is, with "
         "batch-norm statistics of all examples, and with the last layer fitted to the features of all examples "
-        f"({_fit(lines)}, in one place; the method `refit` fits it in a federation, from the trained layer and with a "
-        "pull towards it, so its figures will differ). Other rates are those of the next section."
+        f"({_fit(lines)}, in one place). The method `refit` in the tables above fits it in a federation, from the "
+        "trained layer and with a pull towards it, so its figures differ. Other rates are those of the next section."
     )
     rows = [
         [named(one.cell), one.method, str(one.seeds), *(f"{one.accuracy[part]:.1f}" for part in PARTS)] for one in found

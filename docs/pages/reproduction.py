@@ -70,11 +70,11 @@ def reproduction(
     """The whole page. Pictures that lie in `figures` are shown; `repeats` are runs that were done again, `tuned` tries
     on held-out examples with the runs of what they chose, and `repairs` are of models of any of these runs. `fits` and
     `taus` are tries on held-out examples, with a readout and of FedLC's tau."""
-    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *closing.section(results), *readouts.tried(fits)]
-    parts += [*mended.section(repairs, [*results, *tuned]), *chosen.section(results, tuned), *margins.section(taus)]
-    parts += [*holds.section(results), *_short(results)]
+    parts = [_INTRODUCTION.rstrip(), *depends.section(results), *holds.section(results), *_short(results)]
+    parts += [*closing.section(results), *readouts.tried(fits), *mended.section(repairs, [*results, *tuned])]
+    parts += [*chosen.section(results, tuned), *margins.section(taus)]
     parts += [_OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
-    parts += _map(results, figures)
+    parts += [*_map(results, figures), *_every(results)]
     for table in TABLES.values():
         parts += _table(table, results)
     parts += [*_figures(results, figures), *_repeats(results, repeats), *_extent(results)]
@@ -85,7 +85,7 @@ def _short(results: Results) -> list[str]:
     """How results are compared, and a summary; nothing if nothing was run."""
     lines = in_short(results, TABLES.values())
     how = f"This section compares FedLC with FedAvg wherever both were run in the same way. {RULE}"
-    return ["## In short", how, "\n".join(f"- {line}" for line in lines), _every(results)] if lines else []
+    return ["## In short", how, "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
 def _profiles() -> Iterator[str]:
@@ -223,7 +223,7 @@ def _extent(results: Results) -> Iterator[str]:
     yield "\n".join(lines)
 
 
-def _every(results: Results) -> str:
+def _every(results: Results) -> Iterator[str]:
     """A line for every cell in which FedAvg and FedLC were run: the last round and, after the dot, the last ten."""
     methods = ("FedAvg", "FedRS", "FedLC", "logit adj.")
     heads = ("cell", "profile", "rounds", *methods, "FedLC against FedAvg", "paper: FedAvg, FedLC")
@@ -233,7 +233,10 @@ def _every(results: Results) -> str:
             for claim in claims(table, rows):
                 at = {row["method"]: row for row in rows if row["cell"] == claim.cell and row["ours"]}
                 lines.append(_line(f"{table.name}: {claim.cell}", profile.name, at, claim))
-    return "\n".join(as_markdown(heads, lines))
+    if lines:
+        yield "## FedLC and FedAvg in every cell"
+        yield "Accuracy after the last round · mean of the last ten rounds, in percent."
+        yield "\n".join(as_markdown(heads, lines))
 
 
 def _line(cell: str, profile: str, at: dict[str, dict[str, Any]], claim: Claim) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from docs.pages.claims import listed, named, span
+from docs.pages.claims import by_seed, listed, named, span
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES
@@ -24,7 +24,7 @@ def cells(results: Results, data: str) -> Cells:
         there = tuple(cell for cell in table.cells if cell.startswith(f"{data}/"))
         for row in table.rows(results, Choice(cells=there, profile=PROFILES["usual"])) if there else ():
             if row["ours"] and not row["ours"]["diverged"]:
-                found.setdefault(row["cell"], {})[row["method"]] = _by_seed(row["ours"])
+                found.setdefault(row["cell"], {})[row["method"]] = by_seed(row["ours"])
     return found
 
 
@@ -102,7 +102,3 @@ def seeds(gains: Iterable[Difference]) -> str:
 
 def _mean(of: Mapping[int, float]) -> float:
     return sum(of.values()) / len(of)
-
-
-def _by_seed(ours: Mapping[str, Any]) -> dict[int, float]:
-    return dict(zip(ours["seeds"], ours["each_last_ten"], strict=True))

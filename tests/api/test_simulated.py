@@ -8,7 +8,7 @@ import pytest
 import torch
 from matplotlib.figure import Figure
 
-from fedskew import Run, Simulated, Store, simulate
+from fedskew import Run, Simulated, Store, compare, simulate
 from fedskew.core import tree
 from fedskew.data import load_dataset
 from fedskew.simulation.plan import Plan
@@ -113,6 +113,23 @@ def test_clients_that_do_not_answer_send_nothing():
     assert [record.clients for record in found.records] != [4, 4, 4]
     one = found.bytes_sent.down[0] // 4
     assert found.bytes_sent.up == tuple(record.clients * one for record in found.records)
+
+
+def test_bytes_sent_count_what_fits_send():
+    """Once for a fit the model to each client, and for each ask and client the layer down and its gradient up."""
+    fields = {**FIELDS, "rounds": 12, "eval_every": 12, "clients_per_round": 2}
+    (plain,), (read,) = compare(Run(**fields), ["fedlc", "fedlc+refit:asks=5"]).runs.values()
+    model = tree.nbytes([dict(read.model.module.state_dict())])
+    layer = 4 * (10 * 64 + 10)
+    fitted = (0, 0, *[1] * 10)  # only the last ten rounds are measured
+    sent = read.bytes_sent
+    assert sent.down == tuple(2 * model + each * 4 * (model + 5 * layer) for each in fitted)
+    assert sent.up == tuple(2 * model + each * 4 * 5 * layer for each in fitted)
+    assert sent.fits == tuple(each * 4 * (model + 2 * 5 * layer) for each in fitted)
+    assert sent.total == plain.bytes_sent.total + sum(sent.fits)
+    assert sent.with_last_fit == plain.bytes_sent.total + sent.fits[-1]
+    assert plain.bytes_sent.with_last_fit == plain.bytes_sent.total
+    assert plain.bytes_sent.fits == (0,) * 12
 
 
 def test_bytes_sent_are_those_of_a_real_federation():

@@ -220,12 +220,13 @@ def several_runs(folder: Path) -> None:
             print(name, value, file=file)
 
     def told(records: Iterable[RoundRecord]) -> list[tuple[object, ...]]:
-        return [(r.round, r.accuracy, r.clients, r.train_loss) for r in records]
+        return [(r.round, r.accuracy, r.clients, r.train_loss, r.asked) for r in records]
 
     for name, rounds in (("new", 12), ("finished", 12), ("shorter", 4), ("longer", 14)):
         run = Run(**{**digits, "rounds": rounds}, algorithm="fedlc+scaffold", eval_every=5)
         say(name, told(simulate(run, store=store)))
     seeds = [Run(**digits, seed=seed) for seed in (1, 2)]
+    say("readout", told(simulate(Run(**digits, algorithm="fedlc+refit:asks=3", eval_every=12))))
     say("seeds", [(position, *told([record])) for position, record in simulate_many(seeds, store=store)])
 
     early = []
@@ -264,9 +265,10 @@ def several_runs(folder: Path) -> None:
 def test_ranks_see_the_same_and_never_lose_step(tmp_path: Path) -> None:
     assert [one.code for one in on_ranks(2, tmp_path, several_runs, tmp_path)] == [0, 0]
     said = [dict(line.split(" ", 1) for line in (tmp_path / f"rank{rank}").read_text().splitlines()) for rank in (0, 1)]
-    for name in ("new", "finished", "shorter", "longer", "seeds", "early", "after"):
+    for name in ("new", "finished", "shorter", "longer", "readout", "seeds", "early", "after"):
         assert said[0][name] == said[1][name], name
     assert said[0]["new"] == said[0]["finished"]
+    assert [asked for *_, asked in ast.literal_eval(said[1]["readout"])] == [0, 0, *[6 * 3] * 10]
     assert "another process is working on run" in said[0]["busy"]
     assert "another rank cannot continue" in said[1]["busy"]
     assert "ranks have different runs" in said[0]["different"]

@@ -1,6 +1,7 @@
 """A federation reads its model out as a simulation does, by gradients that nodes send."""
 
 import logging
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -9,7 +10,9 @@ import torch
 from fedskew import Run, Store, load_model, simulate
 from fedskew.core.reading import client_gradient
 from fedskew.runs.checkpoint import load_checkpoint
-from fedskew.simulation.plan import build_federation
+from fedskew.simulation.plan import Plan, build_federation
+from fedskew.simulation.records import RoundRecord
+from fedskew.simulation.traffic import bytes_sent
 from tests.flower.replies import renamed, with_a_record
 from tests.helpers import assert_trees_close, assert_trees_equal
 
@@ -80,6 +83,16 @@ def fit_of(server, run, clients):
     return {rows: weight, biases: bias}
 
 
+def mean_loss(server, layer, run, clients):
+    """Cross entropy of a model with this layer on the examples of some clients."""
+    federation = build_federation(run)
+    data, there = federation.dataset, torch.cat([federation.indices[client] for client in clients])
+    model = Plan.of(run, data).model
+    x = data.prepare(data.x_train[there], torch.float32)
+    said, _ = model.apply({**server.params, **layer}, server.buffers, x, train=False)
+    return float(torch.nn.functional.cross_entropy(said.logits, data.y_train[there]))
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -94,8 +107,10 @@ def test_every_measured_round_is_that_of_a_simulation(more, tmp_path):
     nodes = [{"partition-id": client} for client in range(run.clients)]
     federated = federate(Nodes(client_app(run), nodes), run, Rules(store=str(tmp_path))).server
     records = list(simulate(run))
-    measured = [record["accuracy"] for record in Store(tmp_path).folder(run.hash).records()]
-    assert measured == [record.accuracy for record in records]
+    kept = [RoundRecord.stored(record) for record in Store(tmp_path).folder(run.hash).records()]
+    assert [record.accuracy for record in kept] == [record.accuracy for record in records]
+    assert bytes_sent(run, kept) == bytes_sent(run, records)
+    assert all(sent > 0 for sent in bytes_sent(run, kept).fits)
     expected = records[-1].server
     assert_trees_close(federated.params, expected.params, rtol=1e-6, atol=1e-6)
     assert_trees_close(federated.readout, expected.readout, rtol=1e-3, atol=1e-3)
@@ -116,6 +131,24 @@ def test_only_measured_rounds_are_read_out():
     grid = Nodes(client_app(run), THREE)
     federate(grid, run, Rules())
     assert {content["config"]["round"] for content in asked(grid)} == {2, *range(4, 14)}
+
+
+def test_the_time_of_a_fit_is_the_rounds_and_that_of_an_evaluation_is_not(monkeypatch, tmp_path):
+    """With a clock that goes on only in these two."""
+    clock = [0.0]
+    fit = reading.fit
+
+    def slow_fit(*given):
+        clock[0] += 60
+        return fit(*given)
+
+    def slow_evaluation(server):
+        clock[0] += 1000
+
+    monkeypatch.setattr(reading, "fit", slow_fit)
+    monkeypatch.setattr("fedskew.flower.server.time.perf_counter", lambda: clock[0])
+    federate(Nodes(client_app(RUN), THREE), RUN, Rules(store=str(tmp_path)), evaluate=slow_evaluation)
+    assert [record["seconds"] for record in Store(tmp_path).folder(RUN.hash).records()] == [60, 60]
 
 
 def with_number(name, value):
@@ -167,18 +200,63 @@ def test_a_client_with_a_bad_answer_is_left_out(problem, caplog):
     assert refused.startswith("round 1: the reply of node 101, client 1, is refused: ")
     assert problem in refused
     assert "round 1: 1 of 3 clients did not give a valid answer" in caplog.messages
-    assert_trees_close(server.readout, fit_of(server, ONE, [0, 2]), rtol=1e-3, atol=1e-3)
+    with_the_asks_left = ONE.model_copy(update={"algorithm": "fedlc+refit:asks=11"})
+    assert_trees_close(server.readout, fit_of(server, with_the_asks_left, [0, 2]), rtol=1e-3, atol=1e-3)
 
 
-@pytest.mark.parametrize("since", [1, 4])
-def test_a_fit_starts_over_without_a_client_that_does_not_answer(since):
+@pytest.mark.parametrize("more", [{}, {"algorithm": "scaffold+refit:asks=4"}, {"model": "cnn:width=4,padding=1"}])
+def test_bytes_sent_are_the_arrays_of_all_messages(more, tmp_path):
+    run = ONE.model_copy(update={**more, "clients_per_round": 2})
+    grid = Nodes(client_app(run), THREE)
+    federate(grid, run, Rules(store=str(tmp_path)))
+    sent = [0, 0]
+    for message in grid.messages:
+        arrays = [array for record in message.content.array_records.values() for array in record.values()]
+        sent[bool(message.metadata.reply_to_message_id)] += sum(array.numpy().nbytes for array in arrays)
+    (record,) = Store(tmp_path).folder(run.hash).records()
+    counted = bytes_sent(run, [RoundRecord.stored(record)])
+    assert [counted.down, counted.up] == [(down_or_up,) for down_or_up in sent]
+    assert record["asked"] == len(asked(grid))
+
+
+@pytest.mark.parametrize("since", [1, 4, 12])
+def test_a_fit_goes_on_without_a_client_that_does_not_answer(since, tmp_path):
+    """With as many asks in all."""
     grid = Nodes(client_app(ONE), THREE, gradients_of(1, lost, since))
-    server = federate(grid, ONE, Rules(round_timeout=0.5)).server
-    first, again = asks(grid)[:since], asks(grid)[since:]
-    assert first == [[0, 1, 2]] * since
-    assert again == [[0, 2]] * len(again)
-    assert 1 < len(again) <= 12
-    assert_trees_close(server.readout, fit_of(server, ONE, [0, 2]), rtol=1e-3, atol=1e-3)
+    server = federate(grid, ONE, Rules(round_timeout=0.5, store=str(tmp_path))).server
+    assert asks(grid) == [[0, 1, 2]] * since + [[0, 2]] * (12 - since)
+    (record,) = Store(tmp_path).folder(ONE.hash).records()
+    assert record["asked"] == len(asked(grid))
+    tried = [content["layer"] for content in asked(grid)]
+    trained, again = tried[0], tried[3 * since] if since < 12 else tried[-1]
+    same = [np.array_equal(trained[name].numpy(), again[name].numpy()) for name in server.readout]
+    assert same == [since == 1] * 2
+    reached, start = (mean_loss(server, layer, ONE, [0, 2]) for layer in (server.readout, {}))
+    assert reached < start
+    full = mean_loss(server, fit_of(server, ONE, [0, 2]), ONE, [0, 2])
+    assert reached < full + 0.2 * (start - full)
+
+
+def test_a_fit_ends_although_every_ask_loses_a_client(caplog):
+    """It takes as many asks as without a loss, and says that nothing came of them."""
+    run = Run(**{**FIELDS, "clients": 6, "partition": "shards:2"}, rounds=1, algorithm="refit:asks=5")
+    seen: Counter[int] = Counter()
+
+    def on_its_way(reply):
+        """Client 0 loses its first answer, client 1 its second, and so on."""
+        if reply.metadata.message_type != ASKS:
+            return reply
+        client = reply.content["metrics"]["client"]
+        seen[client] += 1
+        return None if seen[client] == client + 1 else reply
+
+    grid = Nodes(client_app(run), [{"partition-id": client} for client in range(6)], on_its_way)
+    with caplog.at_level(logging.INFO, "flwr"):
+        server = federate(grid, run, Rules(min_clients=1, round_timeout=0.2)).server
+    assert asks(grid) == [list(range(first, 6)) for first in range(5)]
+    assert_trees_equal(server.readout, {name: server.params[name] for name in server.readout})
+    assert "round 1: the last ask lost a client; the last layer is the best found before it" in caplog.messages
+    assert not any("is fitted" in text for text in caplog.messages)
 
 
 def test_a_client_that_does_not_train_in_a_round_is_asked():
@@ -245,7 +323,36 @@ def test_features_are_computed_once_for_a_model(monkeypatch):
     grid = Nodes(client_app(RUN), THREE)
     assert_trees_equal(federate(grid, RUN, Rules()).server.readout, kept.readout)
     assert len(count) == 3 * 2 + 3 * len(asks(grid))
-    assert all(not context.state for context in grid.contexts.values())
+    kept = [set(context.state.array_records["fedskew-features"]) for context in grid.contexts.values()]
+    assert all("features" not in names for names in kept)
+
+
+def test_only_the_first_ask_of_a_fit_holds_the_model():
+    run = RUN.model_copy(update={"model": "cnn:width=4,padding=1", "algorithm": "fedlc+refit:asks=3"})
+    grid = Nodes(client_app(run), THREE)
+    federate(grid, run, Rules())
+    held = [set(content.array_records) for content in asked(grid)]
+    assert held == 2 * (3 * [{"params", "buffers", "layer"}] + 6 * [{"layer"}])
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+def test_a_node_that_has_lost_the_model_is_left_out_of_the_fit(rounds, caplog):
+    """It takes part in the next one."""
+    run = RUN.model_copy(update={"rounds": rounds})
+
+    def forgetful(reply):
+        grid.contexts[101].state = RecordDict()
+        return reply
+
+    change = gradients_of(1, forgetful)
+    grid = Nodes(client_app(run), THREE, lambda reply: change(reply) if reply.has_content() else reply)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federate(grid, run, Rules())
+    refused = [text for text in caplog.messages if "is refused" in text]
+    assert len(refused) == rounds
+    for round, text in enumerate(refused, 1):
+        assert f"node 101, client 1, is refused: error 2: this node no longer has the model of round {round}" in text
+    assert asks(grid) == rounds * ([[0, 1, 2]] * 2 + [[0, 2]] * 10)
 
 
 def test_the_gradient_by_the_bias_reveals_label_counts_and_the_message_does_not_hide_it():

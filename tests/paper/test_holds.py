@@ -15,6 +15,7 @@ from tests.paper.test_tables import Known, with_curve
 def row(method: str, ours: float | None, printed: float | None, rounds: int = 400) -> dict[str, Any]:
     gain = {"mean": 1.0, "half": 0.5, "seeds": 3}
     known = {"rounds": rounds, "last_ten": ours, "gain": gain, "dataset": "cifar10", "hashes": [method]}
+    known |= {"seeds": [0], "each_last_ten": [ours], "diverged": {}}
     return {"cell": "one", "method": method, "ours": known if ours is not None else None, "printed": {"mean": printed}}
 
 
@@ -33,6 +34,15 @@ def test_runs_of_another_length_and_too_few_methods_say_nothing_of_the_order() -
     assert cell.agreement is None
     assert not list(cells([row("fedavg", 50, 40), row("fedlc", None, 60)]))
     assert Cell("cifar10", "above", (), {"fedavg": 1.0, "fedrs": 2.0, "fedlc": 3.0}, {}).agreement is None
+
+
+def test_the_order_is_that_of_the_seeds_that_all_methods_have() -> None:
+    """The second seed, in which FedLC fails, is one that FedRS does not have."""
+    rows = [row("fedavg", 50, 40), row("fedrs", 60, 50), row("fedlc", 40, 60)]
+    rows[0]["ours"] |= {"seeds": [0, 1], "each_last_ten": [50, 50]}
+    rows[2]["ours"] |= {"seeds": [0, 1], "each_last_ten": [70, 10]}
+    (cell,) = cells(rows)
+    assert cell.ours == {"fedavg": 50, "fedrs": 60, "fedlc": 70}
 
 
 def test_a_cell_of_two_tables_counts_once() -> None:

@@ -60,6 +60,6 @@ def test_an_unknown_run_is_refused_and_no_models_are_no_section() -> None:
 
 
 def test_the_section_says_how_the_layer_was_fitted_and_mixes_no_fits() -> None:
-    assert "(by hand, in one place;" in list(section(LINES, RUNS))[1]
+    assert "(by hand, in one place)." in list(section(LINES, RUNS))[1]
     with pytest.raises(ValueError, match="too many values"):
         list(section([*LINES, {**LINES[0], "fit": "otherwise"}], RUNS))

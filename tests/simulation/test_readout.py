@@ -8,10 +8,11 @@ import torch
 from torch import nn
 
 from fedskew import Run, load_model, simulate
-from fedskew.core.reading import read_out
+from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Server
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.store import Store, StoreError
+from fedskew.simulation.records import RoundRecord
 from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import assert_trees_close
 
@@ -75,13 +76,52 @@ def test_held_out_examples_are_not_fitted_and_are_measured_with_the_fit():
     wrong[there] = (wrong[there] + 1) % 10
     other = replace(held.federation, dataset=replace(data, y_train=wrong))
     again = read_out(held.algorithm.readout, held.model, held.server.params, held.server.buffers, other)
-    assert_trees_close(again, held.server.readout, 0.0)
+    assert_trees_close(again.layer, held.server.readout, 0.0)
 
 
 def test_features_that_are_not_finite_are_not_fitted():
     simulation = Simulation(run())
     huge = {name: math.inf * leaf if "hidden" in name else leaf for name, leaf in simulation.server.params.items()}
-    assert read_out(simulation.algorithm.readout, simulation.model, huge, {}, simulation.federation) == {}
+    found = read_out(simulation.algorithm.readout, simulation.model, huge, {}, simulation.federation)
+    assert found == Reading({}, asked=0)
+
+
+def test_a_record_says_how_many_gradients_were_asked_for(tmp_path):
+    read = run(algorithm="fedlc+refit:asks=4", rounds=12, eval_every=12)
+    for _ in range(2):  # computed, then read
+        assert [record.asked for record in simulate(read, store=tmp_path)] == [0, 0, *[4 * 5] * 10]
+    assert {record.asked for record in simulate(run(algorithm="fedlc"))} == {0}
+
+
+def test_asks_that_were_not_made_are_not_counted():
+    """A strong pull ends the descent long before the limit."""
+    record = advance([Simulation(run(algorithm="refit:asks=500,pull=10", eval_every=1))])[0]
+    assert 2 <= record.asked / 5 < 100
+    assert record.asked % 5 == 0
+
+
+def test_a_model_that_has_diverged_is_not_fitted():
+    records = list(simulate(run(lr=1e30, eval_every=1)))
+    assert records[-1].diverged
+    assert records[-1].asked == 0
+
+
+def test_a_record_of_an_earlier_version_has_no_asks():
+    kept = advance([Simulation(run())])[0].as_dict()
+    assert RoundRecord.stored({name: value for name, value in kept.items() if name != "asked"}).asked == 0
+
+
+def test_the_time_of_a_fit_is_the_rounds(monkeypatch):
+    """With a clock that goes on only in fits."""
+    clock = [0.0]
+
+    def slow(*given):
+        clock[0] += 60
+        return read_out(*given)
+
+    monkeypatch.setattr("fedskew.simulation.simulation.read_out", slow)
+    monkeypatch.setattr("fedskew.simulation.simulation.time.perf_counter", lambda: clock[0])
+    assert [record.seconds for record in simulate(run(rounds=12, eval_every=12))] == [0, 0, *[60] * 10]
 
 
 def test_the_checkpoint_keeps_it_apart_from_the_trained_model(tmp_path):

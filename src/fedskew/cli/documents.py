@@ -24,7 +24,7 @@ class RunResult(TypedDict):
     validation_accuracy: Annotated[float | None, "on the examples held out by `--validation`, or null"]
     per_class_accuracy: Annotated[list[float | None] | None, "by class; null for a class without test examples"]
     diverged: Annotated[bool, "whether the model stopped being finite"]
-    seconds: Annotated[float, "time of all rounds"]
+    seconds: Annotated[float, "time of all rounds, with the fits of `refit`, without evaluation"]
     engine: Annotated[str | None, "engine of the last round"]
     device: Annotated[str | None, "device of the last round"]
     partition_hash: Annotated[str | None, "identifies the partition"]

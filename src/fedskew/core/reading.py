@@ -1,5 +1,6 @@
 """The last linear layer of a model: where it is, what it reads, and a client's gradient of it."""
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -16,6 +17,14 @@ if TYPE_CHECKING:
     from fedskew.readouts import Ask, Readout
 
 _CLOSE = 1e-3
+
+
+@dataclass(frozen=True)
+class Reading:
+    """The parameters that a readout replaces, and how many gradients it asked for: one of each client at each ask."""
+
+    layer: Params
+    asked: int = 0
 
 
 def last_layer(model: "Model", params: Params, buffers: Params, data: Dataset) -> tuple[str, str]:
@@ -35,22 +44,26 @@ def last_layer(model: "Model", params: Params, buffers: Params, data: Dataset) -
     return f"{start}weight", f"{start}bias"
 
 
-def read_out(readout: "Readout", model: "Model", params: Params, buffers: Params, federation: Federation) -> Params:
-    """The parameters that a readout replaces: those of the last layer, or none if their input is not finite."""
+def read_out(readout: "Readout", model: "Model", params: Params, buffers: Params, federation: Federation) -> Reading:
+    """The last layer as a readout has it; nothing is replaced or asked if the layer's input is not finite."""
     if not readout.asks:
-        return {}
+        return Reading({})
     data = federation.dataset
     rows, biases = last_layer(model, params, buffers, data)
     there = torch.from_numpy(federation.order).to(data.y_train.device)
     known, labels = features(model, params, buffers, data, there), data.y_train[there]
     if not known.isfinite().all():
-        return {}
+        return Reading({})
+    asks = 0
 
     def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
+        nonlocal asks
+        asks += 1
         loss, by_weight, by_bias = client_gradient(known, labels, weight, bias)
         return float(loss) / len(labels), by_weight / len(labels), by_bias / len(labels)
 
-    return fit(readout, params, (rows, biases), ask)
+    layer = fit(readout, params, (rows, biases), ask)
+    return Reading(layer, asks * federation.num_clients)
 
 
 def fit(readout: "Readout", params: Params, layer: tuple[str, str], ask: "Ask") -> Params:

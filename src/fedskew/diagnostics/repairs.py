@@ -56,4 +56,4 @@ def refitted(model: Model, state: State, federation: Federation) -> State | None
         fitted_layer(model, *state, federation.dataset)
     except ValueError:
         return None
-    return {**state[0], **read_out(_FIT, model, *state, federation)}, state[1]
+    return {**state[0], **read_out(_FIT, model, *state, federation).layer}, state[1]

@@ -4,13 +4,14 @@
                    node -> server    config: run, client, num-examples
     train          server -> node    params, buffers*, correction*; config: run, client, round, absorbed
                    node -> server    params, buffers*, message*; metrics: client, round, num-examples, steps, loss
-    query.readout  server -> node    params, buffers*, layer; config: run, client, round
+    query.readout  server -> node    params**, buffers*, layer; config: run, client, round
                    node -> server    layer; metrics: client, round, num-examples, loss
 
 Records with a star are sent only if the method or the model has them. Arrays are exact, in the run's type; a node
 answers with its whole model under the names it received, as Flower's differential privacy expects.
 
-Only methods with a readout ask for one. `layer` is the last linear layer to be tried, and in the reply the gradient at
+Only methods with a readout ask for one. The first ask of a fit (**) holds the trained model; nodes keep what later asks
+need of it. `layer` is the last linear layer to be tried, and in the reply the gradient at
 that layer under the same names; gradient and loss are sums over the node's examples. By the bias, the gradient is the
 sum of the predicted shares less the label counts.
 """
@@ -63,7 +64,9 @@ class Answer:
 
 @dataclass(frozen=True)
 class Ask:
-    """A server's request for the gradient of the last layer; the trained model gives the features before it."""
+    """A server's request for the gradient of the last layer. The trained model gives the features before it; only the
+    first ask of a fit holds it.
+    """
 
     run: str
     client: int
@@ -125,14 +128,14 @@ def decode_answer(content: RecordDict, call: Call, message: Params, device: torc
 
 
 def encode_ask(ask: Ask, model: Records) -> RecordDict:
-    """`model` are the records of the ask's model, which all asks of a fit share."""
+    """`model` are the records of the ask's model, which the asks of all clients share."""
     about: dict[str, Any] = {"run": ask.run, "client": ask.client, "round": ask.round}
     return RecordDict({**model, LAYER: to_record(ask.layer), CONFIG: ConfigRecord(about)})
 
 
-def model_records(server: Server) -> Records:
+def model_records(params: Params, buffers: Params) -> Records:
     """The trained model alone, without the method's state."""
-    return _records({PARAMS: server.params, BUFFERS: server.buffers})
+    return _records({PARAMS: params, BUFFERS: buffers})
 
 
 def decode_ask(content: RecordDict, device: torch.device | str) -> Ask:

@@ -1,29 +1,30 @@
 """A readout in a federation: the server fits the last layer with gradients that it asks all present clients for.
 
-Every ask of a fit goes to the same clients. If one of them gives no valid answer, the fit starts over without it, from
-the trained layer; with fewer than `min-clients` left, the run fails.
+The first ask of a fit holds the trained model, later ones only the layer to be tried: a node keeps what it needs of the
+model in Flower's state. If a client gives no valid answer, the fit goes on without it (`readouts/fitting.py` says how),
+with as many asks in all as if it had answered; with fewer than `min-clients` left, the run fails.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
-from logging import INFO
+from logging import INFO, WARNING
 
-import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
 from torch import Tensor
 
 from fedskew.core import tree
-from fedskew.core.reading import client_gradient, features, fit, last_layer
+from fedskew.core.reading import Reading, client_gradient, features, fit, last_layer
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes
 from fedskew.flower.data import Node
 from fedskew.flower.messages import (
+    BUFFERS,
+    PARAMS,
     Ask,
     Gradient,
-    Records,
     decode_gradient,
     encode_ask,
     from_record,
@@ -31,21 +32,17 @@ from fedskew.flower.messages import (
     to_record,
 )
 from fedskew.flower.strategy import LabelSkew, content_of, exchange, with_nodes
+from fedskew.readouts import Fewer
 from fedskew.runs.run import Run
-from fedskew.simulation.plan import Plan, usable_device
+from fedskew.simulation.plan import Plan
 
 READOUT = "query.readout"
 MOST_KEPT = 1 << 28
-"""Features of more bytes are computed anew for every ask."""
+"""Instead of features of more bytes a node keeps the model, and computes them anew for every ask."""
 _ARRAYS, _ABOUT = "fedskew-features", "fedskew-features-of"
-
-
-class _Fewer(Exception):
-    """Not all clients of a fit answered; `left` are the nodes of those that did."""
-
-    def __init__(self, left: dict[int, int]) -> None:
-        super().__init__(left)
-        self.left = left
+_FEATURES = "features"
+Read = tuple[tuple[str, str], Tensor]
+"""The names of the last layer, and what it reads of a node's examples."""
 
 
 @dataclass(frozen=True)
@@ -66,44 +63,45 @@ class Reader:
                 f"{plan.run.short_algorithm}: the server adds up the gradients of a readout, so one client could "
                 "bypass the aggregate; allowed: methods without trimmed or median"
             )
-        return cls(strategy, plan.fitted_layer(strategy.server, _examples(known, usable_device(plan.run.device))))
+        rows, biases = plan.fitted(strategy.server, known)
+        return cls(strategy, (rows, biases))
 
-    def read_out(self, grid: Grid, round: int) -> Params:
+    def read_out(self, grid: Grid, round: int) -> Reading:
         """The last layer, fitted to the examples of the clients that are present and answer."""
-        nodes = dict(sorted(self.strategy.roll.nodes.items()))
-        while True:
-            try:
-                return self._fitted(grid, round, nodes)
-            except _Fewer as fewer:
-                nodes = fewer.left
-
-    def _fitted(self, grid: Grid, round: int, nodes: Mapping[int, int]) -> Params:
         server, readout = self.strategy.server, self.strategy.plan.algorithm.readout
-        (rows, biases), params, model = self.layer, server.params, model_records(server)
+        rows, biases = self.layer
+        nodes, asked, all_answered = dict(sorted(self.strategy.roll.nodes.items())), 0, False
 
         def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
+            nonlocal nodes, asked, all_answered
+            model = ({}, {}) if asked else (server.params, server.buffers)
+            asked += len(nodes)
             answers = self._ask(grid, round, nodes, model, {rows: weight, biases: bias})
-            if len(answers) < len(nodes):
-                raise _Fewer({client: node for client, node in nodes.items() if client in answers})
+            all_answered = len(answers) == len(nodes)
+            if not all_answered:
+                nodes = {client: node for client, node in nodes.items() if client in answers}
+                raise Fewer
             given = [answers[client] for client in nodes]  # always added up in the same order
             total = sum(answer.examples for answer in given)
             gradient = reduce(tree.add, (tree.map(Tensor.double, answer.layer) for answer in given))
             return sum(answer.loss for answer in given) / total, gradient[rows] / total, gradient[biases] / total
 
-        fitted = fit(readout, params, self.layer, ask)
-        log(INFO, "round %s: the last layer is fitted to the examples of %s clients", round, len(nodes))
-        return fitted
+        fitted = fit(readout, server.params, self.layer, ask)
+        if all_answered:
+            done = "round %s: the last layer is fitted to the examples of %s clients, with %s gradients"
+            log(INFO, done, round, len(nodes), asked)
+        else:
+            log(WARNING, "round %s: the last ask lost a client; the last layer is the best found before it", round)
+        return Reading(fitted, asked)
 
     def _ask(
-        self, grid: Grid, round: int, nodes: Mapping[int, int], model: Records, layer: Params
+        self, grid: Grid, round: int, nodes: Mapping[int, int], model: tuple[Params, Params], layer: Params
     ) -> dict[int, Gradient]:
         """The valid answers of clients."""
-        strategy, server = self.strategy, self.strategy.server
+        strategy, records = self.strategy, model_records(*model)
         run, rules = strategy.plan.run, strategy.rules
-        asks = {
-            node: Ask(run.hash, client, round, server.params, server.buffers, layer) for client, node in nodes.items()
-        }
-        sent = [Message(encode_ask(ask, model), node, READOUT) for node, ask in asks.items()]
+        asks = {node: Ask(run.hash, client, round, *model, layer) for client, node in nodes.items()}
+        sent = [Message(encode_ask(ask, records), node, READOUT) for node, ask in asks.items()]
         found = dict[int, Gradient]()
         for node, reply in with_nodes(sent, exchange(grid, sent, rules.round_timeout)):
             try:
@@ -131,46 +129,44 @@ def gradient_of(run: Run, node: Node, ask: Ask, state: RecordDict) -> Gradient:
     plan = Plan.of(run, data)
     if not plan.algorithm.readout.asks:
         raise ValueError(f"{run.short_algorithm} has no readout, so this node gives no gradients; allowed: refit")
-    rows, biases = last_layer(plan.model, ask.params, ask.buffers, data)
+    there = node.federation.indices[node.client].to(data.y_train.device)
+    labels = data.y_train[there]
+    (rows, biases), known = (_met if ask.params else _kept)(plan, data, there, ask, state)
     if set(ask.layer) != {rows, biases}:
         raise ValueError(f"the server asks for {', '.join(ask.layer)}; the last layer is {rows}, {biases}")
-    there = node.federation.indices[node.client].to(data.y_train.device)
-    known = _features(plan, node, ask, there, state)
-    labels = data.y_train[there]
     loss, by_weight, by_bias = client_gradient(known, labels, ask.layer[rows], ask.layer[biases])
     return Gradient(node.client, ask.round, len(labels), float(loss), {rows: by_weight, biases: by_bias})
 
 
 def forget(state: RecordDict) -> None:
-    """Drop the features of a model that will be trained further."""
+    """Drop what was kept of a model that will be trained further."""
     for name in (_ARRAYS, _ABOUT):
         state.pop(name, None)
 
 
-def _features(plan: Plan, node: Node, ask: Ask, there: Tensor, state: RecordDict) -> Tensor:
-    """What the last layer reads, kept in Flower's state of this node: it may be a new process for every ask."""
-    model = tree.digest({**tree.prefix(ask.params, "params"), **tree.prefix(ask.buffers, "buffers")})
-    key = f"{model} client {node.client} of {len(there)}"
-    if _ABOUT in state and state.config_records[_ABOUT]["key"] == key:
-        return from_record(state.array_records[_ARRAYS], there.device)["features"]
-    log(
-        INFO,
-        "round %s: client %s gives gradients of the last layer over %s examples",
-        ask.round,
-        node.client,
-        len(there),
-    )
-    known = features(plan.model, ask.params, ask.buffers, node.federation.dataset, there)
-    forget(state)
-    if known.nbytes <= MOST_KEPT:
-        state[_ARRAYS], state[_ABOUT] = to_record({"features": known}), ConfigRecord({"key": key})
-    return known
+def _met(plan: Plan, data: Dataset, there: Tensor, ask: Ask, state: RecordDict) -> Read:
+    """From the model in the first ask of a fit. The next ask may reach another process, so Flower's state keeps it."""
+    said = "round %s: client %s gives gradients of the last layer over %s examples"
+    log(INFO, said, ask.round, ask.client, len(there))
+    rows, biases = last_layer(plan.model, ask.params, ask.buffers, data)
+    known = features(plan.model, ask.params, ask.buffers, data, there)
+    model = {**tree.prefix(ask.params, PARAMS), **tree.prefix(ask.buffers, BUFFERS)}
+    state[_ARRAYS] = to_record({_FEATURES: known} if known.nbytes <= MOST_KEPT else model)
+    state[_ABOUT] = ConfigRecord({"of": _of(ask, there), "rows": rows, "biases": biases})
+    return (rows, biases), known
 
 
-def _examples(known: Dataset | Nodes, device: torch.device) -> Dataset:
-    """Examples that show which layer runs last; any will do if only the nodes have some."""
-    if isinstance(known, Dataset):
-        return known
-    shape = (2, *known.input_shape)
-    x, y = torch.linspace(-1, 1, torch.Size(shape).numel()).view(shape), torch.zeros(2, dtype=torch.int64)
-    return Dataset.of(known.name, (x, y), (x, y), known.num_classes).to(device)
+def _kept(plan: Plan, data: Dataset, there: Tensor, ask: Ask, state: RecordDict) -> Read:
+    """From what the first ask of this fit left behind."""
+    about = state.config_records.get(_ABOUT, ConfigRecord())
+    if about.get("of") != _of(ask, there):
+        raise ValueError(f"this node no longer has the model of round {ask.round}, which the fit's first ask brought")
+    layer, kept = (str(about["rows"]), str(about["biases"])), from_record(state.array_records[_ARRAYS], there.device)
+    if _FEATURES in kept:
+        return layer, kept[_FEATURES]
+    params, buffers = (tree.unprefix(kept, name) for name in (PARAMS, BUFFERS))
+    return layer, features(plan.model, params, buffers, data, there)
+
+
+def _of(ask: Ask, there: Tensor) -> str:
+    return f"round {ask.round}, client {ask.client}, {len(there)} examples"

@@ -100,20 +100,22 @@ def _round(
         raise RuntimeError(f"round {round}: {type(outer).__name__} made no model from {len(replies)} replies")
     params = from_record(merged, usable_device(run.device))
     strategy.server = replace(strategy.server, params=params)
-    diverged = not tree.finite(params)
+    diverged, asked = not tree.finite(params), 0
     due = diverged or is_evaluated(run, round)
     if reader is not None and due and not diverged:
-        strategy.server = replace(strategy.server, readout=reader.read_out(grid, round))
-    update = strategy.update
+        reading = reader.read_out(grid, round)
+        strategy.server, asked = replace(strategy.server, readout=reading.layer), reading.asked
+    update, seconds = strategy.update, time.perf_counter() - began
     return RoundRecord.of(
         evaluate(strategy.server) if evaluate is not None and due else None,
         round=round,
         train_loss=None if update is None else float(update.loss.double().mean()),
         clients=0 if update is None else len(update.loss),
-        seconds=time.perf_counter() - began,
+        seconds=seconds,
         engine=FEDERATED,
         device=run.device,
         diverged=diverged,
+        asked=asked,
         server=strategy.server,
     )
 

@@ -20,7 +20,11 @@ from torch import Tensor
 
 Flat = NDArray[np.float64]
 Ask = Callable[[Tensor, Tensor], tuple[float, Tensor, Tensor]]
-"""(weight [C, F], bias [C]) -> the mean loss over the examples of all clients, and its gradient by both."""
+"""(weight [C, F], bias [C]) -> the mean loss over the examples of all clients, and its gradient by both; or `Fewer`."""
+
+
+class Fewer(Exception):
+    """Not all clients answered an ask. The next one goes to those that did, so it is about another mean."""
 
 
 class Readout(Protocol):
@@ -52,6 +56,10 @@ class Fitted:
 
     Limited-memory BFGS starts at the trained layer and asks all clients so many times at most. The pull keeps a layer
     with many features from fitting the training examples alone.
+
+    If a client is lost, the descent begins anew on the mean of the others, at the best layer so far. The asks are still
+    as many in all, so a fit ends whatever clients do, and nothing that was found is lost: the mean is convex, so its
+    minimum does not depend on where the descent begins. If no ask is left, the best layer so far is the result.
     """
 
     asks: int
@@ -66,24 +74,32 @@ class Fitted:
     def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
         from scipy.optimize import minimize  # slow to import
 
-        rows, seen = weight.numel(), list[tuple[float, Flat]]()
+        trained = torch.cat([weight.detach().flatten(), bias.detach()]).double().cpu().numpy()
+        rows, left, best = weight.numel(), self.asks, (math.inf, trained)
 
         def parts(flat: Flat) -> tuple[Tensor, Tensor]:
             both = torch.from_numpy(flat.copy()).to(weight)
             return both[:rows].view_as(weight), both[rows:]
 
         def asked(flat: Flat) -> tuple[float, Flat]:
-            if len(seen) == self.asks:
+            nonlocal left, best
+            if not left:
                 raise StopIteration
+            left -= 1
             loss, by_weight, by_bias = ask(*parts(flat))
-            slope, away = torch.cat([by_weight.flatten(), by_bias]).double().cpu().numpy(), flat - start
-            seen.append((loss + self.pull / 2 * float(away @ away), flat.copy()))
-            return seen[-1][0], slope + self.pull * away
+            slope, away = torch.cat([by_weight.flatten(), by_bias]).double().cpu().numpy(), flat - trained
+            value = loss + self.pull / 2 * float(away @ away)
+            best = min(best, (value, flat.copy()), key=lambda each: each[0])
+            return value, slope + self.pull * away
 
-        start = torch.cat([weight.detach().flatten(), bias.detach()]).double().cpu().numpy()
         with suppress(StopIteration):
-            minimize(asked, start, method="L-BFGS-B", jac=True)
-        return parts(min(seen, key=lambda each: each[0])[1])
+            while True:
+                try:
+                    minimize(asked, best[1], method="L-BFGS-B", jac=True)
+                    break
+                except Fewer:
+                    best = math.inf, best[1]
+        return parts(best[1])
 
 
 as_trained, fitted = AsTrained, Fitted

@@ -86,6 +86,7 @@ class RecordForm(TypedDict):
     diverged: bool
     validation_accuracy: NotRequired[Share | None]
     probes: NotRequired[dict[str, Any]]
+    asked: NotRequired[NonNegativeInt]
 
 
 @_plain

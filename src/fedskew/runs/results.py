@@ -6,7 +6,7 @@ a folder; copying files together merges them.
 """
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
@@ -101,13 +101,12 @@ class Results:
 
     def only(self, precision: str | None) -> "Results":
         """Results of one arithmetic; None keeps all."""
-        if precision is None:
-            return self
+        return self if precision is None else self.where(lambda result: result.precision == precision)
+
+    def where(self, wanted: Callable[[Result], bool]) -> "Results":
+        """The results that a function says yes to."""
         view = copy(self)
-        view._by_question = {
-            asked: [result for result in found if result.precision == precision]
-            for asked, found in self._by_question.items()
-        }
+        view._by_question = {asked: list(filter(wanted, found)) for asked, found in self._by_question.items()}
         return view
 
     @property

@@ -61,12 +61,15 @@ class Plan:
         """How many steps a client with this many examples takes in a round."""
         return int(self.settings.steps(np.array(examples)))
 
-    def fitted_layer(self, server: Server, data: Dataset) -> tuple[str, str]:
-        """The names of the weight and bias that the method's readout fits."""
+    def fitted(self, server: Server, known: Dataset | Nodes) -> Params:
+        """The weight and the bias that the method's readout fits, as they are trained; nothing if it fits nothing."""
+        if not self.algorithm.readout.asks:
+            return {}
         try:
-            return fitted_layer(self.model, server.params, server.buffers, data)
+            layer = fitted_layer(self.model, server.params, server.buffers, _examples(known, server))
         except ValueError as error:
             raise ValueError(f"{self.run.short_algorithm} cannot fit {self.run.model}: {error}") from error
+        return {name: server.params[name] for name in layer}
 
     def check_private(self, mechanism: str) -> None:
         """Flower's differential privacy protects one record of arrays, so nothing else may be sent."""
@@ -87,6 +90,15 @@ class Plan:
                 f"{mechanism} protects only parameters, but {self.run.model} also sends batch statistics; "
                 "allowed: models without buffers, for example norm=group"
             )
+
+
+def _examples(known: Dataset | Nodes, server: Server) -> Dataset:
+    """Examples that show which layer runs last; any will do if only the nodes have some."""
+    if isinstance(known, Dataset):
+        return known
+    shape, device = (2, *known.input_shape), next(iter(server.params.values())).device
+    x, y = torch.linspace(-1, 1, torch.Size(shape).numel()).view(shape), torch.zeros(2, dtype=torch.int64)
+    return Dataset.of(known.name, (x, y), (x, y), known.num_classes).to(device)
 
 
 def settings_of(run: Run, shape: Sequence[int]) -> Settings:

@@ -14,8 +14,9 @@ from fedskew.runs.run import Run
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """The result of a round. Measures are None in rounds that are not evaluated. `server` is the global model after the
-    round; it is not stored.
+    """The result of a round. Measures are None in rounds that are not evaluated. `seconds` are those of training and of
+    a readout's fit, without evaluation. `asked` is how many gradients a readout asked clients for. `server` is the
+    global model after the round; it is not stored.
     """
 
     round: int
@@ -32,6 +33,7 @@ class RoundRecord:
     diverged: bool = False
     validation_accuracy: float | None = None
     probes: dict[str, Any] = field(default_factory=dict)
+    asked: int = 0
     server: Server | None = field(default=None, repr=False, compare=False)
 
     @classmethod

@@ -4,9 +4,10 @@ import warnings
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fedskew.core.memory import free_memory, seeds_together
 from fedskew.core.ranks import expected
@@ -62,61 +63,86 @@ def simulate_groups(
             yield key, runs[position], record
 
 
+@dataclass
+class _Begun:
+    """A run in the middle of its rounds. `longer` is the folder of a longer run that was not evaluated where this one
+    ends; the `records` that are made anew are filled in there."""
+
+    position: int
+    simulation: Simulation
+    longer: Folder | None
+    records: list[dict[str, Any]] = field(default_factory=list)
+
+
 def _simulate_group(
     waiting: deque[tuple[int, Run]], probes: Sequence[Probe], every: int, store: Store | None
 ) -> Iterator[tuple[int, RoundRecord]]:
     """As many of the waiting runs as fit into memory together, starting with the first."""
     with ExitStack() as stack:
-        started = list[tuple[int, Simulation]]()
-        again, most = dict[int, tuple[Folder, list[RoundRecord]]](), len(waiting)
-        while waiting and len(started) < most:
+        begun, most = list[_Begun](), len(waiting)
+        while waiting and len(begun) < most:
             position, run = waiting.popleft()
-            ranks = join_ranks(usable_device(run.device))
-            ranks.check_same(int(run.hash[:15], 16) ^ run.rounds, "runs")
-            folder = None if store is None or ranks.rank else store.folder(run.hash)
-            simulation = None
-            if ranks.broadcast(folder is not None and not folder.exists()):
-                simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
-            done = ranks.all_can(partial(opened, run, folder, stack))
-            if folder is not None and not done and min(len(folder.records()), folder.saved()) >= run.rounds:
-                again[position], folder = (folder, []), None  # longer, but not evaluated where this run ends
-            if done := [
-                RoundRecord.stored(record) for record in ranks.broadcast([record.as_dict() for record in done])
-            ]:
-                yield from ((position, record) for record in done)
-                continue
-            simulation = simulation or ranks.all_can(partial(Simulation, run))
-            if ranks.size > 1:
-                ranks.check_same(simulation.federation.digest, "data or splits of them")
-            earlier = again[position][0] if position in again else folder
-            ranks.all_can(partial(check_origin, earlier, run, simulation.federation.dataset))
-            if not started:
-                most = ranks.broadcast(_fitting(simulation, 1 + len(waiting)))
-            if earlier is not None:
-                note_run(run, earlier)
-            simulation.attach(folder)
-            stack.callback(simulation.close)
-            started.append((position, simulation))
-            yield from ((position, record) for record in simulation.earlier)
-        while started:
-            due = min(simulation.round for _, simulation in started)
-            ready = [(position, s) for position, s in started if s.round == due]
-            group = [member for member in ready if member[1].normalisation == ready[0][1].normalisation]
-            try:
-                records = advance([s for _, s in group], probes if (due + 1) % every == 0 else ())
-            except Exception:
-                for begun in (s.folder for _, s in started if s.folder is not None):
-                    begun.drop_empty()
-                raise
-            for (position, _), record in zip(group, records, strict=True):
-                if position in again:
-                    again[position][1].append(record)
-            yield from ((position, record) for (position, _), record in zip(group, records, strict=True))
-            for member in [member for member in group if member[1].ended]:
-                member[1].close()
-                started.remove(member)
-        for folder, records in again.values():
-            folder.fill_records([record.as_dict() for record in records])
+            one, earlier = _begin(position, run, store, stack)
+            if one is not None:
+                if not begun:
+                    most = one.simulation.ranks.broadcast(_fitting(one.simulation, 1 + len(waiting)))
+                begun.append(one)
+            yield from ((position, record) for record in earlier)
+        yield from _rounds(begun, probes, every)
+
+
+def _begin(
+    position: int, run: Run, store: Store | None, stack: ExitStack
+) -> tuple[_Begun | None, Sequence[RoundRecord]]:
+    """A run at its last checkpoint, and its records so far; if nothing is left to do, its records alone."""
+    ranks = join_ranks(usable_device(run.device))
+    ranks.check_same(int(run.hash[:15], 16) ^ run.rounds, "runs")
+    folder = None if store is None or ranks.rank else store.folder(run.hash)
+    simulation = None
+    if ranks.broadcast(folder is not None and not folder.exists()):
+        simulation = ranks.all_can(partial(Simulation, run))  # a wrong request fails before anything is written
+    done = ranks.all_can(partial(opened, run, folder, stack))
+    if known := ranks.broadcast([record.as_dict() for record in done]):
+        return None, [RoundRecord.stored(record) for record in known]
+    simulation = simulation or ranks.all_can(partial(Simulation, run))
+    if ranks.size > 1:
+        ranks.check_same(simulation.federation.digest, "data or splits of them")
+    ranks.all_can(partial(check_origin, folder, run, simulation.federation.dataset))
+    longer = None
+    if folder is not None:
+        if min(len(folder.records()), folder.saved()) >= run.rounds:
+            longer = folder
+        note_run(run, folder)
+    simulation.attach(None if longer else folder)
+    stack.callback(simulation.close)
+    return _Begun(position, simulation, longer), simulation.earlier
+
+
+def _rounds(begun: list[_Begun], probes: Sequence[Probe], every: int) -> Iterator[tuple[int, RoundRecord]]:
+    """The rounds that are left of every run; the runs that are furthest behind, and can go together, go first."""
+    started = [*begun]
+    while started:
+        due = min(one.simulation.round for one in started)
+        ready = [one for one in started if one.simulation.round == due]
+        group = [one for one in ready if one.simulation.normalisation == ready[0].simulation.normalisation]
+        try:
+            records = advance([one.simulation for one in group], probes if (due + 1) % every == 0 else ())
+        except Exception:
+            for folder in (one.simulation.folder for one in started):
+                if folder is not None:
+                    folder.drop_empty()
+            raise
+        for one, record in zip(group, records, strict=True):
+            if one.longer is not None:
+                one.records.append(record.as_dict())
+        yield from ((one.position, record) for one, record in zip(group, records, strict=True))
+        for one in group:
+            if one.simulation.ended:
+                one.simulation.close()
+                started.remove(one)
+    for one in begun:
+        if one.longer is not None:
+            one.longer.fill_records(one.records)
 
 
 def opened(run: Run, folder: Folder | None, stack: ExitStack, *, federated: bool = False) -> list[RoundRecord]:

@@ -19,7 +19,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
-from fedskew.core.reading import read_out
+from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, received, summed, zero_sums
 from fedskew.core.settings import Settings, dtype_of
 from fedskew.core.tree import Params
@@ -93,10 +93,8 @@ class Simulation:
 
     def _features(self) -> int:
         """How many numbers of an example a readout keeps. A model that it cannot fit is refused."""
-        if not self.algorithm.readout.asks:
-            return 0
-        rows, _ = self.plan.fitted_layer(self.server, self.federation.dataset)
-        return self.server.params[rows].shape[1]
+        rows = next(iter(self.plan.fitted(self.server, self.federation.dataset).values()), None)
+        return 0 if rows is None else rows.shape[1]
 
     def _check_model(self) -> None:
         """Check one output, so that a model that does not fit its data gives a clear error."""
@@ -206,15 +204,19 @@ class Simulation:
         """Measures of the global model in rounds in which they are due, made by rank 0."""
         if not (now or is_evaluated(self.run, self.round)):
             return None
-        if not (self.ranks.rank or now):
-            self._read_out()
         return Evaluation(**self.ranks.broadcast(None if self.ranks.rank else asdict(self._evaluation())))
 
-    def _read_out(self) -> None:
-        """Let the method's readout replace what users of the model take, as far as it does."""
-        readout, server = self.algorithm.readout, self.server
-        fitted = read_out(readout, self.model, server.params, server.buffers, self.federation)
-        self.server = replace(server, readout=fitted)
+    def read_out(self) -> int:
+        """Let the method's readout replace what users of the model take, in rounds in which it is measured. Rank 0 does
+        it. The result is how many gradients it asked for.
+        """
+        if not is_evaluated(self.run, self.round):
+            return 0
+        reading, server = Reading({}), self.server
+        if not self.ranks.rank:
+            reading = read_out(self.algorithm.readout, self.model, server.params, server.buffers, self.federation)
+            self.server = replace(server, readout=reading.layer)
+        return int(self.ranks.broadcast(reading.asked))
 
     def _evaluation(self) -> Evaluation:
         return evaluate_model(self.model, self.server.used, self.server.buffers, self.federation.dataset, self.dtype)
@@ -292,7 +294,9 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
 def _record(
     simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, probes: dict[str, Any]
 ) -> RoundRecord:
-    diverged = not tree.finite(simulation.server.params)
+    diverged, began = not tree.finite(simulation.server.params), time.perf_counter()
+    asked = 0 if diverged else simulation.read_out()
+    seconds += time.perf_counter() - began
     measured = simulation.evaluate(now=diverged)
     return RoundRecord.of(
         measured,
@@ -305,6 +309,7 @@ def _record(
         diverged=diverged,
         validation_accuracy=simulation.ranks.broadcast(simulation.validate()) if measured else None,
         probes=probes,
+        asked=asked,
         server=simulation.server,
     )
 
