@@ -3,7 +3,6 @@
 import json
 import re
 import shlex
-import statistics
 import subprocess
 import sys
 import tomllib
@@ -98,6 +97,19 @@ def test_the_commands_of_a_page_run(folder, page, monkeypatch, capsys):
             exec(compile(block, page, "exec"), {})
 
 
+def test_what_label_skew_does_is_what_the_commands_print(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    (train, diagnose), (compare,) = (commands(block) for block in blocks("docs/skew.md", "bash"))
+    paste(train, capsys)
+    row = r"^(fed\w+ +\w+) +(\d+) +([\d.]+) +([\d.]+) +([\d.]+) *$"
+    quoted = re.findall(row, (ROOT / "docs/skew.md").read_text(), re.M)
+    printed = {" ".join(first.split()): numbers for first, *numbers in re.findall(row, paste(diagnose, capsys), re.M)}
+    assert len(quoted) == 6
+    for first, *numbers in quoted:
+        assert [*map(float, numbers)] == pytest.approx([*map(float, printed[" ".join(first.split())])], abs=2)
+    assert "fedlc is below fedavg" in paste(compare, capsys)
+
+
 def test_the_loss_in_a_loop_of_ones_own():
     names = {}
     with rng.seeded(0, "docs"):
@@ -173,18 +185,6 @@ def test_the_python_of_tuning_runs(tmp_path, monkeypatch, capsys):
 def test_the_python_of_tuning_imports_what_is_public():
     lines = [line for code in blocks("docs/tuning.md", "python") for line in code.splitlines() if "import" in line]
     assert all(line.startswith("from fedskew import ") for line in lines)
-
-
-def test_what_tau_costs_on_synthetic_is_what_was_measured():
-    lines = [json.loads(line) for line in (ROOT / "results/paper/synthetic.jsonl").read_text().splitlines()]
-    text = " ".join((ROOT / "docs/algorithms.md").read_text().split())
-    for algorithm in ("fedavg", "fedlc:tau=1", "fedlc"):
-        means = []
-        for dataset in ("synthetic:0,0", "synthetic:0.5,0.5", "synthetic:1,1"):
-            found = [r for r in lines if (r["short"]["algorithm"], r["short"]["dataset"]) == (algorithm, dataset)]
-            assert len(found) == 5
-            means.append(f"{100 * statistics.fmean(r['summary']['accuracy'] for r in found):.2f}")
-        assert "{}, {} and {} %".format(*means) in text, algorithm
 
 
 def test_gpu_figures_are_those_of_the_results():

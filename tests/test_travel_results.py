@@ -56,7 +56,7 @@ def test_held_out_figures(tau: int, travel: float) -> None:
 
 
 def test_cifar_figures() -> None:
-    usual = {"momentum": 0.9, "rounds": 200, "validation": 0.0}
+    usual = {"momentum": 0.9, "rounds": 200, "validation": 0.0, "clients": 20}
     lines = [r for r in published("paper/cifar10_usual.jsonl") if usual.items() <= r["run"].items()]
     text = " ".join((ROOT / "docs/algorithms.md").read_text().split())
     for algorithm, name in (("fedavg", "FedAvg has"), ("fedlc", "FedLC"), ("fedlc:travel=1", "FedLC with travel 1")):

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from docs.pages.closing import SETTING
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
-from fedskew.paper.profiles import VALIDATION
 from fedskew.paper.trained import CELL
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
 from fedskew.runs.verdict import BASELINE, VERDICTS, Difference, paired
+from fedskew.simulation.tune import VALIDATION
 
 TRY_ROUNDS = 100
 DEFAULT, OWN = "default", "own knob"

@@ -4,7 +4,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from docs.pages.claims import listed, named
+from docs.pages.claims import listed, named, span
 from docs.pages.depends import CELLS, SETTINGS
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
@@ -14,6 +14,8 @@ from fedskew.runs.results import Results
 from fedskew.runs.verdict import BASELINE
 
 SETTING = SETTINGS[-2]
+READOUT = "refit"
+"""Not a method of training: it fits the last layer of any."""
 SEEDS = 3
 """Seeds that a method needs in every cell to be compared."""
 Row = Mapping[str, Any]
@@ -73,6 +75,24 @@ def best(methods: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
         f"Of the methods with {SEEDS} seeds in each cell, `{name}` closes most of the gap to IID data on average: "
         f"{'; '.join(told)}."
     )
+
+
+def alone(methods: Mapping[str, Mapping[str, Row]], once: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
+    """What each method closes without another: one by one with all seeds, in a range where only the first was run."""
+    known = {m: at for m, at in methods.items() if _single(m)}
+    if not known:
+        return
+    told = f"What methods close alone at {listed(map(named, CELLS))}, with {SEEDS} seeds: "
+    told += ", ".join(f"`{method}` {shares(at)}" for method, at in known.items()) + "."
+    if others := {m: at for m, at in once.items() if _single(m) and m not in known}:
+        ends = span([100 * ours["gap_closed"]["share"] for at in others.values() for ours in at.values()], ".0f")
+        told += f" With one seed, {listed(f'`{method}`' for method in others)} close {ends} %."
+    yield told
+
+
+def _single(method: str) -> bool:
+    """Whether it is one method with its defaults, and one of training."""
+    return method.isalpha() and method not in (BASELINE, READOUT)
 
 
 def shares(at: Mapping[str, Row]) -> str:

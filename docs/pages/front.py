@@ -17,7 +17,7 @@ from fedskew.runs.results import Results
 from fedskew.runs.verdict import VERDICTS
 
 DATA, CHART = "cifar10", "gains"
-READOUT, REVEALS = "refit", "docs/algorithms.md#the-readout-refit-ours"
+REVEALS = "docs/algorithms.md#the-readout-refit-ours"
 _TABLES = {"table1": "D", "table2": "Q"}
 
 
@@ -128,20 +128,21 @@ def _best(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
     FedLC."""
     if next(iter(methods), "fedlc") in ("fedlc", "fedavg"):
         return
-    quiet = next(name for name in methods if READOUT not in name)
+    quiet = next(name for name in methods if closing.READOUT not in name)
     told = {
         name: closing.shares(methods[name])
         for name in dict.fromkeys((next(iter(methods)), quiet, "fedlc"))
         if name in methods
     }
-    cells = listed(named(cell) for cell in next(iter(methods.values())))
+    cells = list(next(iter(methods.values())))
+    specs = ", ".join(f"`{cell.partition('/')[2]}`" for cell in cells)
     yield (
-        f"**Combinations** close more of the gap to IID data: at {cells}, "
+        f"**Combinations** close more of the gap to IID data: at {listed(map(named, cells))} ({specs}), "
         + ", ".join(f"`{name}` {share}" for name, share in told.items())
         + f" ({closing.SEEDS} seeds)."
     )
-    if any(READOUT in name for name in told):
-        yield f"`{READOUT}` [lets the server compute label counts]({REVEALS})."
+    if any(closing.READOUT in name for name in told):
+        yield f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS})."
 
 
 def _table(found: Mapping[str, Claim]) -> str:

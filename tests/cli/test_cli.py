@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedskew import Run, Store, __version__, simulate
 from fedskew.cli import main
@@ -318,7 +319,7 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     verdict = r"fedlc:tau=2 against fedavg is not decided: two seeds, [+-]\d+\.\d\d\n"
     assert re.search(f"last ten rounds: {verdict}", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md"}
+    assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md", "table.tex"}
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [row["method"] for row in document["rows"]] == ["fedavg", "fedlc", "fedlc:tau=2"]
     assert set(document) == {"runs", "iid_runs", "target", "rows", "files"}
@@ -334,20 +335,26 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
 
 def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
     arguments = ["compare", *SMALL, "--algorithm", "fedavg,fedlc:tau=2", "--name", "fedlc:tau=2=FedLC (tau=2)"]
+    arguments += ["--name", "fedavg=FedAvg"]
     code, out, _ = call(capsys, *arguments, "--out", "figures", "--style", "paper")
     assert code == 0
     assert "FedLC (tau=2)" in out
     assert "fedlc:tau=2" not in out
+    assert "fedavg" not in out
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
         "curves.pdf",
         "partition.pdf",
         "table.csv",
         "table.md",
+        "table.tex",
     }
     assert "| FedLC (tau=2) |" in (tmp_path / "figures" / "table.md").read_text()
+    heads, first = re.findall(r"(.+) \\\\", (tmp_path / "figures" / "table.tex").read_text())[:2]
+    assert "last ten $-$ FedAvg, points" in heads
+    assert first.startswith("FedAvg & ")
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [(row["method"], row["name"]) for row in document["rows"]] == [
-        ("fedavg", "fedavg"),
+        ("fedavg", "FedAvg"),
         ("fedlc:tau=2", "FedLC (tau=2)"),
     ]
     for wrong, said in ((["--name", "fedrs=F"], "name is 'fedrs=F'"), (["--style", "slide"], "style is 'slide'")):
@@ -476,6 +483,28 @@ def test_inspect(capsys, tmp_path):
     assert len(card["counts"]) == 4
     quiet = call(capsys, *arguments, "--quiet")[1].strip()
     assert quiet == card["hash"]
+
+
+def test_a_figure_of_a_kind_that_is_not_drawn_is_refused(capsys, tmp_path):
+    code, _, err = call(capsys, "inspect", "--clients", "4", "--out", "split.gif", "--export", "split.json")
+    assert code == 2
+    assert "split.gif ends in .gif; allowed for a figure: .png, .svg, .pdf, or no ending" in err
+    assert not list(tmp_path.glob("split*"))
+    assert call(capsys, "inspect", "--clients", "4", "--out", "split.pdf")[0] == 0
+    assert {path.name for path in tmp_path.glob("split*")} == {"split.png", "split.pdf"}
+
+
+def test_folders_name_the_classes_of_a_result(capsys, tmp_path):
+    for part in ("train", "test"):
+        for number, name in enumerate(("cat", "dog")):
+            (tmp_path / "pets" / part / name).mkdir(parents=True)
+            for copy in range(4):
+                picture = Image.new("RGB", (8, 8), (200 * number, copy, 0))
+                picture.save(tmp_path / "pets" / part / name / f"{copy}.png")
+    arguments = ["run", "--dataset", "folder:pets", "--model", "mlp", "--clients", "2", "--rounds", "1"]
+    code, out, _ = call(capsys, *arguments, "--partition", "iid")
+    assert code == 0
+    assert re.search(r"^per class          cat \d+\.\d\d, dog \d+\.\d\d$", out, re.M)
 
 
 def test_inspect_of_many_classes_says_what_it_leaves_out(capsys, tmp_path):

@@ -1,8 +1,11 @@
 import re
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
 
+from fedskew.algorithms import describe
+from fedskew.cli import methods
 from fedskew.cli.terminal.grid import Grid
 
 
@@ -110,3 +113,26 @@ def test_a_block_leaves_out_rows_that_are_empty_there() -> None:
     narrow, wide = (" ".join(printed(grid, width)) for width in (24, 80))
     assert (narrow.count("fedavg"), narrow.count("fedlc")) == (2, 1)
     assert wide.count("fedlc") == 1
+
+
+@pytest.mark.parametrize("width", [24, 30, 40])
+def test_a_spec_longer_than_its_column_is_broken_after_commas(width: int) -> None:
+    spec = "fedopt:server=adam,eta=none,b1=0.9,b2=0.99,eps=0.001"
+    grid = Grid("spec")
+    grid.add_row(spec)
+    lines = printed(grid, width)[2:-1]
+    assert len(lines) > 1
+    assert "".join(lines) == spec
+    assert all(line.endswith(",") for line in lines[:-1])
+
+
+def test_the_methods_at_eighty_columns_break_only_after_commas(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = list[Grid]()
+    monkeypatch.setattr(methods, "console", lambda: SimpleNamespace(print=made.append))
+    methods.methods_command()
+    pieces = {line.split("  ")[0].rstrip() for line in printed(made[0], 80)}
+    for method in describe():
+        parts = re.findall(r"[^,]+,?", method.spec)
+        broken = ({"".join(parts[:i]), "".join(parts[i:])} for i in range(1, len(parts)))
+        assert method.spec in pieces
+        assert len(method.spec) < 40 or any(halves <= pieces for halves in broken), method.spec

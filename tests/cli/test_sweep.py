@@ -36,7 +36,7 @@ def test_a_table_a_figure_and_a_document(capsys, tmp_path):
     for word in ("fedlc on digits", "2 seeds", "reference", "not decided: two seeds", "test set", "fedskew tune"):
         assert word in out
     made = {path.name for path in (tmp_path / "sweep").iterdir()}
-    assert made == {"table.md", "table.csv", "sweep.png", "sweep.svg"}
+    assert made == {"table.md", "table.tex", "table.csv", "sweep.png", "sweep.svg"}
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert set(document) == {"swept", "measure", "reference", "rows", "files"}
     assert document["swept"] == {"tau": [0.5, 5.0], "lr": [0.01, 0.1]}

@@ -142,6 +142,8 @@ def test_the_programs_own_arguments() -> None:
     ("text", "message"),
     [
         ("margn", "unknown thing 'margn': did you mean margin? known: margin, needy, untyped, bare"),
+        ("MARGIN", "unknown thing 'MARGIN': did you mean margin? known: margin, needy, untyped, bare"),
+        ("margin:TAU=1", "'margin:TAU=1' has no argument TAU: did you mean tau? allowed: tau, missing, deep, size"),
         ("xyzzy", "unknown thing 'xyzzy': known: margin, needy, untyped, bare"),
         ("margin:tua=1", "'margin:tua=1' has no argument tua: did you mean tau? allowed: tau, missing, deep, size"),
         ("margin:zz=1", "'margin:zz=1' has no argument zz: allowed: tau, missing, deep, size"),

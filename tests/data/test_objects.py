@@ -90,6 +90,20 @@ def test_tensors_keep_their_layout():
     assert torch.equal(as_dataset((x, torch.tensor(LABELS)), (x, torch.tensor(LABELS))).x_train, x)
 
 
+@pytest.mark.parametrize(
+    "x",
+    [
+        torch.zeros(12, 8, 6, 3, dtype=torch.uint8),
+        torch.zeros(12, 8, 8, 1, dtype=torch.uint8),
+        torch.rand(12, 8, 8, 3),
+    ],
+)
+def test_tensors_with_channels_last_are_refused(x):
+    for part in ((x, torch.tensor(LABELS)), TensorDataset(x, torch.tensor(LABELS))):
+        with pytest.raises(ValueError, match=r"looks like \[n, H, W, C\]; allowed: .*x\.permute\(0, 3, 1, 2\)"):
+            as_dataset(part, part)
+
+
 def test_tensors_that_numpy_has_no_type_for():
     x = torch.arange(36, dtype=torch.float32).reshape(12, 3)
     given = as_dataset((x.bfloat16(), torch.tensor(LABELS)), (x.to_sparse(), torch.tensor(LABELS)))

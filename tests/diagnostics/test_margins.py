@@ -11,8 +11,7 @@ from fedskew.diagnostics.pairwise_margins import (
     class_margins,
     example_margins,
     margins,
-    optimal_split,
-    pairwise_bound,
+    offsets,
     pairwise_margins,
 )
 from fedskew.simulation.simulation import Simulation
@@ -34,7 +33,7 @@ def test_the_bound_by_hand():
     terms = bound_terms(torch.tensor([0.5, 2.0, -1.0, 3.0]), torch.tensor([16, 25, 9, 0]))
     assert terms[:2].tolist() == [0.5, pytest.approx(0.1)]
     assert terms[2:].isnan().all()
-    assert pairwise_bound(terms)[0, 1].item() == pytest.approx(0.6)
+    assert (terms[0] + terms[1]).item() == pytest.approx(0.6)
 
 
 def test_optimal_margins_by_hand():
@@ -43,14 +42,14 @@ def test_optimal_margins_by_hand():
     assert pairwise_margins(torch.tensor([16, 1, 0]), 2.0).tolist() == expected
 
 
-def test_the_optimal_split_minimises_the_bound():
-    def bound(own):
-        return 1 / (own * math.sqrt(81)) + 1 / ((3 - own) * math.sqrt(16))
+def test_margins_in_the_ratio_of_the_offsets_minimise_the_bound():
+    counts = torch.tensor([81, 16])
+    best = 3 * offsets(counts, 5.0) / offsets(counts, 5.0).sum()
 
-    own, other = optimal_split(3.0, 81, 16)
-    assert own / other == pytest.approx((16 / 81) ** 0.25)
-    assert own + other == pytest.approx(3)
-    assert all(bound(own) < bound(own + step) for step in (-0.01, 0.01))
+    def bound(step):
+        return bound_terms(best + torch.tensor([step, -step]), counts).sum().item()
+
+    assert all(bound(0.0) < bound(step) for step in (-0.01, 0.01))
 
 
 def test_one_class_has_no_boundary():

@@ -1,12 +1,22 @@
 """The Python of docs/flower.md runs; its commands do in test_deployment.py."""
 
+import re
+from contextlib import nullcontext
+
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 import torch
 
+from fedskew import Run
+from fedskew.algorithms import describe
 from fedskew.core import rng
+from fedskew.data import load_dataset
+from fedskew.flower import Rules
+from fedskew.flower.server import _private_rules
+from fedskew.simulation.plan import Plan
+from tests.test_docs import ROOT
 from tests.test_docs import blocks as blocks_of
 
 
@@ -15,23 +25,21 @@ def blocks(language):
 
 
 def test_the_app_is_what_init_writes(tmp_path):
-    from fedskew import Run
-    from fedskew.flower import Rules
     from fedskew.flower.app import write_app
 
     _, code = write_app(tmp_path / "app", Run(), Rules())
-    lines = [line for line in blocks("python")[0].splitlines() if line]
+    lines = [line for line in blocks("python")[1].splitlines() if line]
     assert all(line in code.read_text() for line in lines)
 
 
 def test_the_apps_with_privacy():
-    for code in blocks("python")[1:3]:
+    for code in blocks("python")[2:4]:
         exec(compile(code, "docs/flower.md", "exec"), {})
 
 
 def test_the_loss_in_an_app_of_ones_own():
     found: dict = {}
-    exec(compile(blocks("python")[3], "docs/flower.md", "exec"), found)
+    exec(compile(blocks("python")[0], "docs/flower.md", "exec"), found)
     generator = torch.Generator().manual_seed(0)
     images, labels = torch.randn(200, 4, generator=generator), torch.arange(200) % 2
     images[:, 0] += 4 * labels
@@ -42,3 +50,19 @@ def test_the_loss_in_an_app_of_ones_own():
     assert reply["metrics"]["num-examples"] == 200
     assert set(reply["arrays"]) == {"weight", "bias"}
     assert (model(images)[:, :2].argmax(-1) == labels).float().mean() > 0.9  # class 2 is not this client's to judge
+
+
+def test_what_runs_with_differential_privacy_is_what_the_table_says():
+    text = (ROOT / "docs/flower.md").read_text()
+    table = text.partition("### What a server learns")[2].partition("### ")[0]
+    rows = [line.strip("| ").split(" | ") for line in table.splitlines() if line.startswith("| `")]
+    said = {name: kinds for methods, _, _, *kinds in rows for name in re.findall(r"`(\w+)`", methods)}
+    assert set(said) == {method.name for method in describe()}
+    checks = (lambda plan: plan.check_private("it"), lambda plan: _private_rules(plan, Rules()))
+    for name, kinds in said.items():
+        plan = Plan.of(Run(algorithm=name, weighting="uniform"), load_dataset("digits", 0, 20))
+        for kind, check in zip(kinds, checks, strict=True):
+            assert kind == "yes" or kind.startswith("refused")
+            refused = pytest.raises(ValueError, match=r"differential privacy|protects only")
+            with nullcontext() if kind == "yes" else refused:
+                check(plan)

@@ -6,10 +6,10 @@ from docs.pages import choosing
 from docs.pages.chosen import DEFAULT, SETTING, TRY_ROUNDS, chosen, method_of, section, variant
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
-from fedskew.paper.profiles import VALIDATION
 from fedskew.paper.trained import CELL
 from fedskew.runs.results import Result
 from fedskew.runs.run import Run
+from fedskew.simulation.tune import VALIDATION
 from tests.paper.test_tables import Known, result
 
 LONG = Choice(profile=SETTING.profile, rounds=SETTING.rounds)

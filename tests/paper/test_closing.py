@@ -1,6 +1,6 @@
 """How much of the IID gap methods close, in words and shares."""
 
-from docs.pages.closing import SETTING, closed, section
+from docs.pages.closing import SETTING, alone, closed, section
 from docs.pages.depends import CELLS
 from fedskew.paper import TABLES, mapped
 from fedskew.paper.choice import Choice
@@ -48,3 +48,14 @@ def test_methods_are_compared_over_the_same_seeds() -> None:
 def test_without_runs_there_is_no_section() -> None:
     assert not list(section(Known([])))
     assert set(CELLS) <= {cell for table in TABLES.values() for cell in table.cells}
+
+
+def test_what_methods_close_alone_is_told_with_all_seeds_and_in_a_range_with_one() -> None:
+    many = closed(known("fedavg", "fedrs", "fedlc"))
+    few = {"fedlc": many["fedlc"], "fedcm": many["fedrs"], "fedavg": many["fedavg"]}
+    (told,) = alone({**many, "fedlc+fedrs": many["fedlc"], "refit": many["fedlc"]}, few)
+    assert told == (
+        "What methods close alone at D(0.05), D(0.1) and Q(2), with 3 seeds: `fedlc` 50, 50 and 50 %, `fedrs` -25, -25 "
+        "and -25 %. With one seed, `fedcm` close -25 %."
+    )
+    assert not list(alone({}, few))

@@ -59,9 +59,9 @@ def test_what_closes_more_of_the_gap_is_told_and_what_it_reveals() -> None:
         best = {"fedla+fedacg+refit": [0.8] * 3, "fedla+fedacg": [0.7] * 3, "fedacg": [0.89] * 2}
         runs += runs_of(cell, USUAL, {"fedavg": [0.5] * 3, "fedlc": [0.6] * 3, **best})
     told = (
-        "- **Combinations** close more of the gap to IID data: at D(0.05), D(0.1) and Q(2), `fedla+fedacg+refit` 75, "
-        "75 and 75 %, `fedla+fedacg` 50, 50 and 50 %, `fedlc` 25, 25 and 25 % (3 seeds). `refit` [lets the "
-        "server compute label counts]"
+        "- **Combinations** close more of the gap to IID data: at D(0.05), D(0.1) and Q(2) (`dirichlet:0.05`, "
+        "`dirichlet:0.1`, `shards:2`), `fedla+fedacg+refit` 75, 75 and 75 %, `fedla+fedacg` 50, 50 and 50 %, `fedlc` "
+        "25, 25 and 25 % (3 seeds). `refit` [lets the server compute label counts]"
     )
     assert told in front.part(Known(runs), "figures")
     plain = Known([run for run in runs if "+" not in run.short["algorithm"]])

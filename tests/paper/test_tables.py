@@ -13,13 +13,14 @@ from fedskew.paper import FIGURES, ITEMS, TABLES, mapped
 from fedskew.paper.choice import Choice, chosen
 from fedskew.paper.execute import Problem, execute, missing, share, together
 from fedskew.paper.formats import csv_text, latex, markdown
-from fedskew.paper.profiles import PROFILES, VALIDATION, find_profile
+from fedskew.paper.profiles import PROFILES, find_profile
 from fedskew.paper.table import answer, best_try, printed
 from fedskew.runs.results import Result, Results, question
 from fedskew.runs.store import Store
 from fedskew.runs.verdict import Difference
 from fedskew.runs.versions import RESULT_VERSION
 from fedskew.simulation.session import simulate
+from fedskew.simulation.tune import VALIDATION
 
 SMALL = Choice(cells=("cifar10/dirichlet:0.5",), methods=("fedavg", "fedlc"), seeds=2, rounds=2, stand_in=True)
 

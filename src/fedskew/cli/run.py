@@ -56,7 +56,7 @@ def run_command(
     run = build_run(fields, file, {"algorithm": names[0]} if names else {})
     store, hash = open_store(runs), run.hash  # with the user's files as they are now
     show = not (json_ or quiet or rank())
-    decode(run, enabled=show)
+    class_names = decode(run, enabled=show)
     if rank():
         _follow(simulate(run))
         return
@@ -80,7 +80,7 @@ def run_command(
     elif quiet:
         echo(f"{'diverged' if result['diverged'] else percent_of(result['accuracy'])} {hash}")
     else:
-        print_result(result, folder, spent)
+        print_result(result, folder, spent, class_names)
         if not result["diverged"]:
             where = f" --runs {runs}" if runs else ""
             echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")

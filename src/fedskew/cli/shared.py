@@ -15,13 +15,14 @@ if TYPE_CHECKING:
 Key = TypeVar("Key")
 
 
-def decode(run: "Run", *, enabled: bool) -> None:
-    """Show the progress of decoding image files, which happens once."""
-    if run.dataset.partition(":")[0] in ("imagenet12", "folder"):
-        from fedskew.data import load_dataset
+def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
+    """Show the progress of decoding image files, which happens once. Their folders are the class names."""
+    if run.dataset.partition(":")[0] not in ("imagenet12", "folder"):
+        return None
+    from fedskew.data import load_dataset
 
-        with byte_progress("images", enabled=enabled) as report:
-            load_dataset(run.dataset, run.seed, run.clients, run.data_dir, progress=report)
+    with byte_progress("images", enabled=enabled) as report:
+        return load_dataset(run.dataset, run.seed, run.clients, run.data_dir, progress=report).class_names
 
 
 def followed(

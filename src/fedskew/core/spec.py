@@ -136,9 +136,14 @@ def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given
 
 def unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
     """The message for an unknown name, with the nearest known one."""
-    near = difflib.get_close_matches(name, known, n=1)
-    hint = f"did you mean {near[0]}? " if near else ""
-    return f"unknown {kind} {name!r}: {hint}known: {', '.join(known)}"
+    return f"unknown {kind} {name!r}: {_hint(name, known)}known: {', '.join(known)}"
+
+
+def _hint(name: str, known: Collection[str]) -> str:
+    """The nearest known name, whatever its case, as a question."""
+    lower = {each.lower(): each for each in known}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f"did you mean {lower[near[0]]}? " if near else ""
 
 
 def show(value: Value) -> str:
@@ -204,9 +209,7 @@ def _bind(
     bound = dict(zip(in_order, values, strict=False))
     for name, value in named.items():
         if name not in free:
-            near = difflib.get_close_matches(name, free, n=1)
-            hint = f"did you mean {near[0]}? " if near else ""
-            raise ValueError(f"{text!r} has no argument {name}: {hint}allowed: {allowed}")
+            raise ValueError(f"{text!r} has no argument {name}: {_hint(name, free)}allowed: {allowed}")
         if name in bound:
             raise ValueError(f"{text!r} gives {name} twice")
         bound[name] = value

@@ -26,6 +26,7 @@ from fedskew.data.places import user_path
 
 _NEEDED = ("x_train", "y_train", "x_test", "y_test")
 _LARGEST = float(np.finfo(np.float32).max)
+_CHANNELS = (1, 3, 4)
 _CLIENTS = ("client", "client_train", "client_test")
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -124,7 +125,9 @@ def _examples(path: str, name: str, x: Array, channels_first: bool = False) -> A
         raise ValueError(f"{path}: {name} is empty: its shape is {list(x.shape)}")
     if x.dtype.kind == "f":
         x = _finite(path, name, x)
-    if x.ndim == 4 and not channels_first:
+    if x.ndim == 4 and channels_first:
+        _check_channels_first(path, name, x)
+    elif x.ndim == 4:
         if x.shape[1] == x.shape[3]:
             raise ValueError(
                 f"{path}: {name} {list(x.shape)} could be [n, H, W, C] or [n, C, H, W]; axes 1 and 3 must differ"
@@ -133,6 +136,17 @@ def _examples(path: str, name: str, x: Array, channels_first: bool = False) -> A
     elif x.ndim == 3 and x.dtype == np.uint8:
         x = x[:, None]
     return np.ascontiguousarray(x)
+
+
+def _check_channels_first(path: str, name: str, x: Array) -> None:
+    """Refuse what looks like [n, H, W, C]. Bytes are images; numbers may be maps of features, unless they are square
+    only with channels last."""
+    plausible = x.dtype == np.uint8 or x.shape[1] == x.shape[2]
+    if plausible and x.shape[3] in _CHANNELS and x.shape[1] not in _CHANNELS:
+        raise ValueError(
+            f"{path}: {name} {list(x.shape)} looks like [n, H, W, C]; allowed: tensors with channels first, "
+            "[n, C, H, W], for example x.permute(0, 3, 1, 2)"
+        )
 
 
 def _finite(path: str, name: str, x: Array) -> Array:

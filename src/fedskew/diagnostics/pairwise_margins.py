@@ -40,14 +40,10 @@ def class_margins(logits: Tensor, labels: Tensor, classes: int) -> dict[str, Ten
 
 
 def bound_terms(margins: Tensor, counts: Tensor) -> Tensor:
-    """1 / (d_y sqrt(n_y)) of each class; NaN where d_y is not positive or n_y is 0."""
+    """1 / (d_y sqrt(n_y)) of each class, NaN where d_y is not positive or n_y is 0. The bound of a pair is the sum of
+    two terms, up to the paper's constants."""
     terms = 1 / (margins * counts.to(margins).sqrt())
     return terms.masked_fill(~(margins > 0) | (counts <= 0), math.nan)
-
-
-def pairwise_bound(terms: Tensor) -> Tensor:
-    """The bound 1 / (d_y sqrt(n_y)) + 1 / (d_i sqrt(n_i)) of all pairs [y, i], up to the paper's constants."""
-    return terms.unsqueeze(-1) + terms
 
 
 def offsets(counts: Tensor, tau: float, missing: str = "floor") -> Tensor:
@@ -59,12 +55,6 @@ def pairwise_margins(counts: Tensor, tau: float, missing: str = "floor") -> Tens
     """The optimal margins Delta_(y,i) = tau (n_y^(-1/4) - n_i^(-1/4)) of all pairs [y, i]."""
     each = offsets(counts, tau, missing)
     return each.unsqueeze(-1) - each
-
-
-def optimal_split(total: float, n_y: float, n_i: float) -> tuple[float, float]:
-    """The margins d_y + d_i = total that minimise the bound: d_y : d_i = n_y^(-1/4) : n_i^(-1/4)."""
-    own, other = n_y**-0.25, n_i**-0.25
-    return total * own / (own + other), total * other / (own + other)
 
 
 def margins(seen: Observation, client_limit: int | None = None) -> dict[str, Any]:

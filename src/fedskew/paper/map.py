@@ -16,10 +16,10 @@ from fedskew.paper import map_text
 from fedskew.paper.choice import Choice
 from fedskew.paper.map_figure import map_figure
 from fedskew.paper.map_text import DENOMINATOR, RULES
-from fedskew.paper.profiles import VALIDATION
 from fedskew.paper.table import Table, in_one_arithmetic
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
+from fedskew.simulation.tune import VALIDATION
 
 TAUS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
 RIVALS = ("fedavg", "fedrs")

@@ -28,9 +28,6 @@ class Profile:
         return {**self.fields, **(self.mirrored if usual is not None and usual.mirrors else {})}
 
 
-VALIDATION = 0.1
-"""The share of the training examples that is held out for choosing."""
-
 _SERVER_STEPS = (0.5, 1, 1.5, 2)
 _TAUS = (1, 2, 5, 10)
 

@@ -11,11 +11,11 @@ from itertools import groupby, product
 from typing import Any
 
 from fedskew.paper.choice import STAND_IN, Choice, chosen, standing_in
-from fedskew.paper.profiles import VALIDATION
 from fedskew.runs.measures import IID, gap_closed, rounds_to_reach
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
 from fedskew.runs.verdict import BASELINE, paired
+from fedskew.simulation.tune import VALIDATION
 
 SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")

@@ -23,7 +23,11 @@ PARTITIONS: dict[str, Callable[..., Partition]] = {
     "replay": replay,
 }
 
+LETTERS = {"Q": "shards", "D": "dirichlet"}
+"""What the FedLC paper calls partitions: Q(2) is shards:2, D(0.1) is dirichlet:0.1."""
+
 __all__ = [
+    "LETTERS",
     "PARTITIONS",
     "Partition",
     "card",

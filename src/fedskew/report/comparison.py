@@ -96,23 +96,34 @@ def _as_dict(found: Reach | Share | None) -> dict[str, Any] | None:
 def write_comparison(
     store: Store, hashes: Hashes, rows: Sequence[dict[str, Any]], rounds: int, out: Path, target: float | None = None
 ) -> list[Path]:
-    """Curves, partition, and the table as Markdown and CSV."""
+    """Curves, partition, and the table as Markdown, LaTeX and CSV."""
     out.mkdir(parents=True, exist_ok=True)
-    write_whole(out / "table.md", markdown(rows, target).encode())
-    write_whole(out / "table.csv", csv_text(rows).encode())
+    made = write_texts(out, {"md": markdown(rows, target), "tex": latex(rows, target), "csv": csv_text(rows)})
     series = {name: [store.folder(hash).records()[:rounds] for hash in group] for name, group in hashes.items()}
     first = store.folder(next(iter(hashes.values()))[0])
     title, card = first.short()["title"], first.card()
     names = {row["method"]: name_of(row) for row in rows}
-    made = [out / "table.md", out / "table.csv", *figures.curves(out / "curves", series, title, names=names)]
+    made += figures.curves(out / "curves", series, title, names=names)
     if card is not None:
         made += figures.rectangles(out / "partition", card, f"{title}, seed {first.run()['seed']}")
     return made
 
 
+def write_texts(out: Path, texts: Mapping[str, str]) -> list[Path]:
+    """A table in several forms: `table.md` and so on."""
+    for kind, text in texts.items():
+        write_whole(out / f"table.{kind}", text.encode())
+    return [out / f"table.{kind}" for kind in texts]
+
+
 def name_of(row: Mapping[str, Any]) -> str:
     """What a row's method is called."""
     return str(row.get("name", row["method"]))
+
+
+def base_name(rows: Sequence[Mapping[str, Any]]) -> str:
+    """What FedAvg is called."""
+    return next((name_of(row) for row in rows if row["method"] == BASELINE), BASELINE)
 
 
 def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[str, list[str]]:
@@ -122,7 +133,7 @@ def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[s
         columns[f"rounds to {target_words(target)}"] = [_text(row["rounds_to_reach"], Reach) for row in rows]
     if any(row["iid"] for row in rows):
         columns["IID gap closed"] = [_text(row["gap_closed"], Share) for row in rows]
-        columns[f"last ten on IID data % (− {BASELINE})"] = [_on_iid(row["iid"]) for row in rows]
+        columns[f"last ten on IID data % (− {base_name(rows)})"] = [_on_iid(row["iid"]) for row in rows]
     return columns
 
 
@@ -151,7 +162,8 @@ def latex(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
     more = more_columns(rows, target)
     measures = ["accuracy", "balanced_accuracy", "accuracy_last10", *held_out(rows)]
-    heads = ["method", *(HEADS[measure] for measure in measures), f"last ten − {BASELINE}, points", *more, "seeds"]
+    apart = f"last ten − {base_name(rows)}, points"
+    heads = ["method", *(HEADS[measure] for measure in measures), apart, *more, "seeds"]
     lines = []
     for i, (row, difference) in enumerate(zip(rows, against_baseline(rows), strict=True)):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in measures]

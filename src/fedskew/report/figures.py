@@ -19,12 +19,15 @@ BAND, SHORT_BAND = "band: ± one standard deviation over seeds", "± 1 std over 
 def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
     """The figure as PNG and beside it as SVG or PDF, without a date, so that the same data give the same file. For a
     paper it is one PDF."""
+    kinds = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
+    ending = path.suffix.removeprefix(".")
     if path.is_dir():
         raise ValueError(f"{path} is a folder; allowed: a file, for example {path / 'figure.png'}")
+    if ending and ending not in kinds:
+        raise ValueError(f"{path} ends in .{ending}; allowed for a figure: .{', .'.join(kinds)}, or no ending")
     path.parent.mkdir(parents=True, exist_ok=True)
-    kinds = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
     made = []
-    for kind in ("pdf",) if for_paper() else ("png", vector):
+    for kind in ("pdf",) if for_paper() else ("png", "pdf" if ending == "pdf" else vector):
         file = path.with_suffix(f".{kind}")
         check_target(file)
         with naming(file):

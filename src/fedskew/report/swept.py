@@ -7,9 +7,9 @@ from typing import Any, Protocol
 
 from fedskew.core import spec
 from fedskew.core.spec import Value
-from fedskew.report.comparison import HEADS, Finished, stored
+from fedskew.report.comparison import HEADS, Finished, stored, write_texts
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
-from fedskew.runs.store import Store, write_whole
+from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
 
@@ -114,9 +114,8 @@ class Swept:
         from fedskew.report.sweep_figure import draw_sweep
 
         out.mkdir(parents=True, exist_ok=True)
-        write_whole(out / "table.md", self.markdown().encode())
-        write_whole(out / "table.csv", self.csv().encode())
-        return [out / "table.md", out / "table.csv", *draw_sweep(out / "sweep", self)]
+        made = write_texts(out, {"md": self.markdown(), "tex": self.latex(), "csv": self.csv()})
+        return [*made, *draw_sweep(out / "sweep", self)]
 
 
 def stored_runs(store: Store, settings: Sequence[Setting]) -> list[list[Finished]]:

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +18,7 @@ from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
 from fedskew.engine import ENGINES
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
-from fedskew.partition import PARTITIONS
+from fedskew.partition import LETTERS, PARTITIONS
 from fedskew.runs.given import with_specs
 from fedskew.runs.schedules import SCHEDULES, Schedule
 from fedskew.runs.store import Folder, StoreError
@@ -256,6 +257,10 @@ REGISTRIES: dict[str, Mapping[str, Callable[..., Any]]] = {
 
 
 def _partition(text: str) -> str:
+    printed = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
+    if printed and (name := LETTERS.get(printed[1].upper(), printed[1].lower())) in _PARTITIONS:
+        known = ", ".join(_PARTITIONS)
+        raise ValueError(f"unknown partition {text!r}: did you mean {name}:{printed[2]}? known: {known}")
     resolved = spec.resolve(text, "partition", _PARTITIONS)
     resolved.build()
     return _whole_path(resolved)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Collection, Iterator, Sequence
-from textwrap import wrap
+from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 _TOGETHER = re.compile(r" (?=±)|(?<=±) |(?<=\d,) (?=[-+−])")
 """Blanks within a number and its spread, or an interval: no line ends there."""
 _GLUE = "\x00"
+_AFTER_COMMA = re.compile(rf"(?<=,)(?=[^{_GLUE}])")
 _GAP = 2
 """Blanks between columns."""
 _NOTHING = ("", "-")
@@ -29,7 +30,7 @@ def printable(text: str) -> str:
 
 class Grid:
     """Rows under headings. Headings wrap first, then long texts between words; words and numbers are never broken if
-    the terminal has room for them.
+    the terminal has room for them, and after a comma if it has not.
 
     A table that is still too wide is printed in blocks of columns, each with the first `keys` columns and without the
     rows that say nothing else there.
@@ -109,8 +110,17 @@ def _narrow(column: Sequence[str], most: int) -> int:
     return max(longest, *(len(word) for word in head.split()), 1)
 
 
+class _Wrapper(TextWrapper):
+    """A word that is longer than a line, such as a spec, is broken after commas."""
+
+    def _split(self, text: str) -> list[str]:
+        words = super()._split(text)
+        return [piece for word in words for piece in (_AFTER_COMMA.split(word) if len(word) > self.width else [word])]
+
+
 def _lines(cell: str, width: int) -> list[str]:
-    return [line.replace(_GLUE, " ") for line in wrap(_glued(cell), width, break_on_hyphens=False)] or [""]
+    lines = _Wrapper(width, break_on_hyphens=False).wrap(_glued(cell))
+    return [line.replace(_GLUE, " ") for line in lines] or [""]
 
 
 def _glued(cell: str) -> str:

@@ -179,9 +179,13 @@ def answer(document: Any, said: str, *, json_: bool, quiet: bool) -> None:
         echo(said)
 
 
-def print_result(result: "RunResult", folder: "Folder", spent: "Spent") -> None:
+def print_result(
+    result: "RunResult", folder: "Folder", spent: "Spent", class_names: Sequence[str] | None = None
+) -> None:
     session = (folder.sessions() or [{}])[-1]
     classes = " ".join(percent_of(share) for share in result["per_class_accuracy"] or ())
+    if class_names and classes:
+        classes = ", ".join(f"{name} {share}" for name, share in zip(class_names, classes.split(), strict=True))
     lines = [
         f"accuracy           {percent_of(result['accuracy'])} %   (mean of the last ten rounds "
         f"{percent_of(result['accuracy_last10'])} %)",
@@ -211,9 +215,9 @@ def print_comparison(
     target: float | None = None,
     eval_every: int = 1,
 ) -> None:
-    from fedskew.report.comparison import HEADS, more_columns, name_of
+    from fedskew.report.comparison import HEADS, base_name, more_columns, name_of
     from fedskew.runs.summary import held_out, percent
-    from fedskew.runs.verdict import BASELINE, against_baseline, best
+    from fedskew.runs.verdict import against_baseline, best
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
@@ -231,10 +235,9 @@ def print_comparison(
     seeds = len(rows[0]["seeds"])
     echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     console().print(grid)
-    base = next((name_of(row) for row in rows if row["method"] == BASELINE), BASELINE)
     for row, difference in zip(rows, against_baseline(rows), strict=True):
         if difference is not None:
-            say(f"last ten rounds: {difference.sentence(name_of(row), base)}")
+            say(f"last ten rounds: {difference.sentence(name_of(row), base_name(rows))}")
     if not any(one.computed for one in spent.values()):
         echo("all runs are from the store, nothing computed")
     if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):

@@ -87,6 +87,11 @@ class Federation:
     def baseline(self) -> Method | None:
         return self.method(BASELINE)
 
+    @property
+    def base_label(self) -> str:
+        """What FedAvg is called."""
+        return BASELINE if self.baseline is None else self.baseline.label
+
     def method(self, name: str) -> Method | None:
         return next((method for method in self.methods if method.name == name), None)
 

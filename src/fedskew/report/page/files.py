@@ -13,7 +13,7 @@ from fedskew.report.text_tables import as_csv, as_latex, tex
 from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES as SUMMARISED
 from fedskew.runs.summary import percent
-from fedskew.runs.verdict import BASELINE, Difference, best
+from fedskew.runs.verdict import Difference, best
 
 _SHOWN = {
     "accuracy": "accuracy",
@@ -79,8 +79,8 @@ def latex(federation: Federation) -> str:
     """For booktabs: percentages, the best by the verdict rule in bold, the difference to FedAvg in points."""
     measures = shown_measures(federation, _SHOWN)
     leaders = {measure: best([method.row for method in federation.methods], measure) for measure in measures}
-    heads = ["method", *(f"{_SHOWN[measure]} (%)" for measure in measures), f"last ten − {BASELINE} (95 % interval)"]
-    heads += more_heads(federation)
+    apart = f"last ten − {federation.base_label} (95 % interval)"
+    heads = ["method", *(f"{_SHOWN[measure]} (%)" for measure in measures), apart, *more_heads(federation)]
     rows = []
     for i, method in enumerate(federation.methods):
         cells = [tex(method.label)]

@@ -33,7 +33,7 @@ def results(federation: Federation) -> Html:
         more = [cell(text) for text in more_cells(federation, method)]
         done = cell(f"{len(method.finished)} of {len(method.entries)}")
         rows.append([head(method.label), *shown, apart, *more, done])
-    apart_head = f"last ten rounds − {BASELINE}, points"
+    apart_head = f"last ten rounds − {federation.base_label}, points"
     heads = ["method", *(_COLUMNS[measure] for measure in measures), apart_head, *more_heads(federation), "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
 
@@ -54,7 +54,8 @@ def overview(federations: Sequence[Federation]) -> Html:
         heads = ["federation", *labels]
         rows = [[head(name), *column] for name, column in zip(names, columns, strict=True)]
     key = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
-    return table(f"Mean accuracy of the last ten rounds, %. Against {BASELINE}: {key}", heads, rows, "overview")
+    base = next((each.base_label for each in federations if each.baseline), BASELINE)
+    return table(f"Mean accuracy of the last ten rounds, %. Against {base}: {key}", heads, rows, "overview")
 
 
 def _standing(federation: Federation, label: str) -> Html:
@@ -83,7 +84,7 @@ def more_heads(federation: Federation) -> list[str]:
     if federation.baseline is not None or federation.target is not None:
         heads.append(f"rounds to {target_words(federation.target)}")
     if federation.iid is not None:
-        heads += ["IID gap closed", f"last ten rounds − {BASELINE} on IID data, points"]
+        heads += ["IID gap closed", f"last ten rounds − {federation.base_label} on IID data, points"]
     return heads
 
 
@@ -119,7 +120,7 @@ def words(federation: Federation) -> list[str]:
         return []
     counted = ", ".join(f"{said.count(word)} {word}" for word in VERDICTS if word in said)
     single = " One or two seeds decide nothing." if NOT_DECIDED in said else ""
-    return [f"Methods against {BASELINE}: {counted}.{single}"]
+    return [f"Methods against {federation.base_label}: {counted}.{single}"]
 
 
 def timing(federation: Federation) -> Html:
