@@ -11,7 +11,8 @@ if TYPE_CHECKING:
 
 _TOGETHER = re.compile(r" (?=±)|(?<=±) |(?<=\d,) (?=[-+−])")
 """Blanks within a number and its spread, or an interval: no line ends there."""
-_GLUE = "\x00"
+GLUE = "\x00"
+"""Stands for a blank at which no line ends."""
 _GAP = 2
 """Blanks between columns."""
 _NOTHING = ("", "-")
@@ -110,11 +111,11 @@ def _narrow(column: Sequence[str], most: int) -> int:
 
 
 def _lines(cell: str, width: int) -> list[str]:
-    return [line.replace(_GLUE, " ") for line in wrap(_glued(cell), width, break_on_hyphens=False)] or [""]
+    return [line.replace(GLUE, " ") for line in wrap(_glued(cell), width, break_on_hyphens=False)] or [""]
 
 
 def _glued(cell: str) -> str:
-    return _TOGETHER.sub(_GLUE, cell)
+    return _TOGETHER.sub(GLUE, cell)
 
 
 def _frame(columns: int) -> int:
