@@ -12,7 +12,7 @@ from fedskew.algorithms import describe
 from fedskew.core import spec
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
-from fedskew.runs.verdict import BASELINE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
+from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
 
 NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
@@ -44,9 +44,8 @@ class Gain:
         return self.points.mean if self.points else float("-inf")
 
     @property
-    def is_guess(self) -> bool:
-        """Too few seeds to decide anything."""
-        return self.points is None or self.points.half is None
+    def is_decided(self) -> bool:
+        return self.verdict not in (None, OPEN, NOT_DECIDED)
 
     @property
     def least(self) -> float:
@@ -153,11 +152,12 @@ def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[Row]]:
 
 
 def to_try(advice: Advice, rows: Sequence[Row]) -> list[Row]:
-    """Methods that gained, first those that several seeds put above FedAvg. A method's first row counts, and no two
-    methods change the same parts of a round."""
+    """First methods that several seeds put above FedAvg, then undecided ones that gained more than a change of seed
+    could give. A method's first row counts, and no two methods change the same parts of a round."""
     named = _first_by(lambda row: row.algorithm, rows)
-    gained = [row for do in ("use", "depends", "open") for row in named if row.stands == do]
-    return _few(_first_by(lambda row: _parts(row.algorithm), [r for r in gained if advice.gain(r)[1].mean > 0]))
+    gained = [row for row in named if row.stands != "open" or advice.gain(row)[1].mean >= CLOSE]
+    ordered = [row for stands in ("use", "depends", "open") for row in gained if row.stands == stands]
+    return _few(_first_by(lambda row: _parts(row.algorithm), ordered))
 
 
 def _first_by(key: Callable[[Row], object], rows: Iterable[Row]) -> list[Row]:
@@ -188,26 +188,29 @@ def _parts(method: str) -> frozenset[str]:
 
 
 def judge(found: Sequence[Evidence]) -> list[Row]:
-    """Each method over these settings. Methods are compared within one setting, never across: those above FedAvg in the
-    setting that has several seeds of most methods come first, by the lower ends of their intervals, then those above it
-    in the next setting. All others follow in the same way, by their means."""
-    known = {item.number: sum(not gain.is_guess for gain in item.gains) for item in found}
-    order = sorted(found, key=lambda item: (-known[item.number], -len(item.gains)))
-    at: dict[str, list[tuple[int, Evidence, Gain]]] = {}
-    for place, item in enumerate(order):
+    """Each method over these settings. Methods are compared within one setting, never across: first those above FedAvg
+    in the setting that decides most, by the lower ends of their intervals, then those above it in the next. The others
+    follow by the number of the setting with most of their seeds, and by their means there."""
+    decided = {item.number: sum(gain.is_decided for gain in item.gains) for item in found}
+    order = {item.number: (-decided[item.number], -len(item.gains), item.number) for item in found}
+    at: dict[str, list[tuple[Evidence, Gain]]] = {}
+    for item in found:
         for gain in item.gains:
-            at.setdefault(gain.method, []).append((place, item, gain))
-    ranked = []
-    for method, trials in at.items():
-        numbers = {word: sorted(item.number for _, item, gain in trials if gain.verdict == word) for word in VERDICTS}
+            at.setdefault(gain.method, []).append((item, gain))
+    ranked = list[tuple[tuple[float, ...], Row]]()
+    for method, pairs in at.items():
+        numbers = {word: [item.number for item, gain in pairs if gain.verdict == word] for word in VERDICTS}
         settings = {word: found for word, found in numbers.items() if found}
-        place, item, gain = min(trials, key=lambda trial: (trial[2].verdict != "above", trial[2].is_guess))
-        diverged = sorted(item.number for _, item, gain in trials if gain.diverged)
-        gained = "depends" if diverged or "below" in settings else "use"
-        missed = "open" if {OPEN, NOT_DECIDED} & settings.keys() else "keep"
-        above = gain.verdict == "above"
-        row = Row(method, gain.algorithm, gained if above else missed, settings, diverged, item.number)
-        ranked.append(((not above, place, -(gain.least if above else gain.mean)), row))
+        diverged = [item.number for item, gain in pairs if gain.diverged]
+        if "above" in settings:
+            stands = "depends" if diverged or "below" in settings else "use"
+            item, gain = min((p for p in pairs if p[1].verdict == "above"), key=lambda pair: order[pair[0].number])
+            place: tuple[float, ...] = (0, *order[item.number], -gain.least)
+        else:
+            stands = "open" if {OPEN, NOT_DECIDED} & settings.keys() else "keep"
+            item, gain = max(pairs, key=lambda pair: len(pair[1].seeds))
+            place = (1, item.number, -gain.mean)
+        ranked.append((place, Row(method, gain.algorithm, stands, settings, diverged, item.number)))
     return [row for _, row in sorted(ranked, key=lambda one: one[0])]
 
 

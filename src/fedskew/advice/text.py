@@ -22,6 +22,8 @@ _ODD = ("augment", "optimizer", "weighting", "weight_decay", "lr_schedule", "gra
 _COUNTED = ("", "this one", "these two", "these three")
 _LISTED = 3
 """Settings that the text shows, besides those that the verdict cites."""
+_BEST = 6
+"""Methods that it shows of each, besides those that the verdict names."""
 
 
 def lines(advice: Advice, *, whole: bool = False) -> list[str]:
@@ -30,7 +32,7 @@ def lines(advice: Advice, *, whole: bool = False) -> list[str]:
     head += [f"How you train can matter: {said}"] if said else []
     cited = {int(number) for number in re.findall(r"\[(\d+)\]", " ".join(head))}
     shown = [item for item in advice.evidence if whole or item.number <= _LISTED or item.number in cited]
-    return [*head, "", *indices(advice), *evidence(advice, shown)]
+    return [*head, "", *indices(advice), *evidence(advice, shown, whole=whole)]
 
 
 def verdict(advice: Advice) -> list[str]:
@@ -59,11 +61,11 @@ def verdict(advice: Advice) -> list[str]:
 
 
 def _reason(advice: Advice, row: Row) -> str:
-    """`fedlc: above, +15.96 [+13.61, +18.32] over 3 seeds, on cifar10/shards:2 [1]; near it: not decided in 4`"""
+    """`fedlc: above, +15.96 [+13.61, +18.32] over 3 seeds, on cifar10/shards:2 [1]; elsewhere: open in 1`"""
     item, gain = advice.gain(row)
     others = {word: len([n for n in numbers if n != item.number]) for word, numbers in row.settings.items()}
     counted = ", ".join(f"{word} in {count}" for word, count in others.items() if count)
-    more = f"; in other near settings: {counted}" if counted else ""
+    more = f"; elsewhere: {counted}" if counted else ""
     return f"{row.algorithm}: {gain.points or 'diverged'}, on {item.cell} [{item.number}]{more}"
 
 
@@ -124,8 +126,8 @@ def _saved(gain: Gain) -> str:
     saved = gain.saved
     if saved is None:
         return "never gets there"
-    span = "" if saved.half is None else f" [{saved.mean - saved.half:+.0f}, {saved.mean + saved.half:+.0f}]"
-    return f"{saved.mean:.0f}{span}" + (
+    span = "" if saved.half is None else f" [{round(saved.mean - saved.half):+}, {round(saved.mean + saved.half):+}]"
+    return f"{round(saved.mean)}{span}" + (
         f" in {saved.seeds} of {len(gain.seeds)}" if saved.seeds < len(gain.seeds) else ""
     )
 
@@ -165,7 +167,7 @@ def indices(advice: Advice) -> Iterator[str]:
     skew, held = advice.skew, advice.classes_held
     meaning = (
         f"{100 * skew['mean_total_variation']:.0f} % of examples would need another label",
-        f"labels vary like {skew['effective_classes']:.1f} equally frequent classes of {held}",
+        f"like {skew['effective_classes']:.1f} equally frequent classes of {held}",
         f"a client has no example of {skew['missing_share'] * held:.1f} of {held} classes",
         f"client sizes go from {advice.sizes[0]} to {advice.sizes[1]}",
     )
@@ -174,11 +176,12 @@ def indices(advice: Advice) -> Iterator[str]:
         yield f"  {title:20}  {skew[name]:.3f}  {said}"
 
 
-def evidence(advice: Advice, shown: Sequence[Evidence]) -> Iterator[str]:
+def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Iterator[str]:
     """Each setting with its training, FedAvg's accuracy and the gains over it."""
+    named = {row.method for row in advice.chosen}
     if shown:
         yield ""
-        yield "Evidence, in points of the mean accuracy of the last ten rounds, with 95 % intervals:"
+        yield "Evidence (mean accuracy of the last ten rounds, rounds saved to FedAvg's end, 95 % intervals):"
     for item in shown:
         setting = item.setting
         kind = "" if advice.kind in (item.kind, UNKNOWN) else ", another kind of data"
@@ -189,19 +192,22 @@ def evidence(advice: Advice, shown: Sequence[Evidence]) -> Iterator[str]:
         odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
         way = f"momentum {setting['momentum']:g}, lr {setting['lr']:g}, {setting['model']}{''.join(odd)}"
         yield f"    {setting['rounds']} rounds, E {setting['local_epochs']}, {way}"
-        yield from _gains([gain for gain in item.gains if len(gain.seeds) > 1])
-        alone = [f"{g.algorithm} {g.mean:+.2f}" if g.seeds else f"{g.algorithm} diverged" for g in item.gains
+        gains = [g for place, g in enumerate(item.gains) if whole or place < _BEST or g.method in named]
+        yield from _columns([gain for gain in gains if len(gain.seeds) > 1])
+        alone = [f"{g.algorithm} {g.mean:+.2f}" if g.seeds else f"{g.algorithm} diverged" for g in gains
                  if len(g.seeds) < 2]  # fmt: skip
         if alone:
             yield f"    one seed, which decides nothing: {', '.join(alone)}"
+        if len(gains) < len(item.gains):
+            yield f"    and {len(item.gains) - len(gains)} methods with lower figures: --all"
     if any(has_readout(gain.algorithm) and len(gain.seeds) > 1 for item in shown for gain in item.gains):
         asks = ALGORITHMS["refit"]().readout.asks
-        yield f"Rounds saved do not count what refit asks all clients: up to {asks} times in each measured round."
+        yield f"Rounds saved leave out what refit asks: all clients, up to {asks} times in each measured round."
     if len(advice.evidence) > len(shown):
         yield f"{len(advice.evidence) - len(shown)} more settings: --all."
 
 
-def _gains(gains: Sequence[Gain]) -> Iterator[str]:
+def _columns(gains: Sequence[Gain]) -> Iterator[str]:
     """Methods with several seeds, in columns."""
     rows = [("method", "over FedAvg", "verdict", "seeds", "rounds saved")] if gains else []
     for gain in gains:

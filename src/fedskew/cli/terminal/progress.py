@@ -149,15 +149,12 @@ def say(text: str, *, err: bool = False) -> None:
 
 
 def say_command(words: Sequence[str]) -> None:
-    """Print a command for a shell, indented. On a terminal it goes over several lines, each of which ends with a
-    backslash, so that it can be copied."""
-    quoted = [shlex.quote(word) for word in words]
-    if sys.stdout.isatty():
-        glued = "  " + " ".join(word.replace(" ", GLUE) for word in quoted)
-        found = _wrapped(glued, shutil.get_terminal_size().columns - 2)
-        echo(" \\\n".join(found).replace(GLUE, " "))
-    else:
-        echo(f"  {' '.join(quoted)}")
+    """Print a command for a shell, indented. On a terminal it goes over several lines, all but the last of which end
+    with a backslash, so that it can be copied. An option stays with its value."""
+    width = shutil.get_terminal_size().columns - 2 if sys.stdout.isatty() else sys.maxsize
+    quoted = [shlex.quote(word).replace(" ", GLUE) for word in words]
+    text = "".join(word + (GLUE if word.startswith("--") else " ") for word in quoted)
+    echo(" \\\n".join(_wrapped(f"  {text}", width)).replace(GLUE, " "))
 
 
 def _wrapped(text: str, width: int) -> list[str]:
