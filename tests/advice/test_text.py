@@ -7,7 +7,9 @@ from fedskew.advice.evidence import load
 from fedskew.advice.findings import advise
 from fedskew.advice.kinds import kind_of
 from fedskew.advice.text import indices, lines, training, verdict
-from tests.advice.test_findings import IMAGES, advised, both, dirichlet, near, own, table
+from fedskew.runs.run import Run
+from tests.advice.test_findings import IMAGES, advised, both, dirichlet, known, near, own, table
+from tests.paper.test_tables import result
 
 
 def test_indices_are_said_in_words():
@@ -108,9 +110,10 @@ def test_fedavg_is_kept_with_the_reason():
     what, why, _ = verdict(advised({"fedavg": 60, "fedlc": 60}, seeds=3))
     assert what == "Stay with FedAvg: no method that was run is above it."
     assert why == "  fedlc: tied, +0.00 [+0.00, +0.00] over 3 seeds, on cifar10/dirichlet:0.1 [1]"
-    known = both(table({"fedavg": 60, "fedlc": 60}, 3, near(dirichlet(0.1))),
-                 table({"fedavg": 60, "fedopt": 64}, 1, near(dirichlet(0.1)), model="mlp"))  # fmt: skip
-    what, why, other, _ = verdict(advise(dirichlet(0.1), known, kind=IMAGES))
+    counts = dirichlet(0.1)
+    alike = table({"fedavg": 60, "fedlc": 60}, 3, near(counts))
+    unlike = table({"fedavg": 60, "fedopt": 64}, 1, near(counts), model="mlp")
+    what, why, other, _ = verdict(advise(counts, both(alike, unlike), kind=IMAGES))
     assert what.endswith(" Still to try: fedopt.")
     assert why.startswith("  fedlc: tied, ")
     assert other.startswith("  fedopt: not decided: one seed, +4.00, on cifar10/")
@@ -125,13 +128,23 @@ def test_what_depends_on_training_is_said():
     assert why.endswith(" on cifar10/dirichlet:0.1 [1]; elsewhere: below in 1")
 
 
+def test_a_seed_that_diverged_is_said_with_the_reason():
+    counts, fields = dirichlet(0.1), {"dataset": "cifar10", "rounds": 20}
+    runs = [Run(algorithm=name, seed=seed, **fields) for name in ("fedavg", "fedlc") for seed in range(4)]
+    reached = [0.5, 0.5, 0.5, 0.5, 0.7, 0.7, 0.7, 0]
+    found = [result(run, accuracy, diverged=accuracy == 0) for run, accuracy in zip(runs, reached, strict=True)]
+    what, why, *_ = verdict(advise(counts, known(found, near(counts)), kind=IMAGES))
+    assert what.startswith("It depends on how you train: fedlc ")
+    assert why == "  fedlc: above, +20.00 [+20.00, +20.00] over 3 seeds, on cifar10/dirichlet:0.1 [1]; diverged [1]"
+
+
 def test_nothing_near_and_nothing_for_this_training_are_said():
     counts = 50 + 40 * np.tile(np.eye(10, dtype=int), (2, 1))  # a little skew
-    known = table({"fedavg": 60, "fedlc": 64})
-    what, _, rests = verdict(advise(counts, known))
+    made = table({"fedavg": 60, "fedlc": 64})
+    what, _, rests = verdict(advise(counts, made))
     assert what == "Unknown on data like yours, and there is no method to suggest."
     assert "none under similar skew; nearest at 0." in rests
-    assert "there is none for this training" in verdict(advise(counts, known, momentum=0.5))[2]
+    assert "there is none for this training" in verdict(advise(counts, made, momentum=0.5))[2]
 
 
 def trainings(*settings):
@@ -185,15 +198,23 @@ def test_the_text_shows_the_nearest_settings_and_says_how_many_more_there_are():
 
 def test_of_each_setting_the_best_methods_are_shown_and_those_that_the_verdict_names():
     """Six losses gain more than FedOpt, which changes another part."""
-    taus = {f"fedlc+feddecorr:beta=0.0{n}": 80 - n for n in range(1, 8)}
-    mine = own({"fedavg": 60, **taus, "fedopt": 70, "fedprox": 60}, seeds=1)
-    advice = advise(dirichlet(0.1), {"partitions": {}, "settings": []}, mine)
-    assert advice.methods == ["fedlc+feddecorr:beta=0.01", "fedopt"]
+    names = (
+        "fedlc+fedntd",
+        "fedla+fedntd",
+        "fedrs+fedntd",
+        "fedlc+feddecorr",
+        "fedla+feddecorr",
+        "fedrs+feddecorr",
+        "fedvls",
+    )
+    losses = {name: 80 - place for place, name in enumerate(names)}
+    advice = advised({"fedavg": 60, **losses, "fedopt": 70, "fedprox": 60})
+    assert advice.methods == ["fedlc+fedntd", "fedopt"]
     (few,) = (line for line in lines(advice) if "one seed, which" in line)
-    assert [name in few for name in ("beta=0.06 ", "beta=0.07 ", "fedopt", "fedprox")] == [True, False, True, False]
+    assert [name in few for name in ("fedrs+feddecorr", "fedvls", "fedopt", "fedprox")] == [True, False, True, False]
     assert "    and 2 methods with lower figures: --all" in lines(advice)
     (whole,) = (line for line in lines(advice, whole=True) if "one seed, which" in line)
-    assert all(f"{name} " in whole for name in (*taus, "fedprox"))
+    assert all(f"{name} " in whole for name in (*losses, "fedprox"))
 
 
 def test_a_setting_that_the_verdict_cites_is_shown():

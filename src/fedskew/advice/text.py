@@ -61,12 +61,14 @@ def verdict(advice: Advice) -> list[str]:
 
 
 def _reason(advice: Advice, row: Row) -> str:
-    """`fedlc: above, +15.96 [+13.61, +18.32] over 3 seeds, on cifar10/shards:2 [1]; elsewhere: open in 1`"""
+    """`fedlc: above, +15.96 [+13.61, +18.32] over 3 seeds, on cifar10/shards:2 [1]; elsewhere: open in 1; diverged
+    [2]`"""
     item, gain = advice.gain(row)
     others = {word: len([n for n in numbers if n != item.number]) for word, numbers in row.settings.items()}
     counted = ", ".join(f"{word} in {count}" for word, count in others.items() if count)
     more = f"; elsewhere: {counted}" if counted else ""
-    return f"{row.algorithm}: {gain.points or 'diverged'}, on {item.cell} [{item.number}]{more}"
+    lost = f"; diverged{''.join(f' [{number}]' for number in row.diverged)}" if row.diverged else ""
+    return f"{row.algorithm}: {gain.points or 'no result'}, on {item.cell} [{item.number}]{more}{lost}"
 
 
 def _unknown(advice: Advice) -> Iterator[str]:
@@ -178,7 +180,7 @@ def indices(advice: Advice) -> Iterator[str]:
 
 def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Iterator[str]:
     """Each setting with its training, FedAvg's accuracy and the gains over it."""
-    named = {row.method for row in advice.chosen}
+    named = {row.method for row in (*advice.chosen, *advice.own)}
     if shown:
         yield ""
         yield "Evidence (mean accuracy of the last ten rounds, rounds saved to FedAvg's end, 95 % intervals):"
