@@ -91,13 +91,20 @@ def test_the_method_that_surely_gains_most_comes_first():
 
 @pytest.mark.parametrize("kind", [IMAGES, UNKNOWN])
 def test_methods_are_compared_in_one_setting_never_across(kind):
-    """FedLC gains most anywhere, but less than FedLA in the setting that both have."""
+    """FedLC gains most anywhere, but less than FedLA in the setting that decides most; FedProx is not in it."""
     counts = dirichlet(0.1)
-    alone = table({"fedavg": 30, "fedlc": 60}, 3, near(counts), rounds=300)
-    together = table({"fedavg": 60, "fedlc": 64, "fedla+fedopt": 70}, 3, near(counts))
-    advice = advise(counts, both(alone, together), kind=kind)
-    assert advice.methods == ["fedla+fedopt", "fedlc"]
-    assert {row.ranked for row in advice.chosen} == {2}
+    few = table({"fedavg": 30, "fedlc": 60, "fedprox": 55}, 3, near(counts), rounds=300)
+    most = table({"fedavg": 60, "fedlc": 64, "fedla+fedopt": 70, "fedrs": 60}, 3, near(counts))
+    advice = advise(counts, both(few, most), kind=kind)
+    assert [(row.method, row.ranked) for row in advice.chosen] == [("fedla+fedopt", 2), ("fedlc", 2), ("fedprox", 1)]
+
+
+def test_an_undecided_method_counts_where_it_has_most_seeds():
+    counts = dirichlet(0.1)
+    one = table({"fedavg": 50, "fedlc": 80}, 1, near(counts), rounds=300)
+    three = table({"fedavg": (40, 50, 60), "fedlc": (40, 65, 61)}, 3, near(counts))
+    (row,) = advise(counts, both(one, three)).chosen
+    assert (row.stands, row.ranked, row.settings) == ("open", 1, {"open": [1], "not decided": [2]})
 
 
 @pytest.mark.parametrize("seeds", [1, 2])
@@ -279,6 +286,14 @@ def test_what_ones_own_runs_left_open_is_tried_first():
 def test_every_variant_in_ones_own_runs_is_a_method():
     advice = advised({"fedavg": 60, "fedrs": 50}, own=own({"fedavg": 90, "fedlc:tau=1": 92, "fedlc": 86}))
     assert {row.method: row.stands for row in advice.own} == {"fedlc:tau=1": "use", "fedlc": "keep"}
+
+
+def test_two_functions_of_one_file_are_two_methods_to_try():
+    (setting,) = own({"fedavg": 80, "fedlc": 90, "fedla": 89}, seeds=1)
+    ran = setting["methods"]
+    names = {"fedlc": "own.py:one", "fedla": "own.py:other"}
+    renamed = {**setting, "methods": {names.get(name, name): ran[name] for name in ran}}
+    assert advise(dirichlet(0.1), {"partitions": {}, "settings": []}, [renamed]).methods == [*names.values()]
 
 
 @pytest.mark.parametrize("counts", [np.array([[3, 4, 5]]), np.array([[3, 0], [4, 0]])])

@@ -151,7 +151,10 @@ def trainings(*settings):
     """Evidence of FedAvg at 50 % and FedLC under several trainings: FedLC's accuracy, seeds, and fields."""
     counts = dirichlet(0.1)
     made = [table({"fedavg": 50, "fedlc": fedlc}, seeds, near(counts), **more) for fedlc, seeds, more in settings]
-    return training(advise(counts, both(*made), kind=IMAGES))
+    advice = advise(counts, both(*made), kind=IMAGES)
+    said = training(advice)
+    assert said is None or f"How you train can matter: {said}" in lines(advice)
+    return said
 
 
 USUAL = {"momentum": 0.9, "augment": "crop_flip", "rounds": 200}
