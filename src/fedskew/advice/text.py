@@ -10,7 +10,7 @@ from fedskew.advice.kinds import UNKNOWN
 from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
 from fedskew.runs.run import Run
-from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED
+from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED
 
 _INDICES = {
     "mean_total_variation": "mean total variation",
@@ -23,7 +23,7 @@ _COUNTED = ("", "this one", "these two", "these three")
 _LISTED = 3
 """Settings that the text shows, besides those that the verdict cites."""
 _BEST = 6
-"""Methods that it shows of each, besides those that the verdict names."""
+"""Methods that it shows of each, those above FedAvg first, besides those that the verdict names."""
 
 
 def lines(advice: Advice, *, whole: bool = False) -> list[str]:
@@ -124,11 +124,11 @@ def _row(advice: Advice, row: Row) -> str:
 
 
 def _saved(gain: Gain) -> str:
-    """`138 [+90, +186]`"""
+    """`138 [90, 186]`"""
     saved = gain.saved
     if saved is None:
         return "never gets there"
-    span = "" if saved.half is None else f" [{round(saved.mean - saved.half):+}, {round(saved.mean + saved.half):+}]"
+    span = "" if saved.half is None else f" [{round(saved.mean - saved.half)}, {round(saved.mean + saved.half)}]"
     return f"{round(saved.mean)}{span}" + (
         f" in {saved.seeds} of {len(gain.seeds)}" if saved.seeds < len(gain.seeds) else ""
     )
@@ -183,7 +183,7 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
     named = {row.method for row in (*advice.chosen, *advice.own)}
     if shown:
         yield ""
-        yield "Evidence (mean accuracy of the last ten rounds, rounds saved to FedAvg's end, 95 % intervals):"
+        yield "Evidence (points of the last ten rounds, rounds to FedAvg's end, 95 % intervals)"
     for item in shown:
         setting = item.setting
         kind = "" if advice.kind in (item.kind, UNKNOWN) else ", another kind of data"
@@ -194,15 +194,16 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
         odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
         way = f"momentum {setting['momentum']:g}, lr {setting['lr']:g}, {setting['model']}{''.join(odd)}"
         yield f"    {setting['rounds']} rounds, E {setting['local_epochs']}, {way}"
-        gains = [g for place, g in enumerate(item.gains) if whole or place < _BEST or g.method in named]
-        yield from _columns([gain for gain in gains if len(gain.seeds) > 1])
-        alone = [f"{g.algorithm} {g.mean:+.2f}" if g.seeds else f"{g.algorithm} diverged" for g in gains
-                 if len(g.seeds) < 2]  # fmt: skip
-        if alone:
-            yield f"    one seed, which decides nothing: {', '.join(alone)}"
+        best = sorted(item.gains, key=lambda gain: gain.verdict != "above")[: len(item.gains) if whole else _BEST]
+        gains = [gain for gain in item.gains if gain in best or gain.method in named]
+        few = [gain for gain in gains if gain.verdict in (None, NOT_DECIDED)]
+        yield from _columns([gain for gain in gains if gain not in few])
+        if few:
+            said = (f"{gain.algorithm} {f'{gain.mean:+.2f}' if gain.seeds else 'diverged'}" for gain in few)
+            yield f"    one or two seeds, which decide nothing: {', '.join(said)}"
         if len(gains) < len(item.gains):
-            yield f"    and {len(item.gains) - len(gains)} methods with lower figures: --all"
-    if any(has_readout(gain.algorithm) and len(gain.seeds) > 1 for item in shown for gain in item.gains):
+            yield f"    {len(item.gains) - len(gains)} more: --all"
+    if any(has_readout(gain.algorithm) and len(gain.seeds) >= FEWEST for item in shown for gain in item.gains):
         asks = ALGORITHMS["refit"]().readout.asks
         yield f"Rounds saved leave out what refit asks: all clients, up to {asks} times in each measured round."
     if len(advice.evidence) > len(shown):
