@@ -6,6 +6,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.federation import Cohort, Ints
 from fedskew.core.round import received, start_server
 from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.export import check_usable
 from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
@@ -35,8 +36,7 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
             f"{simulation.run.short_algorithm} needs them; allowed: methods without client states, such as fedlc"
         )
     checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server, diverged=folder.diverged())
-    if folder.diverged():
-        raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite and cannot be measured")
+    check_usable(folder, run, checkpoint)
     simulation.round, simulation.server = checkpoint.round, checkpoint.server
     simulation.states.put(checkpoint.clients.numpy(), checkpoint.states)
     return simulation

@@ -15,7 +15,7 @@ from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
 from fedskew.models import build_model
 from fedskew.runs import onnx
-from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.checkpoint import Checkpoint, load_checkpoint
 from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError, write_whole
@@ -51,6 +51,14 @@ def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     run, checkpoint = Run.stored(folder), load_checkpoint(folder.checkpoint, diverged=folder.diverged())
     check_files(folder, run)
+    check_usable(folder, run, checkpoint)
+    data = facts(run.dataset, run.seed, run.clients, run.data_dir)
+    check_origin(folder, run, data)
+    return describe_model(run, data, checkpoint.round, checkpoint.server)
+
+
+def check_usable(folder: Folder, run: Run, checkpoint: Checkpoint) -> None:
+    """Refuse a model that is not finite, and one whose last layer a readout has yet to fit."""
     if folder.diverged():
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
     if run.build_algorithm().readout.asks and not checkpoint.server.readout:
@@ -58,9 +66,6 @@ def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
             f"run {folder.path.name} is at round {checkpoint.round}, in which its model was not measured, so "
             f"{run.short_algorithm} has not fitted its last layer; let it run to its end first"
         )
-    data = facts(run.dataset, run.seed, run.clients, run.data_dir)
-    check_origin(folder, run, data)
-    return describe_model(run, data, checkpoint.round, checkpoint.server)
 
 
 def describe_model(run: Run, data: Dataset | Nodes, round: int, server: Server) -> tuple[dict[str, Any], Params]:

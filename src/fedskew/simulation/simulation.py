@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -288,33 +288,46 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     seconds = (time.perf_counter() - began) / len(simulations)
     records = []
     for i, simulation in enumerate(simulations):
+        fit = _fit(simulation)
         after = simulation.server
         seen = Observation(round, simulation.run, simulation.model, cohorts[i], before[i], updates[i], after)
         looked = {name: value for probe in probes for name, value in probe(seen).items()}
-        records.append(_record(simulation, cohorts[i], sums[i], seconds, looked))
+        records.append(_record(simulation, cohorts[i], sums[i], seconds, fit, looked))
         simulation.record(records[-1])
     return records
 
 
+class _Fit(NamedTuple):
+    """Whether the model was finite, how many gradients its readout asked for, and how long that took."""
+
+    finite: bool
+    asked: int
+    seconds: float
+
+
+def _fit(simulation: Simulation) -> _Fit:
+    """Read out a model that is finite. Probes and measures see the result."""
+    finite, began = simulation.plan.finite(simulation.server), time.perf_counter()
+    return _Fit(finite, simulation.read_out() if finite else 0, time.perf_counter() - began)
+
+
 def _record(
-    simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, probes: dict[str, Any]
+    simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, fit: _Fit, probes: dict[str, Any]
 ) -> RoundRecord:
-    diverged, began = not simulation.plan.finite(simulation.server), time.perf_counter()
-    asked = 0 if diverged else simulation.read_out()
-    seconds += time.perf_counter() - began
+    diverged = not fit.finite
     measured = simulation.evaluate(now=diverged)
     return RoundRecord.of(
         measured,
         round=simulation.round,
         train_loss=None if sums is None else float(sums.loss),
         clients=len(cohort.whole),
-        seconds=seconds,
+        seconds=seconds + fit.seconds,
         engine=simulation.engine_name,
         device=str(simulation.device),
         diverged=diverged,
         validation_accuracy=simulation.ranks.broadcast(simulation.validate()) if measured else None,
         probes=probes,
-        asked=asked,
+        asked=fit.asked,
         server=simulation.server,
     )
 
