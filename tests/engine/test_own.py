@@ -13,6 +13,7 @@ from fedskew import Algorithm, Run, Store, cross_entropy, simulate
 from fedskew.core import rng
 from fedskew.core.own import own_parts
 from fedskew.core.round import Recipe
+from fedskew.diagnostics.observing import observe
 from fedskew.engine import ENGINES, Graphed, Serial, Stacked, Threaded, choose_engine
 from fedskew.engine.trial import capturable
 from fedskew.losses import OnExamples
@@ -213,3 +214,12 @@ def test_parts_of_ours_beside_ones_own_are_captured(name: str) -> None:
     assert capturable(recipe, ours.server, ours.federation.dataset)
     assert choose_engine("stacked", recipe, ours.server, ours.federation.dataset)[0] == "stacked"
     assert choose_engine("graphed", recipe, ours.server, ours.federation.dataset)[0] == "graphed"
+
+
+def test_another_method_is_tried_before_it_is_observed() -> None:
+    method = f"{METHODS_OF_ONES_OWN}:unit,whole=on"
+    simulation = Simulation(run_of())
+    assert simulation.engine_name == "stacked"
+    seen, expected = (observe(each, algorithm=method) for each in (simulation, Simulation(run_of(engine="serial"))))
+    assert_trees_close(seen.update.delta, expected.update.delta)
+    assert simulation.engine_name == "stacked"
