@@ -134,8 +134,11 @@ def test_a_seed_that_diverged_is_said_with_the_reason():
     reached = [0.5, 0.5, 0.5, 0.5, 0.7, 0.7, 0.7, 0]
     found = [result(run, accuracy, diverged=accuracy == 0) for run, accuracy in zip(runs, reached, strict=True)]
     what, why, *_ = verdict(advise(counts, known(found, near(counts)), kind=IMAGES))
-    assert what.startswith("It depends on how you train: fedlc ")
-    assert why == "  fedlc: above, +20.00 [+20.00, +20.00] over 3 seeds, on cifar10/dirichlet:0.1 [1]; diverged [1]"
+    assert what == "Unknown on data like yours; try this one: fedlc."
+    assert why == (
+        "  fedlc: open, +20.00 [+20.00, +20.00] over 3 seeds (1 more diverged), on cifar10/dirichlet:0.1 [1]; "
+        "diverged [1]"
+    )
 
 
 def test_nothing_near_and_nothing_for_this_training_are_said():
