@@ -316,7 +316,7 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
         assert word in out
     verdict = r"fedlc:tau=2 against fedavg is not decided: two seeds, [+-]\d+\.\d\d\n"
-    assert re.search(f"last ten rounds: {verdict}", out)
+    assert re.search(f"mean of all rounds: {verdict}", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md"}
     document = json.loads(call(capsys, *arguments, "--json")[1])
@@ -327,7 +327,7 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     mean = sum(values) / 2
     assert row["accuracy"]["mean"] == pytest.approx(mean)
     assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
-    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "verdict"}
+    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "lost", "other_lost", "verdict"}
     assert document["rows"][0]["against_fedavg"] is None
     assert (row["iid"], row["gap_closed"], document["iid_runs"]) == (None, None, None)
 

@@ -8,6 +8,7 @@ from fedskew.advice.findings import NEAR, Advice, Evidence, Gain, Row, Setting, 
 from fedskew.advice.kinds import UNKNOWN
 from fedskew.core import spec
 from fedskew.runs.run import Run
+from fedskew.runs.summary import mean_words
 from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED
 
 _INDICES = {
@@ -163,7 +164,8 @@ def indices(advice: Advice) -> Iterator[str]:
 def evidence(advice: Advice) -> Iterator[str]:
     """Each setting with its training, FedAvg's accuracy and the gains over it."""
     if advice.evidence:
-        yield "\nEvidence, in points over FedAvg (mean of the last ten rounds, 95 % interval over seeds):"
+        mean = mean_words(item.setting["rounds"] for item in advice.evidence)
+        yield f"\nEvidence, in points over FedAvg ({mean}, 95 % interval over seeds):"
     for item in advice.evidence[:_LISTED]:
         setting, kind = item.setting, "" if item.kind == advice.kind else f", {item.kind}"
         whose = "your runs" if item.own else f"distance {item.distance:.2f}{kind}"
