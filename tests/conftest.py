@@ -3,18 +3,20 @@ with two threads each take turns at waiting, and pinned numbers stay the same ev
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 
+TESTS = Path(__file__).parent
 LONGEST = (
     "flower/test_deployment.py",
     "flower/test_parity.py",
     "engine/test_distributed.py",
     "parity/test_engines.py",
-    "test_cli_paper.py",
-    "test_cli_diagnose.py",
-    "test_cli.py",
+    "cli/test_paper.py",
+    "cli/test_diagnose.py",
+    "cli/test_cli.py",
 )
 
 
@@ -24,8 +26,8 @@ def pytest_configure() -> None:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The longest files begin first, so that all workers end at about the same time."""
-    places = {name: place for place, name in enumerate(LONGEST)}
-    items.sort(key=lambda item: next((places[name] for name in LONGEST if name in item.nodeid), len(LONGEST)))
+    places = {TESTS / name: place for place, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: places.get(item.path, len(LONGEST)))
 
 
 @pytest.fixture(scope="session", autouse=True)

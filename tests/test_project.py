@@ -7,10 +7,16 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.version import Version
 
+from tests.conftest import LONGEST, TESTS
+
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 TRIED = ("parquet", "tensorboard", "mlflow")
 """The extras that make test-lowest installs."""
+
+
+def test_the_files_that_begin_first_are_there() -> None:
+    assert [name for name in LONGEST if not (TESTS / name).is_file()] == []
 
 
 def pins(file: str) -> dict[str, Version]:

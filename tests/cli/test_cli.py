@@ -317,7 +317,7 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
         assert word in out
     verdict = r"fedlc:tau=2 against fedavg is not decided: two seeds, [+-]\d+\.\d\d\n"
-    assert re.search(f"last ten rounds: {verdict}", out)
+    assert re.search(f"mean of all rounds: {verdict}", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md", "table.tex"}
     document = json.loads(call(capsys, *arguments, "--json")[1])

@@ -10,7 +10,7 @@ from docs.pages.claims import claims, in_short
 from docs.pages.reproduction import BEGIN, END, between, reproduction
 from fedskew.paper import FIGURES, TABLES
 from fedskew.paper.choice import Choice
-from fedskew.paper.formats import behind, cell_text, rests_on
+from fedskew.paper.formats import NOT_RUN, behind, cell_text, rests_on
 from fedskew.runs.results import Results, read_lines
 from fedskew.runs.run import Run
 from fedskew.runs.versions import result_version
@@ -129,7 +129,7 @@ def test_what_was_not_run_still_shows_the_printed_figure_and_other_versions() ->
     row = next(row for row in TABLES["table1"].rows(Results()) if row["method"] == "fedlc")
     assert cell_text(row) == f"- ({row['printed']['mean']:.2f})"
     assert rests_on([{**row, "other_versions": 3}]) == [
-        "None of this has been run yet.",
+        NOT_RUN,
         "3 runs of another result version are not shown.",
     ]
 
@@ -139,7 +139,7 @@ def test_a_figure_names_the_runs_it_rests_on() -> None:
     some = figure.runs(Choice(cells=("imagenet12/dirichlet:0.1",), seeds=1, rounds=7))
     results = Known([result(run, 0.3) for run in some])
     rows = figure.rows(results)
-    said = "30.00 % after 7 rounds, the last ten 30.00 %, shortened"
+    said = "30.00 % after 7 rounds, mean of all rounds 30.00 %, shortened"
     assert [line.endswith(said) for line in figure.lines(rows)] == [True, True]
     text = "\n".join(behind(rows, results))
     assert "Rounds 7; E 1;" in text

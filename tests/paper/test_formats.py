@@ -61,6 +61,20 @@ def test_gains_on_iid_data_are_told_apart_by_what_a_table_varies() -> None:
     assert "Gain on IID data, points: m=10: fedlc +1.00; m=30: fedlc +3.00." in text
 
 
+def test_the_mean_of_short_runs_is_over_all_their_rounds() -> None:
+    def of(*lengths: int) -> str:
+        runs = TABLES["table1"].runs(replace(CHOICE, seeds=1))
+        first = runs[0].partition
+        short = [run.model_copy(update={"rounds": lengths[run.partition != first]}) for run in runs]
+        return formats.markdown(TABLES["table1"].rows(Known([result(run) for run in short]), CHOICE))
+
+    assert "Last round · mean of all rounds (the paper's" in of(6, 6)
+    assert "Points over FedAvg in the mean of all rounds [95 %" in of(6, 6)
+    assert "In runs of ten rounds or fewer" not in of(6, 6) + of(60, 60)
+    assert "Last round · mean of the last ten rounds (the paper's" in of(6, 60)
+    assert "In runs of ten rounds or fewer, the mean is over all rounds" in of(6, 60)
+
+
 def test_nothing_run_yet() -> None:
     text = formats.markdown(TABLES["table1"].rows(Known([]), CHOICE))
     assert formats.NOT_RUN in text

@@ -60,9 +60,19 @@ def test_tables():
     more = {"rounds_to_reach": {"rounds": None, "reached": 0, "seeds": 1}, "gap_closed": None, "iid": None}
     gains = {"fedavg": None, "fedlc": {"mean": 25.0, "half": None, "seeds": 1, "verdict": "not decided"}}
     rows = [
-        {"method": name, "against_fedavg": gains[name], **more, **over_seeds([summarise(RUN, records([a]), None)])}
+        {
+            "method": name,
+            "rounds": 20,
+            "against_fedavg": gains[name],
+            **more,
+            **over_seeds([summarise(RUN, records([a]), None)]),
+        }
         for name, a in made
     ]
+    assert "| last ten rounds % | last ten rounds − fedavg, points |" in markdown(rows)
+    short = [{**row, "rounds": 6} for row in rows]
+    assert "| mean of all rounds % | mean of all rounds − fedavg, points |" in markdown(short)
+    assert csv_text(short) == csv_text(rows)
     assert "| fedavg | 25.00 | 25.00 | 25.00 | - | never | 1 |" in markdown(rows)
     assert "| fedlc | 50.00 | 50.00 | 50.00 | not decided: one seed, +25.00 | never | 1 |" in markdown(rows)
     plain, calibrated = csv_text(rows).splitlines()[1:]

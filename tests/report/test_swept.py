@@ -50,6 +50,18 @@ def test_the_table_says_what_the_reference_is():
     assert swept().markdown().count("\n") == 8
 
 
+def test_the_mean_of_short_runs_is_over_all_their_rounds():
+    found = swept()
+    for row in found.rows:
+        row["rounds"] = 10
+    heads, _ = found.table()
+    assert heads[3:] == ["mean of all rounds %", "mean of all rounds − (tau=2, lr=0.1), points"]
+    (axes,) = swept_figure(found).axes
+    assert axes.get_ylabel() == "accuracy on the test set, mean of all rounds (%)"
+    found.rows[0]["rounds"] = 11
+    assert "last ten rounds %" in found.table()[0]
+
+
 def test_held_out_examples_decide_where_there_are_some():
     found = swept(validation_accuracy=[0.5, 0.5, 0.5])
     assert (swept().measure, found.measure) == ("accuracy_last10", "validation_accuracy")

@@ -10,6 +10,7 @@ from fedskew.advice.kinds import UNKNOWN
 from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
 from fedskew.runs.run import Run
+from fedskew.runs.summary import mean_words
 from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED
 
 _INDICES = {
@@ -182,8 +183,9 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
     """Each setting with its training, FedAvg's accuracy and the gains over it."""
     named = {row.method for row in (*advice.chosen, *advice.own)}
     if shown:
+        mean = mean_words(item.setting["rounds"] for item in shown)
         yield ""
-        yield "Evidence (points of the last ten rounds, rounds to FedAvg's end, 95 % intervals)"
+        yield f"Evidence (points in accuracy, {mean}; rounds to FedAvg's end; 95 % intervals)"
     for item in shown:
         setting = item.setting
         kind = "" if advice.kind in (item.kind, UNKNOWN) else ", another kind of data"

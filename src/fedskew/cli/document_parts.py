@@ -67,6 +67,7 @@ class MethodWithoutSkew(OverSeeds):
     """A method on IID data."""
 
     method: Annotated[str, "the method as it was asked for"]
+    rounds: Annotated[int, "rounds of its longest run"]
     against_fedavg: Annotated[Judged | None, "`accuracy_last10` minus FedAvg's; null for FedAvg or without it"]
 
 

@@ -45,6 +45,7 @@ def print_map(
     asked: "Map", choice: "Choice", results: "Results", out: Path | None, *, json_: bool, quiet: bool
 ) -> None:
     from fedskew.paper.map_text import sentences
+    from fedskew.runs.summary import mean_head
 
     rows = asked.rows(results, choice)
     said = sentences(rows)
@@ -59,7 +60,8 @@ def print_map(
         }
         print_json(document)
         return
-    grid = Grid("part", "setting", "method", "held out %", "test %", "last ten %", "rounds", keys=3)
+    mean = mean_head(row["rounds"] for row in rows)
+    grid = Grid("part", "setting", "method", "held out %", "test %", f"{mean} %", "rounds", keys=3)
     for row in rows:
         known = [row[name] for name in ("validation", "test", "last_ten")]
         figures = ["-" if value is None else f"{value:.2f}" for value in known]

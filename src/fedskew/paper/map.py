@@ -19,6 +19,7 @@ from fedskew.paper.map_text import DENOMINATOR, RULES
 from fedskew.paper.table import Table, in_one_arithmetic
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
+from fedskew.runs.summary import mean_words
 from fedskew.simulation.tune import VALIDATION
 
 TAUS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0)
@@ -140,8 +141,8 @@ class Map:
 
     def draw(self, rows: Sequence[Mapping[str, Any]], path: Path) -> list[Path]:
         """The margin as heat maps, the rest as dots."""
-        first = rows[0]
-        title = f"FedLC against FedAvg around {self.cell}, mean of the last ten rounds, one seed, {first['precision']}"
+        first, mean = rows[0], mean_words(row["rounds"] for row in rows)
+        title = f"FedLC against FedAvg around {self.cell}, {mean}, one seed, {first['precision']}"
         lengths = " and ".join(map(str, sorted({row["rounds"] for row in rows})))
         stand_in = (
             "" if self.cell.startswith(first["dataset"].partition(":")[0]) else f"STAND-IN DATA: {first['dataset']}; "

@@ -13,7 +13,7 @@ from fedskew.paper.tables import TABLES
 from fedskew.paper.two_clients import two_clients
 from fedskew.runs.results import Results
 from fedskew.runs.run import Run
-from fedskew.runs.summary import percent
+from fedskew.runs.summary import mean_words, percent
 from fedskew.simulation.plan import build_federation, describe_partition
 
 _SPLITS = {
@@ -148,8 +148,9 @@ class _CurveFigure(Table):
 
     def lines(self, rows: Sequence[Mapping[str, Any]]) -> list[str]:
         return [
-            f"{row['cell']:25} {row['method']:6} {100 * curve[-1][1]:.2f} % after {row['rounds']} rounds, the last ten "
-            f"{100 * mean:.2f} %" + (", shortened" if row["rounds"] < self.full_rounds(row["cell"]) else "")
+            f"{row['cell']:25} {row['method']:6} {100 * curve[-1][1]:.2f} % after {row['rounds']} rounds, "
+            f"{mean_words([row['rounds']])} {100 * mean:.2f} %"
+            + (", shortened" if row["rounds"] < self.full_rounds(row["cell"]) else "")
             for row in rows
             for curve, mean in zip(row["curves"], row["last_ten"], strict=True)
         ]

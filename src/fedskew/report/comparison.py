@@ -1,6 +1,6 @@
 """A comparison of methods: rows, tables and figures."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -9,18 +9,21 @@ from fedskew.report import figures
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.runs.store import Store, write_whole
-from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, summarise
+from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, summarise
 from fedskew.runs.verdict import BASELINE, against_baseline
 
 Hashes = Mapping[str, Sequence[str]]
-HEADS = {
+_HEADS = {
     "accuracy": "accuracy %",
     "balanced_accuracy": "balanced %",
     "client_accuracy": "per client %",
-    "accuracy_last10": "last ten rounds %",
     "validation_accuracy": "held out %",
 }
-"""What tables call a measure."""
+
+
+def heads_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """What tables of these rows call a measure."""
+    return {**_HEADS, "accuracy_last10": f"{mean_head(row['rounds'] for row in rows)} %"}
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,9 @@ def method_rows(methods: Methods, *, target: float | None = None, iid: Methods |
 def _rows(methods: Methods) -> list[dict[str, Any]]:
     rows = []
     for name, group in methods.items():
-        rows.append({"method": name, **over_seeds([summarise(one.run, one.records, one.card) for one in group])})
+        summaries = [summarise(one.run, one.records, one.card) for one in group]
+        longest = max(summary["rounds"] for summary in summaries)
+        rows.append({"method": name, "rounds": longest, **over_seeds(summaries)})
     for row, found in zip(rows, against_baseline(rows), strict=True):
         row["against_fedavg"] = None if found is None else {**asdict(found), "verdict": found.verdict}
     return rows
@@ -133,7 +138,8 @@ def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[s
         columns[f"rounds to {target_words(target)}"] = [_text(row["rounds_to_reach"], Reach) for row in rows]
     if any(row["iid"] for row in rows):
         columns["IID gap closed"] = [_text(row["gap_closed"], Share) for row in rows]
-        columns[f"last ten on IID data % (− {base_name(rows)})"] = [_on_iid(row["iid"]) for row in rows]
+        mean = mean_head(row["rounds"] for row in rows)
+        columns[f"{mean} on IID data % (− {base_name(rows)})"] = [_on_iid(row["iid"]) for row in rows]
     return columns
 
 
@@ -162,8 +168,8 @@ def latex(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
     more = more_columns(rows, target)
     measures = ["accuracy", "balanced_accuracy", "accuracy_last10", *held_out(rows)]
-    apart = f"last ten − {base_name(rows)}, points"
-    heads = ["method", *(HEADS[measure] for measure in measures), apart, *more, "seeds"]
+    known, apart = heads_of(rows), f"{mean_head(row['rounds'] for row in rows)} − {base_name(rows)}, points"
+    heads = ["method", *(known[measure] for measure in measures), apart, *more, "seeds"]
     lines = []
     for i, (row, difference) in enumerate(zip(rows, against_baseline(rows), strict=True)):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in measures]

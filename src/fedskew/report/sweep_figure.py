@@ -11,13 +11,9 @@ from fedskew.core import spec
 from fedskew.report.figures import drawing, frame, legend, mark_break, save
 from fedskew.report.style import for_paper, look
 from fedskew.report.swept import Swept
-from fedskew.runs.summary import setting_text
+from fedskew.runs.summary import mean_words, setting_text
 from fedskew.runs.verdict import FEWEST, Difference, paired
 
-_WORDS = {
-    "accuracy_last10": "accuracy on the test set, mean of the last ten rounds (%)",
-    "validation_accuracy": "accuracy on held-out examples (%)",
-}
 _DECADE = 10
 """Positive values with at least this ratio are drawn on a logarithmic axis."""
 _APART = 0.008
@@ -48,6 +44,12 @@ def _drawn_sweep(swept: Swept) -> Iterator[Any]:
         yield figure
 
 
+def _words(swept: Swept) -> str:
+    if swept.measure == "validation_accuracy":
+        return "accuracy on held-out examples (%)"
+    return f"accuracy on the test set, {mean_words(row['rounds'] for row in swept.rows)} (%)"
+
+
 def draw_on(axes: Any, swept: Swept) -> None:
     """Lines, ticks and labels, without a title or a legend."""
     across = across_of(swept)
@@ -65,7 +67,7 @@ def draw_on(axes: Any, swept: Swept) -> None:
     low, high = axes.get_ylim()
     axes.set_ylim(max(low, 0), min(high, 100))  # an interval over few seeds can exceed the range of accuracies
     axes.set_xlabel(across)
-    axes.set_ylabel("accuracy (%)" if for_paper() else _WORDS[swept.measure], fontsize=8)
+    axes.set_ylabel("accuracy (%)" if for_paper() else _words(swept), fontsize=8)
     mark_break(axes)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from fedskew.core import spec
 from fedskew.core.spec import Value
-from fedskew.report.comparison import HEADS, Finished, stored, write_texts
+from fedskew.report.comparison import Finished, heads_of, stored, write_texts
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
@@ -72,8 +72,9 @@ class Swept:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heads and cells as people read them."""
         measures = ["accuracy", "accuracy_last10", *held_out(self.rows)]
-        apart = f"{HEADS[self.measure].removesuffix(' %')} − ({self.label(self.rows[self.reference])}), points"
-        heads = [*self.names, *(HEADS[measure] for measure in measures), apart]
+        known = heads_of(self.rows)
+        apart = f"{known[self.measure].removesuffix(' %')} − ({self.label(self.rows[self.reference])}), points"
+        heads = [*self.names, *(known[measure] for measure in measures), apart]
         lines = []
         for row, difference in zip(self.rows, self.differences, strict=True):
             cells = [percent(row[measure]["mean"], row[measure]["std"]) for measure in measures]

@@ -10,6 +10,16 @@ LAST = 10
 """Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
 
 
+def mean_words(rounds: Iterable[int]) -> str:
+    """What `accuracy_last10` is of runs with these numbers of rounds; shorter ones have no ten."""
+    return "mean of all rounds" if max(rounds, default=LAST + 1) <= LAST else "mean of the last ten rounds"
+
+
+def mean_head(rounds: Iterable[int]) -> str:
+    """The same as the head of a column: `last ten rounds`."""
+    return mean_words(rounds).removeprefix("mean of the ")
+
+
 def is_finished(records: Sequence[dict[str, Any]], rounds: int, saved: int) -> bool:
     """Whether the first records of a run make a complete run of this length: it diverged on the way, or it was
     evaluated in each of its last rounds. For records after the last saved round no model was kept."""

@@ -197,12 +197,14 @@ def answer(document: Any, said: str, *, json_: bool, quiet: bool) -> None:
 def print_result(
     result: "RunResult", folder: "Folder", spent: "Spent", class_names: Sequence[str] | None = None
 ) -> None:
+    from fedskew.runs.summary import mean_words
+
     session = (folder.sessions() or [{}])[-1]
     classes = " ".join(percent_of(share) for share in result["per_class_accuracy"] or ())
     if class_names and classes:
         classes = ", ".join(f"{name} {share}" for name, share in zip(class_names, classes.split(), strict=True))
     lines = [
-        f"accuracy           {percent_of(result['accuracy'])} %   (mean of the last ten rounds "
+        f"accuracy           {percent_of(result['accuracy'])} %   ({mean_words([result['rounds']])} "
         f"{percent_of(result['accuracy_last10'])} %)",
         f"balanced accuracy  {percent_of(result['balanced_accuracy'])} %",
         f"per class          {classes}",
@@ -230,15 +232,16 @@ def print_comparison(
     target: float | None = None,
     eval_every: int = 1,
 ) -> None:
-    from fedskew.report.comparison import HEADS, base_name, more_columns, name_of
-    from fedskew.runs.summary import held_out, percent
+    from fedskew.report.comparison import base_name, heads_of, more_columns, name_of
+    from fedskew.runs.summary import held_out, mean_head, percent
     from fedskew.runs.verdict import against_baseline, best
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
     measures += held_out(rows)
     more = more_columns(rows, target)
-    grid = Grid("method", *(HEADS[name] for name in measures), *more, "time s")
+    heads = heads_of(rows)
+    grid = Grid("method", *(heads[name] for name in measures), *more, "time s")
     leaders = {name: best(rows, name) for name in measures}
     for i, row in enumerate(rows):
         cells = [percent(row[name]["mean"], row[name]["std"]) for name in measures]
@@ -252,7 +255,7 @@ def print_comparison(
     console().print(grid)
     for row, difference in zip(rows, against_baseline(rows), strict=True):
         if difference is not None:
-            say(f"last ten rounds: {difference.sentence(name_of(row), base_name(rows))}")
+            say(f"{mean_head(row['rounds'] for row in rows)}: {difference.sentence(name_of(row), base_name(rows))}")
     if not any(one.computed for one in spent.values()):
         echo("all runs are from the store, nothing computed")
     if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):

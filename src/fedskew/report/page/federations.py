@@ -80,6 +80,11 @@ class Federation:
         return ", ".join([self.title, *said])
 
     @property
+    def rounds(self) -> int:
+        """How many rounds its runs have."""
+        return int(self.fields["rounds"])
+
+    @property
     def entries(self) -> list[Entry]:
         return [entry for method in self.methods for entry in method.entries]
 

@@ -12,15 +12,9 @@ from fedskew.report.page.tables import more_cells, more_heads, shown_measures, v
 from fedskew.report.text_tables import as_csv, as_latex, tex
 from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES as SUMMARISED
-from fedskew.runs.summary import percent
-from fedskew.runs.verdict import Difference, best
+from fedskew.runs.summary import mean_head, percent
+from fedskew.runs.verdict import MEASURE, Difference, best
 
-_SHOWN = {
-    "accuracy": "accuracy",
-    "balanced_accuracy": "balanced",
-    "accuracy_last10": "last ten",
-    "validation_accuracy": "held out",
-}
 _DIFFERENCE = ("difference", "difference_half", "difference_seeds", "verdict")
 _MORE = ("rounds_to_reach", "seeds_that_reached", "iid_gap", "iid_gap_closed")
 
@@ -77,10 +71,12 @@ def runs_csv(federation: Federation) -> str:
 
 def latex(federation: Federation) -> str:
     """For booktabs: percentages, the best by the verdict rule in bold, the difference to FedAvg in points."""
-    measures = shown_measures(federation, _SHOWN)
+    mean = mean_head([federation.rounds])
+    shown = {"accuracy": "accuracy", "balanced_accuracy": "balanced", MEASURE: mean, "validation_accuracy": "held out"}
+    measures = shown_measures(federation, shown)
     leaders = {measure: best([method.row for method in federation.methods], measure) for measure in measures}
-    apart = f"last ten − {federation.base_label} (95 % interval)"
-    heads = ["method", *(f"{_SHOWN[measure]} (%)" for measure in measures), apart, *more_heads(federation)]
+    apart = f"{mean} − {federation.base_label} (95 % interval)"
+    heads = ["method", *(f"{shown[measure]} (%)" for measure in measures), apart, *more_heads(federation)]
     rows = []
     for i, method in enumerate(federation.methods):
         cells = [tex(method.label)]

@@ -6,23 +6,23 @@ from typing import Any
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.html import Html, cell, head, table, tag
 from fedskew.runs.measures import target_words
-from fedskew.runs.summary import held_out, percent
+from fedskew.runs.summary import held_out, mean_head, mean_words, percent
 from fedskew.runs.verdict import BASELINE, BEST, MEASURE, NOT_DECIDED, VERDICTS, Difference, leaders
 
 _MOST_ACROSS = 6
-_COLUMNS = {
-    "accuracy": "accuracy %",
-    "balanced_accuracy": "balanced accuracy %",
-    "accuracy_last10": "last ten rounds %",
-    "loss": "loss",
-    "validation_accuracy": "held out %",
-}
 
 
 def results(federation: Federation) -> Html:
     """Mean and std over finished seeds, the best by the verdict rule marked, and verdicts against FedAvg."""
-    methods = federation.methods
-    measures = shown_measures(federation, _COLUMNS)
+    methods, mean = federation.methods, mean_head([federation.rounds])
+    columns = {
+        "accuracy": "accuracy %",
+        "balanced_accuracy": "balanced accuracy %",
+        MEASURE: f"{mean} %",
+        "loss": "loss",
+        "validation_accuracy": "held out %",
+    }
+    measures = shown_measures(federation, columns)
     marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
     differences = {method.name: federation.difference(method) for method in methods}
     reach = max((abs(d.mean) + (d.half or 0.0) for d in differences.values() if d is not None), default=0.0)
@@ -33,8 +33,8 @@ def results(federation: Federation) -> Html:
         more = [cell(text) for text in more_cells(federation, method)]
         done = cell(f"{len(method.finished)} of {len(method.entries)}")
         rows.append([head(method.label), *shown, apart, *more, done])
-    apart_head = f"last ten rounds − {federation.base_label}, points"
-    heads = ["method", *(_COLUMNS[measure] for measure in measures), apart_head, *more_heads(federation), "seeds done"]
+    apart_head = f"{mean} − {federation.base_label}, points"
+    heads = ["method", *(columns[measure] for measure in measures), apart_head, *more_heads(federation), "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
 
 
@@ -55,7 +55,8 @@ def overview(federations: Sequence[Federation]) -> Html:
         rows = [[head(name), *column] for name, column in zip(names, columns, strict=True)]
     key = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
     base = next((each.base_label for each in federations if each.baseline), BASELINE)
-    return table(f"Mean accuracy of the last ten rounds, %. Against {base}: {key}", heads, rows, "overview")
+    mean = mean_words(federation.rounds for federation in federations)
+    return table(f"Accuracy, {mean}, %. Against {base}: {key}", heads, rows, "overview")
 
 
 def _standing(federation: Federation, label: str) -> Html:
@@ -84,7 +85,7 @@ def more_heads(federation: Federation) -> list[str]:
     if federation.baseline is not None or federation.target is not None:
         heads.append(f"rounds to {target_words(federation.target)}")
     if federation.iid is not None:
-        heads += ["IID gap closed", f"last ten rounds − {federation.base_label} on IID data, points"]
+        heads += ["IID gap closed", f"{mean_head([federation.rounds])} − {federation.base_label} on IID data, points"]
     return heads
 
 
