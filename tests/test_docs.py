@@ -112,7 +112,7 @@ def test_what_label_skew_does_is_what_the_commands_print(folder, monkeypatch, ca
 
 def test_the_loss_in_a_loop_of_ones_own():
     names = {}
-    with rng.torch_seed(0, "docs"):
+    with rng.seeded(0, "docs"):
         exec(compile(blocks("docs/loss.md", "python")[0], "docs/loss.md", "exec"), names)
     assert names["loss"].item() > 0
 

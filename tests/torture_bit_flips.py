@@ -48,7 +48,7 @@ def attack(tally: Tally, folder: Path, random: Random) -> None:
 def _begin(root: Path) -> None:
     do(root, BEGUN)
     folder = Store(root).folder(Run(**FIELDS, rounds=BEGUN).hash)
-    folder.write_measured("figure", BEGUN, {"values": [0.25, 0.5]})
+    folder.write_measured(BEGUN, {"figure": {"values": [0.25, 0.5]}})
     folder.write_diagnosis({"round": BEGUN, "calibration": {"ece": 0.125}})
 
 

@@ -26,8 +26,8 @@ class Chosen:
 
     method: str
     tries: Sequence[Result]
-    default: Mapping[int, float]
-    tested: Mapping[int, float]
+    default: Mapping[int, float | None]
+    tested: Mapping[int, float | None]
 
     @property
     def best(self) -> Result:
@@ -84,14 +84,14 @@ def _chosen(method: str, held: Sequence[Result], results: Results, tuned: Result
     plain, asked = _run(method).model_dump(), {**best.run, "validation": 0.0}
     known = results.only(best.precision), tuned.only(best.precision)
     default, tested = (
-        {one.seed: 100 * one.summary["accuracy_last10"] for some in known for one in some.answering(run) if _whole(one)}
+        {one.seed: _reached(one) for some in known for one in some.answering(run) if one.rounds == SETTING.rounds}
         for run in (plain, asked)
     )
     return Chosen(method, tries, {seed: default[seed] for seed in default if seed in tested}, tested)
 
 
-def _whole(one: Result) -> bool:
-    return one.rounds == SETTING.rounds and not one.diverged
+def _reached(one: Result) -> float | None:
+    return None if one.diverged else 100 * one.summary["accuracy_last10"]
 
 
 def section(results: Results, tuned: Results) -> Iterator[str]:
@@ -149,8 +149,9 @@ def _on_the_test_set(found: Sequence[Chosen]) -> Iterator[str]:
 
 
 def _row(each: Chosen, base: Chosen | None) -> list[str]:
-    both = sorted(each.default.keys() & each.tested.keys())
-    means = [f"{statistics.fmean(values[seed] for seed in both):.2f}" for values in (each.default, each.tested)]
+    pairs = [(value, each.tested.get(seed)) for seed, value in each.default.items()]
+    both = [(plain, tested) for plain, tested in pairs if plain is not None and tested is not None]
+    means = [f"{statistics.fmean(values):.2f}" for values in zip(*both, strict=True)]
     over = paired(each.tested, base.tested) if base is not None and each is not base else None
     return [f"`{each.method}`", variant(each.best), *means, str(each.gain) if each.changed else "-", str(over or "-")]
 

@@ -27,7 +27,7 @@ def test_training_is_that_of_the_evidence_for_what_is_recommended():
     counts = dirichlet(0.1)
     known = table({"fedavg": 60, "fedlc": 64}, 3, near(counts))
     more = {"local_epochs": 5, "momentum": 0.9, "rounds": 80, "augment": "crop_flip", "clients_per_round": 10}
-    known["settings"] += table({"fedavg": 50, "fedlc": 68}, 3, near(counts), **more)["settings"]
+    known["settings"] += table({"fedavg": 50, "fedlc": 68, "fedrs": 40}, 3, near(counts), **more)["settings"]
     assert command(advise(counts, known, kind=IMAGES)).endswith(
         "--clients 20 --rounds 80 --local-epochs 5 --batch-size 16 --lr 0.01 --momentum 0.9 --augment crop_flip "
         "--seeds 3 --algorithm fedavg,fedlc"
@@ -36,7 +36,7 @@ def test_training_is_that_of_the_evidence_for_what_is_recommended():
 
 def test_training_is_not_taken_from_another_kind_of_data():
     advice = advised({"fedavg": 60, "fedlc": 64}, 3, kind=kind_of("digits"), lr=0.5)
-    assert " --clients 20 --rounds 50 --batch-size 16 --lr 0.1 --seeds 3 --algorithm fedavg,fedlc," in command(advice)
+    assert " --clients 20 --rounds 50 --batch-size 16 --lr 0.1 --seeds 3 --algorithm fedavg,fedlc" in command(advice)
     assert [note for note in try_command(advice, {}, None).notes if "`fedskew tune` chooses lr" in note]
     alike = advised({"fedavg": 60, "fedlc": 64}, 3, kind=IMAGES, lr=0.5)
     assert not [note for note in try_command(alike, {}, "cifar10").notes if "start" in note]
@@ -79,6 +79,10 @@ def test_ones_own_runs_are_continued_with_more_seeds():
 )
 def test_the_batch_size_is_one_that_the_smallest_client_can_fill(published, smallest, used):
     assert batch_size(published, smallest) == used
+
+
+def test_there_is_no_command_without_a_method_to_try():
+    assert try_command(advise(dirichlet(0.1), {"partitions": {}, "settings": []}), {}, "digits") is None
 
 
 def test_a_name_from_a_file_is_quoted():

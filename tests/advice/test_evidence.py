@@ -41,8 +41,8 @@ def test_every_figure_is_that_of_a_published_run():
                 line = lines[hash, setting["rounds"]]
                 run = Run(**line.run)
                 assert (run.short_algorithm, run.seed, run.rounds) == (name, seed, setting["rounds"])
-                expected = None if line.diverged else pytest.approx(line.summary["accuracy_last10"], abs=1e-6)
-                assert accuracy == expected
+                known = None if line.diverged else pytest.approx(line.summary["accuracy_last10"], abs=1e-6)
+                assert accuracy == known
 
 
 def test_rounds_to_fedavgs_end_are_those_of_the_measure():

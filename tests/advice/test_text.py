@@ -1,39 +1,53 @@
+import re
+
 import numpy as np
 import pytest
 
 from fedskew.advice.evidence import load
 from fedskew.advice.findings import advise
 from fedskew.advice.kinds import kind_of
-from fedskew.advice.text import evidence, indices, lines, training, verdict
-from tests.advice.test_findings import IMAGES, advised, both, dirichlet, near, own, table
+from fedskew.advice.text import indices, lines, training, verdict
+from fedskew.runs.run import Run
+from tests.advice.test_findings import IMAGES, advised, both, dirichlet, known, near, own, table
+from tests.paper.test_tables import result
 
 
 def test_indices_are_said_in_words():
     """Two clients, p = (1, 0) and (1/2, 1/2), together (3/4, 1/4): a quarter apart, 1 and 2 effective classes."""
     text = "\n".join(indices(advise(np.array([[4, 0], [2, 2]]), table({"fedavg": 60, "fedlc": 64}))))
-    assert "25 % of a client's examples would need another label" in text
-    assert "like 1.5 equally frequent classes, of 2 that occur" in text
+    assert "25 % of examples would need another label" in text
+    assert "like 1.5 equally frequent classes of 2" in text
     assert "no example of 0.5 of 2 classes" in text
     assert "client sizes go from 4 to 4" in text
     assert "kind of data: unknown" in text
 
 
 def test_a_setting_says_what_is_unusual_about_it():
-    text = "\n".join(evidence(advised({"fedavg": 60, "fedlc": 64}, augment="crop_flip", clients_per_round=10,
-                                      validation=0.1, grad_clip=5.0)))  # fmt: skip
+    text = "\n".join(lines(advised({"fedavg": 60, "fedlc": 64}, augment="crop_flip", clients_per_round=10,
+                                   validation=0.1, grad_clip=5.0)))  # fmt: skip
     assert "clients_per_round 10, augment crop_flip, grad_clip 5, validation 0.1" in text
 
 
 def test_the_verdict_is_what_to_do_why_and_on_what_evidence():
     what, why, rests = verdict(advised({"fedavg": 60, "fedlc": 64, "fedrs": 50}, seeds=3))
     assert what == "Use fedlc."
-    assert why == (
-        "Why: fedlc is above FedAvg, +4.00 [+4.00, +4.00] over 3 seeds, and reaches FedAvg's end when FedAvg does [1]."
-    )
+    assert why == "  fedlc: above, +4.00 [+4.00, +4.00] over 3 seeds, on cifar10/dirichlet:0.1 [1]"
     assert rests.startswith(
         "Evidence: cifar10/dirichlet:0.1 [1], natural images with a convolutional network: the same kind of data as "
-        "yours; distance in skew 0.00, most in the "
+        "yours; distance in skew 0.00, most in "
     )
+
+
+def row(method, advice):
+    """A method's cells in the evidence, which has one setting."""
+    (line,) = (line for line in lines(advice) if line.startswith(f"    {method} "))
+    return re.split("  +", line.strip())[1:]
+
+
+def test_columns_have_room_for_the_longest_name():
+    advice = advised({"fedavg": 60, "fedla+fedacg+refit": 64, "fedlc": 63}, seeds=3)
+    head, *rows = (line for line in lines(advice) if "  above  " in line or " verdict " in line)
+    assert {line.index("above") for line in rows} == {head.index("verdict")}
 
 
 def test_rounds_saved_are_said_with_their_interval():
@@ -43,19 +57,20 @@ def test_rounds_saved_are_said_with_their_interval():
     counts = dirichlet(0.1)
     made = {"partitions": table({"fedavg": 60, "fedlc": 64}, 3, near(counts))["partitions"]}
     again = advise(counts, {**made, "settings": [advice.evidence[0].setting]}, kind=IMAGES)
-    assert "and reaches FedAvg's end 210 rounds earlier [+185, +235] of 400 [1]" in verdict(again)[1]
+    assert row("fedlc", again) == ["+4.00 [+4.00, +4.00]", "above", "3", "210 [185, 235]"]
     advice.evidence[0].setting["methods"]["fedlc"]["reach"] = [None, None, 100]
     again = advise(counts, {**made, "settings": [advice.evidence[0].setting]}, kind=IMAGES)
-    assert "reaches FedAvg's end 210 rounds earlier of 400 in 1 of 3 seeds" in verdict(again)[1]
+    assert row("fedlc", again)[-1] == "210 in 1 of 3"
     advice.evidence[0].setting["methods"]["fedlc"]["reach"] = [None, None, None]
     again = advise(counts, {**made, "settings": [advice.evidence[0].setting]}, kind=IMAGES)
-    assert "never reaches FedAvg's end" in verdict(again)[1]
+    assert row("fedlc", again)[-1] == "never gets there"
 
 
 def test_digits_get_no_recommendation_from_other_data():
     advice = advise(dirichlet(0.1), load(), kind=kind_of("digits"))
     text = "\n".join(lines(advice))
-    assert text.startswith(f"Unknown on data like yours; try these three: {', '.join(advice.methods)}.\nWhy: no publ")
+    assert text.startswith(f"Unknown on data like yours; try these three: {', '.join(advice.methods)}.\n")
+    assert "\nWhy: no published method has three seeds on small, simple images" in text
     assert "Use " not in text
     assert "not known to be like yours" in text
 
@@ -63,23 +78,22 @@ def test_digits_get_no_recommendation_from_other_data():
 def test_ones_own_runs_come_first():
     mine = own({"fedavg": 90, "fedopt": 92.4, "fedlc": 86.3})
     advice = advise(dirichlet(0.1), load(), mine, kind_of("digits"))
-    what, why, rests = verdict(advice)
+    what, rests = verdict(advice)
     assert what == (
         "Use fedopt. Your own runs on this split: fedopt is above FedAvg, +2.40 [+2.40, +2.40] over 3 seeds [1]; "
         "fedlc is below FedAvg, -3.70 [-3.70, -3.70] over 3 seeds [1]."
     )
-    assert "fedopt is above FedAvg" in why
     assert rests == "Evidence: your own runs [1] of digits/dirichlet:0.1, 3 seeds."
     drawn = mine[0]["methods"]["fedavg"]["partitions"]
     mine[0]["methods"]["fedavg"]["partitions"] = [f"{name}{seed}" for seed, name in enumerate(drawn)]
     mine[0]["methods"]["fedopt"]["partitions"] = mine[0]["methods"]["fedavg"]["partitions"]
-    assert verdict(advise(dirichlet(0.1), load(), mine))[2].endswith("3 seeds, each with its own draw of the split.")
+    assert verdict(advise(dirichlet(0.1), load(), mine))[1].endswith("3 seeds, each with its own draw of the split.")
 
 
 def test_ones_own_runs_of_one_seed_decide_nothing():
     advice = advised({"fedavg": 60, "fedrs": 50}, own=own({"fedavg": 90, "fedopt": 92}, seeds=1), kind="unknown")
     what, why, _ = verdict(advice)
-    assert what.startswith("Unknown on data like yours; try these three: fedopt, ")
+    assert what.startswith("Unknown on data like yours; try this one: fedopt. ")
     assert what.endswith("Your own runs on this split: fedopt against FedAvg is not decided: one seed, +2.00 [1].")
     assert why.startswith("Why: your own runs do not decide it yet")
 
@@ -94,8 +108,15 @@ def test_one_client_and_one_class_are_said(counts, word):
 
 def test_fedavg_is_kept_with_the_reason():
     what, why, _ = verdict(advised({"fedavg": 60, "fedlc": 60}, seeds=3))
-    assert what.startswith("Stay with FedAvg: no method that was run is above it. Still to try: ")
-    assert "fedlc is tied with FedAvg, +0.00 [+0.00, +0.00] over 3 seeds" in why
+    assert what == "Stay with FedAvg: no method that was run is above it."
+    assert why == "  fedlc: tied, +0.00 [+0.00, +0.00] over 3 seeds, on cifar10/dirichlet:0.1 [1]"
+    counts = dirichlet(0.1)
+    alike = table({"fedavg": 60, "fedlc": 60}, 3, near(counts))
+    unlike = table({"fedavg": 60, "fedopt": 64}, 1, near(counts), model="mlp")
+    what, why, other, _ = verdict(advise(counts, both(alike, unlike), kind=IMAGES))
+    assert what.endswith(" Still to try: fedopt.")
+    assert why.startswith("  fedlc: tied, ")
+    assert other.startswith("  fedopt: not decided: one seed, +4.00, on cifar10/")
 
 
 def test_what_depends_on_training_is_said():
@@ -104,21 +125,36 @@ def test_what_depends_on_training_is_said():
     other = table({"fedavg": 60, "fedlc": 55}, 3, near(counts))
     what, why, _ = verdict(advise(counts, both(one, other), kind=IMAGES))
     assert what == "It depends on how you train: fedlc gained in some settings and lost in others."
-    assert why.endswith("in all such settings: above in 1, below in 1.")
+    assert why.endswith(" on cifar10/dirichlet:0.1 [1]; elsewhere: below in 1")
+
+
+def test_a_seed_that_diverged_is_said_with_the_reason():
+    counts, fields = dirichlet(0.1), {"dataset": "cifar10", "rounds": 20}
+    runs = [Run(algorithm=name, seed=seed, **fields) for name in ("fedavg", "fedlc") for seed in range(4)]
+    reached = [0.5, 0.5, 0.5, 0.5, 0.7, 0.7, 0.7, 0]
+    found = [result(run, accuracy, diverged=accuracy == 0) for run, accuracy in zip(runs, reached, strict=True)]
+    what, why, *_ = verdict(advise(counts, known(found, near(counts)), kind=IMAGES))
+    assert what.startswith("It depends on how you train: fedlc ")
+    assert why == "  fedlc: above, +20.00 [+20.00, +20.00] over 3 seeds, on cifar10/dirichlet:0.1 [1]; diverged [1]"
 
 
 def test_nothing_near_and_nothing_for_this_training_are_said():
     counts = 50 + 40 * np.tile(np.eye(10, dtype=int), (2, 1))  # a little skew
-    known = table({"fedavg": 60, "fedlc": 64})
-    assert "none under similar skew; nearest at 0." in verdict(advise(counts, known))[2]
-    assert "there is none for this training" in verdict(advise(counts, known, momentum=0.5))[2]
+    made = table({"fedavg": 60, "fedlc": 64})
+    what, _, rests = verdict(advise(counts, made))
+    assert what == "Unknown on data like yours, and there is no method to suggest."
+    assert "none under similar skew; nearest at 0." in rests
+    assert "there is none for this training" in verdict(advise(counts, made, momentum=0.5))[2]
 
 
 def trainings(*settings):
     """Evidence of FedAvg at 50 % and FedLC under several trainings: FedLC's accuracy, seeds, and fields."""
     counts = dirichlet(0.1)
     made = [table({"fedavg": 50, "fedlc": fedlc}, seeds, near(counts), **more) for fedlc, seeds, more in settings]
-    return training(advise(counts, both(*made), kind=IMAGES))
+    advice = advise(counts, both(*made), kind=IMAGES)
+    said = training(advice)
+    assert said is None or f"How you train can matter: {said}" in lines(advice)
+    return said
 
 
 USUAL = {"momentum": 0.9, "augment": "crop_flip", "rounds": 200}
@@ -150,10 +186,86 @@ def test_training_is_not_said_to_decide_what_it_does_not(settings):
     assert trainings(*settings) is None
 
 
-def test_the_text_shows_the_first_settings_and_says_how_many_more_there_are():
+def test_the_text_shows_the_nearest_settings_and_says_how_many_more_there_are():
     counts = dirichlet(0.1)
     made = [table({"fedavg": 60, "fedlc": 64}, skew=near(counts), rounds=400 - n) for n in range(11)]
-    text = "\n".join(evidence(advise(counts, both(*made))))
-    assert "[8] " in text
-    assert "[9] " not in text
-    assert "3 more settings: --json." in text
+    advice = advise(counts, both(*made))
+    text = "\n".join(lines(advice))
+    assert "[3] " in text
+    assert "[4] " not in text
+    assert text.endswith("8 more settings: --all.")
+    whole = "\n".join(lines(advice, whole=True))
+    assert "[11] " in whole
+    assert "--all" not in whole
+
+
+def test_of_each_setting_the_best_methods_are_shown_and_those_that_the_verdict_names():
+    """Six losses gain more than FedOpt, which changes another part."""
+    names = (
+        "fedlc+fedntd",
+        "fedla+fedntd",
+        "fedrs+fedntd",
+        "fedlc+feddecorr",
+        "fedla+feddecorr",
+        "fedrs+feddecorr",
+        "fedvls",
+    )
+    losses = {name: 80 - place for place, name in enumerate(names)}
+    advice = advised({"fedavg": 60, **losses, "fedopt": 70, "fedprox": 60})
+    assert advice.methods == ["fedlc+fedntd", "fedopt"]
+    (few,) = (line for line in lines(advice) if "one or two seeds, which" in line)
+    assert [name in few for name in ("fedrs+feddecorr", "fedvls", "fedopt", "fedprox")] == [True, False, True, False]
+    assert "    2 more: --all" in lines(advice)
+    (whole,) = (line for line in lines(advice, whole=True) if "one or two seeds, which" in line)
+    assert all(f"{name} " in whole for name in (*losses, "fedprox"))
+
+
+def test_what_is_above_fedavg_is_shown_before_larger_gains_that_decide_nothing():
+    """FedRS is not named: it changes the same part as FedLC."""
+    unsure = dict.fromkeys(("fedla", "fedopt", "fedavgm", "fedcm", "feddyn", "fedntd"), (60, 90, 80))
+    advice = advised({"fedavg": 60, **unsure, "fedlc": 63, "fedrs": 62.5}, 3, kind="unknown")
+    assert (advice.methods[0], "fedrs" in advice.methods) == ("fedlc", False)
+    assert row("fedrs", advice)[1] == "above"
+    assert "    2 more: --all" in lines(advice)
+
+
+def test_a_setting_that_the_verdict_cites_is_shown():
+    counts = dirichlet(0.1)
+    made = [table({"fedavg": 60, "fedlc": 60}, 3, near(counts), rounds=400 - n) for n in range(5)]
+    made.append(table({"fedavg": 60, "fedopt": 64, "fedlc": 60}, 3, near(counts), rounds=300))
+    text = "\n".join(lines(advise(counts, both(*made), kind=IMAGES)))
+    assert "fedopt: above, +4.00 [+4.00, +4.00] over 3 seeds, on cifar10/dirichlet:0.1 [6]" in text
+    assert "\n[6] cifar10/dirichlet:0.1" in text
+    assert "\n[5] " not in text
+
+
+@pytest.mark.parametrize("kind", [IMAGES, "unknown"])
+def test_what_refit_reveals_is_said_with_the_best_method_without_it(kind):
+    def privacy(*methods):
+        reached = {"fedavg": 50} | {name: 70 - place for place, name in enumerate(methods)}
+        return [line for line in verdict(advised(reached, 3, kind)) if "label counts" in line]
+
+    said = "Privacy: with refit the server can compute each client's label counts; "
+    assert privacy("fedlc+refit", "fedopt", "fedlc") == [f"{said}the best alternative without it is fedopt."]
+    assert privacy("fedlc+refit", "refit") == [f"{said}no method without it gained here."]
+    assert privacy("fedlc", "fedopt") == []
+
+
+def test_rounds_saved_by_refit_are_said_to_leave_out_its_asks():
+    def noted(method, seeds=3):
+        return [line for line in lines(advised({"fedavg": 60, method: 64}, seeds)) if "measured round" in line]
+
+    assert noted("fedlc+refit") == [
+        "Rounds saved leave out what refit asks: all clients, up to 30 times in each measured round."
+    ]
+    assert noted("fedlc") == noted("refit", seeds=2) == []
+
+
+def test_one_seed_is_never_a_verdict():
+    text = "\n".join(lines(advised({"fedavg": 60, "fedlc": 80}, seeds=1)))
+    assert text.startswith(
+        "Unknown on data like yours; try this one: fedlc.\n  fedlc: not decided: one seed, +20.00, on "
+    )
+    assert "one or two seeds, which decide nothing: fedlc +20.00" in text
+    assert "above, " not in text
+    assert "Use " not in text

@@ -48,12 +48,22 @@ def test_the_text_ends_with_a_command_that_runs(capsys, card):
 
 
 def test_the_verdict_comes_first_and_names_what_is_unknown(capsys, card):
-    first, why, rests, *_ = call(capsys, "advise", str(card))[1].splitlines()
+    said = call(capsys, "advise", str(card))[1].splitlines()
+    first = said[0]
     shown = json.loads(call(capsys, "advise", str(card), "--json")[1])
-    assert shown["verdict"] == [first, why, rests]
+    assert shown["verdict"] == said[: len(shown["verdict"])]
     assert first == f"Unknown on data like yours; try these three: {', '.join(shown['methods'])}."
     assert f"--algorithm fedavg,{','.join(shown['methods'])}" in shown["command"]
     assert (shown["do"], shown["kind"], shown["own"]) == ("unknown", "small, simple images with an MLP", [])
+
+
+def test_three_settings_are_shown_and_all_of_them_if_asked(capsys, card):
+    few, whole = (call(capsys, "advise", str(card), *more)[1] for more in ([], ["--all"]))
+    number = len(json.loads(call(capsys, "advise", str(card), "--json")[1])["evidence"])
+    assert number > 3
+    assert f"\n[{number}] " in whole
+    assert f"\n[{number}] " not in few
+    assert few.partition("\nEvidence (")[0] == whole.partition("\nEvidence (")[0]
 
 
 def test_the_kind_is_that_of_the_data_set_named(capsys, tmp_path, card):
@@ -118,7 +128,7 @@ def test_indices_are_those_of_the_card(capsys, card):
     assert shown["skew"] == json.loads(card.read_text())["skew"] == skew_indices(read_counts(card)[0])
     assert set(shown) == {
         "verdict", "training", "command", "clients", "classes", "classes_held", "samples", "sizes", "skew", "kind",
-        "nearest", "do", "methods", "own", "like", "evidence",
+        "nearest", "do", "methods", "chosen", "own", "like", "evidence",
     }  # fmt: skip
 
 

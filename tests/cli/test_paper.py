@@ -10,11 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from fedskew.paper import ITEMS, run_figures
+from fedskew.paper import ITEMS, TABLES, run_figures
+from fedskew.paper.choice import Choice
+from fedskew.paper.profiles import PROFILES
 from fedskew.paper.two_clients import two_clients
+from fedskew.runs.results import write_lines
 from fedskew.runs.store import Store
 from tests.cli.test_cli import call
 from tests.helpers.waiting import PATIENCE, wait_until
+from tests.paper.test_tables import result
 
 FEW = ("--stand-in", "--rounds", "2", "--seeds", "1")
 
@@ -296,5 +300,41 @@ def test_show_far_from_published_results_says_that_there_are_none(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = call(capsys, "paper", "show", "table4")
-    assert (code, err) == (0, "fedskew: note: no published results: there is no folder results/paper\n")
-    assert "None of this has been run yet." in out
+    assert (code, err) == (0, "fedskew: note: no results/paper here; --results names a folder\n")
+    assert "None of this is in the store or among the published results." in out
+    assert "no results/paper here; --results names a folder" in call(capsys, "paper", "list")[2]
+
+
+def publish(folder: Path, profile: str, precision: str, seeds: int = 1) -> None:
+    choice = Choice(("m=10",), ("fedavg", "fedlc"), seeds, profile=PROFILES[profile], fields={"precision": precision})
+    rest = {"client_accuracy": None, "loss": 1.0, "per_class_accuracy": None, "engine": "serial"}
+    found = [result(run, algorithm=run.algorithm, seed=run.seed, **rest) for run in TABLES["table6"].runs(choice)]
+    write_lines(folder / f"{profile}_{precision}.jsonl", found)
+
+
+def test_list_and_show_do_not_hide_other_profiles(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    publish(tmp_path, "usual", "bf16")
+    there = ("--results", str(tmp_path))
+    rows = json.loads(call(capsys, "paper", "list", *there, "--json")[1])
+    known = [(row["profile"], row["precision"], row["done"]) for row in rows if row["name"] == "table6"]
+    assert known == [("stated", "fp32", 0), ("usual", "bf16", 2)]
+    assert [row["profile"] for row in rows if row["name"] == "table3"] == ["stated"]
+    one = json.loads(call(capsys, "paper", "list", *there, "--profile", "usual", "--json")[1])
+    assert [row["name"] for row in one] == list(ITEMS)
+    code, _, err = call(capsys, "paper", "show", "table6", *there)
+    assert (code, err) == (0, "fedskew: note: --profile usual has 2 more results\n")
+    publish(tmp_path, "stated", "bf16")
+    assert call(capsys, "paper", "show", "table6", *there)[2] == ""
+
+
+def test_list_counts_runs_of_one_arithmetic(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    publish(tmp_path, "stated", "bf16", seeds=2)
+    publish(tmp_path, "stated", "fp32")
+
+    def done(*options: str) -> tuple[str, int]:
+        rows = json.loads(call(capsys, "paper", "list", "--results", str(tmp_path), "--json", *options)[1])
+        (row,) = [row for row in rows if row["name"] == "table6"]
+        return row["precision"], row["done"]
+
+    assert done() == ("bf16", 4)
+    assert done("--precision", "fp32") == ("fp32", 2)

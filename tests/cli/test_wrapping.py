@@ -1,10 +1,11 @@
 """Sentences on a terminal: no word is broken at its edge, and what is piped is left alone."""
 
+import shlex
 import sys
 
 import pytest
 
-from fedskew.cli.terminal.progress import note, say, say_written
+from fedskew.cli.terminal.progress import note, say, say_command, say_written
 
 TEXT = "written: " + ", ".join(f"comparison/figure{number}.png" for number in range(6))
 
@@ -31,3 +32,29 @@ def test_elsewhere_a_sentence_is_one_line(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     say_written(f"comparison/figure{number}.png" for number in range(6))
     assert capsys.readouterr().out == f"{TEXT}\n"
+
+
+def test_lines_after_the_first_stay_under_an_indented_one(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    say(f"  {TEXT}")
+    first, *rest = capsys.readouterr().out.splitlines()
+    assert first.startswith("  written")
+    assert {len(line) - len(line.lstrip()) for line in rest} == {4}
+
+
+WORDS = ["fedskew", "compare", "--dataset", "folder:my data; rm x", "--algorithm", "fedavg,fedla+fedacg+refit", "-q"]
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_command_can_be_copied_and_breaks_no_word(capsys, monkeypatch, terminal):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
+    monkeypatch.setenv("COLUMNS", "45")
+    say_command(WORDS)
+    out = capsys.readouterr().out
+    lines = out.splitlines()
+    assert (len(lines) > 2) == terminal
+    assert all(line.endswith(" \\") for line in lines[:-1])
+    assert not any(line.endswith(("--dataset \\", "--algorithm \\")) for line in lines)
+    assert not terminal or max(map(len, lines)) <= 45
+    assert shlex.split(out.replace("\\\n", "")) == WORDS

@@ -1,6 +1,8 @@
 """Random numbers depend on their path and on nothing else."""
 
 import itertools
+import random
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -64,7 +66,7 @@ def test_arrays_give_each_element_its_own_key() -> None:
 @pytest.mark.parametrize("seed", [0, 1, 2**32, 2**63 - 1])
 def test_any_seed_works_without_a_warning(seed: int) -> None:
     assert 0 <= rng.stream(seed, "x").random() < 1
-    with rng.torch_seed(seed, "x"):
+    with rng.seeded(seed, "x"):
         assert torch.isfinite(torch.randn(1)).all()
 
 
@@ -135,23 +137,44 @@ def test_too_many_permutations_are_refused() -> None:
         rng.permutations(np.zeros(many, dtype=np.uint64), np.ones(many, dtype=np.int64))
 
 
-def test_torch_seed_is_local() -> None:
+def test_seeds_of_torch_are_local() -> None:
     torch.manual_seed(5)
     expected = torch.randn(4)
     torch.manual_seed(5)
     before = torch.random.get_rng_state()
-    with rng.torch_seed(1, "init"):
+    with rng.seeded(1, "init"):
         first = torch.randn(3)
-    with rng.torch_seed(1, "init"):
+    with rng.seeded(1, "init"):
         again = torch.randn(3)
-    with rng.torch_seed(2, "init"):
+    with rng.seeded(2, "init"):
         other = torch.randn(3)
-    with pytest.raises(RuntimeError), rng.torch_seed(1, "init"):
+    with pytest.raises(RuntimeError), rng.seeded(1, "init"):
         torch.randn(3) @ torch.randn(4)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
     assert torch.equal(torch.random.get_rng_state(), before)
     assert torch.equal(torch.randn(4), expected)
+
+
+@pytest.mark.parametrize("draw", [lambda: float(np.random.rand()), random.random], ids=["numpy", "python"])  # noqa: NPY002
+def test_seeds_of_other_generators_are_local(draw: Callable[[], float]) -> None:
+    before = rng.position()
+    drawn = []
+    for seed in (1, 1, 2):
+        with rng.seeded(seed, "a"):
+            drawn.append(draw())
+    assert drawn[0] == drawn[1] != drawn[2]
+    assert rng.position() == before
+
+
+@pytest.mark.parametrize("draw", [lambda: torch.rand(()), np.random.rand, random.random])
+def test_the_position_tells_whether_something_was_drawn(draw: Callable[[], object]) -> None:
+    with rng.seeded(1, "a"):
+        before = rng.position()
+        rng.stream(1, "a").random()
+        assert rng.position() == before
+        draw()
+        assert rng.position() != before
 
 
 def test_numpy_global_state_is_untouched() -> None:

@@ -87,7 +87,7 @@ def test_what_cannot_run_together_may_run_client_by_client(
         SimpleNamespace(x_train=SimpleNamespace(device=torch.device("cuda"))),
     )
     monkeypatch.setattr(
-        "fedskew.engine.why_not_padded", lambda *_, together: "it indexes clients" if together else alone
+        "fedskew.engine.why_not", lambda engine, *_: "it indexes clients" if engine == "stacked" else alone
     )
     made = choose_engine("auto", SimpleNamespace(model=model), None, data, "bf16")  # type: ignore[arg-type]
     assert made == (engine, "it indexes clients")
@@ -140,7 +140,7 @@ def test_after_a_failure_the_rest_of_the_round_is_not_trained(monkeypatch: pytes
         waits.set()
         wait(futures)
 
-    monkeypatch.setattr(threaded, "client_update", failing)
+    monkeypatch.setattr(threaded, "undrawn_update", failing)
     monkeypatch.setattr(threaded, "wait", waiting)
     monkeypatch.setattr(threaded, "cores", lambda: 1)
     run = Run(dataset="digits", partition="iid", clients=40, model="cnn:width=4,padding=1", engine="threaded", rounds=1)

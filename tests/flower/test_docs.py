@@ -43,7 +43,7 @@ def test_the_loss_in_an_app_of_ones_own():
     generator = torch.Generator().manual_seed(0)
     images, labels = torch.randn(200, 4, generator=generator), torch.arange(200) % 2
     images[:, 0] += 4 * labels
-    with rng.torch_seed(0, "model"):
+    with rng.seeded(0, "model"):
         model = torch.nn.Linear(4, 3)
         for _ in range(5):
             reply = found["train"](model, images, labels, num_classes=3)

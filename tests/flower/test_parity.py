@@ -4,7 +4,7 @@ import pytest
 
 from fedskew import Run, simulate
 from fedskew.algorithms import ALGORITHMS
-from tests.helpers import assert_trees_close, assert_trees_equal
+from tests.helpers import OWN, assert_trees_close, assert_trees_equal
 from tests.helpers.parts import COMBINATIONS, fields_for
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
@@ -53,6 +53,13 @@ def test_every_way_of_running(more):
     expected = final(run)
     assert_trees_close(federated.server.params, expected.server.params, rtol=1e-6, atol=1e-6)
     assert_trees_close(federated.server.buffers, expected.server.buffers, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("algorithm", ["noise", "private", "remembered"])
+def test_parts_of_ones_own_draw_the_same_numbers(algorithm):
+    run = Run(**DIGITS, algorithm=f"{OWN.parent / 'own_methods.py'}:{algorithm}", engine="serial")
+    federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    assert_trees_close(federated.server.params, final(run).server.params, rtol=1e-5, atol=1e-5)
 
 
 def test_natural_clients():

@@ -103,3 +103,16 @@ def test_clients_in_kernels_with_a_client_axis_agree_with_serial_and_repeat_to_t
 
 def _away(one: Server, other: Server) -> float:
     return float(tree.norm(tree.sub(one.params, other.params), 0) / tree.norm(other.params, 0))
+
+
+@pytest.mark.parametrize("algorithm", ["reading", "masking", "tabled", "inverting", "weighing", "unit", "remembered"])
+@pytest.mark.parametrize("model", ["mlp:hidden=9", "cnn:padding=1,width=4"])
+def test_parts_of_ones_own_run_under_auto(algorithm: str, model: str) -> None:
+    """Steps that read numbers are not captured; others are."""
+    fields = {"algorithm": f"{OWN.parent / 'own_methods.py'}:{algorithm}", "model": model}
+    simulation, made = played("auto", **fields)
+    assert_near(made, played("serial", **fields)[1], 1e-9)
+    reads = algorithm in ("reading", "masking", "tabled", "inverting")
+    assert simulation.engine_name == ("stacked" if model.startswith("mlp") else "serial" if reads else "graphed")
+    if simulation.engine_name == "stacked":
+        assert (simulation.engine._rounds.lanes is None) == reads  # type: ignore[attr-defined]

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 from typing import Any
 
 from fedskew.paper import TABLES, formats
@@ -35,9 +36,34 @@ def test_shortened_and_diverged_runs_are_marked() -> None:
     assert "diverged (2 diverged, round 9)" in formats.markdown(rows(diverged=True, rounds=9))
 
 
+def test_gains_on_iid_data_are_told_apart_by_data_set() -> None:
+    cells = ("svhn/dirichlet:0.1", "cifar10/dirichlet:0.1", "cifar10/dirichlet:0.5")
+    choice, gain = Choice(cells=cells, methods=("fedavg", "fedlc"), seeds=1), {"svhn": 0.03, "cifar10": 0.01}
+    found = []
+    for run in TABLES["table1"].runs(choice):
+        level = run.model_copy(update={"partition": "iid"})
+        found += [result(run, 0.5), result(level, 0.7 + (run.algorithm != "fedavg") * gain[run.short["dataset"]])]
+    text = formats.markdown(TABLES["table1"].rows(Known(found), choice))
+    assert "Gain on IID data, points: svhn: fedlc +3.00; cifar10: fedlc +1.00." in text
+    without = Known([one for one in found if one.run["partition"] != "iid" or one.short["dataset"] == "svhn"])
+    assert "points: svhn: fedlc +3.00." in formats.markdown(TABLES["table1"].rows(without, choice))
+    one = replace(choice, cells=cells[1:])
+    assert "Gain on IID data, points: fedlc +1.00." in formats.markdown(TABLES["table1"].rows(Known(found), one))
+
+
+def test_gains_on_iid_data_are_told_apart_by_what_a_table_varies() -> None:
+    table, choice = TABLES["table6"], Choice(cells=("m=10", "m=30"), methods=("fedavg", "fedlc"), seeds=1)
+    found = []
+    for run in table.runs(choice):
+        level = run.model_copy(update={"partition": "iid"})
+        found += [result(run, 0.5), result(level, 0.7 + (run.algorithm != "fedavg") * run.clients / 1000)]
+    text = formats.markdown(table.rows(Known(found), choice))
+    assert "Gain on IID data, points: m=10: fedlc +1.00; m=30: fedlc +3.00." in text
+
+
 def test_nothing_run_yet() -> None:
     text = formats.markdown(TABLES["table1"].rows(Known([]), CHOICE))
-    assert "None of this has been run yet." in text
+    assert formats.NOT_RUN in text
     assert "| fedavg | - (48.07) | - (60.18) |" in text
 
 

@@ -45,7 +45,7 @@ def test_the_margin_is_chosen_on_held_out_examples_over_both_settings() -> None:
     floor, mask = "fedlc:tau=5,missing=floor", "fedlc:tau=1,missing=mask"
     scores = {f"{BASES[0].name}/{mask}": 0.6, f"{BASES[1].name}/{floor}": 0.8}
     results = known(asked, scores)
-    assert asked.best(CHOICE, results) == floor
+    assert asked.best(CHOICE, results, asked.taus) == floor
     varied = {run.algorithm for run in asked.runs(CHOICE, results) if run.algorithm.startswith("fedlc")}
     assert varied == {Run(algorithm=floor).algorithm, Run(algorithm=f"{floor},denominator=others").algorithm}
 
@@ -78,11 +78,11 @@ def test_a_diverged_run_is_said_and_never_chosen() -> None:
     asked = full_map()
     best = "fedlc:tau=5,missing=floor"
     results = known(asked, {f"{base.name}/{best}": 0.9 for base in BASES})
-    assert asked.best(CHOICE, results) == best
+    assert asked.best(CHOICE, results, asked.taus) == best
     for base in BASES:
         (found,) = results.answering(asked.run(base, best, CHOICE).model_dump())
         found.summary.update(diverged=True, rounds=3)
-    assert asked.best(CHOICE, results) != best
+    assert asked.best(CHOICE, results, asked.taus) != best
     rows = asked.rows(results, CHOICE)
     assert [row["diverged"] for row in rows if row["algorithm"] == best] == [3, 3]
     only = [row for row in rows if row["method"] == "fedavg" or row["algorithm"] == best]
@@ -92,7 +92,7 @@ def test_a_diverged_run_is_said_and_never_chosen() -> None:
 def test_a_setting_is_never_held_against_the_fedavg_of_another() -> None:
     asked = full_map()
     results = known(asked, {})
-    best = asked.best(CHOICE, results)
+    best = asked.best(CHOICE, results, asked.taus)
     assert best is not None
     fast = next(setting for setting in asked.settings(CHOICE) if setting.name == "lr 0.1")
     more = Known([*results, result(asked.run(fast, best, CHOICE), 0.9)])
@@ -112,7 +112,15 @@ def test_values_of_tau_that_were_not_run_do_not_hide_the_others() -> None:
     results = known(full_map(), {})
     usual = Map(mapped(CELL), CELL)
     assert usual.known_taus(CHOICE, results) == (1.0, 5.0)
-    assert usual.best(CHOICE, results) is not None
+    assert {row["part"] for row in usual.rows(results, CHOICE)} == {"margin", "around"}
+
+
+def test_nothing_is_run_with_the_best_of_an_unfinished_search() -> None:
+    results, usual = known(full_map(), {}), Map(mapped(CELL), CELL)
+    assert full_map().settled(CHOICE, results)
+    assert not usual.settled(CHOICE, results)
+    assert set(usual.runs(CHOICE, results)) == set(usual.runs(CHOICE, Known([])))
+    assert not Map(mapped(CELL), CELL, parts=("around",)).runs(CHOICE, results)
 
 
 def test_stand_in_data_are_named_in_the_picture(tmp_path: Path) -> None:

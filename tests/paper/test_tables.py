@@ -17,6 +17,7 @@ from fedskew.paper.profiles import PROFILES, find_profile
 from fedskew.paper.table import answer, best_try, printed
 from fedskew.runs.results import Result, Results, question
 from fedskew.runs.store import Store
+from fedskew.runs.verdict import Difference
 from fedskew.runs.versions import RESULT_VERSION
 from fedskew.simulation.session import simulate
 from fedskew.simulation.tune import VALIDATION
@@ -147,7 +148,7 @@ def test_rounds_to_reach_and_the_iid_gap_of_a_cell() -> None:
     assert base["ours"]["rounds_to_reach"] == {"rounds": 400, "reached": 1, "seeds": 1}
     assert mine["ours"]["rounds_to_reach"] == {"rounds": 20, "reached": 1, "seeds": 1}
     assert (mine["ours"]["gap_closed"], mine["ours"]["iid_gain"], base["ours"]["gain"]) == (None, None, None)
-    assert mine["ours"]["gain"] == {"mean": pytest.approx(10), "half": None, "seeds": 1}
+    assert mine["ours"]["gain"] == {"mean": pytest.approx(10), "half": None, "seeds": 1, "lost": 0, "other_lost": 0}
     known = Known([*skewed, with_curve(level[0], (400, 0.7)), with_curve(level[1], (400, 0.71))])
     _, mine = table.rows(known, choice)
     assert mine["ours"]["gap_closed"] == {"share": pytest.approx(0.5), "gap": pytest.approx(0.2), "seeds": 1}
@@ -203,6 +204,21 @@ def test_a_diverged_seed_is_counted_apart() -> None:
     assert alone["mean"] is None
 
 
+def test_a_diverged_seed_counts_against_its_method() -> None:
+    table, choice = TABLES["table1"], Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"))
+    runs = table.runs(choice)
+    found = [result(run, 0.5 if run.algorithm == "fedavg" else 0.6) for run in runs]
+    assert table.rows(Known(found), choice)[1]["ours"]["gain"]["lost"] == 0
+    gone = [one for one in found if one.run["algorithm"] != "fedavg" and one.seed > 2]
+    for one in gone:
+        one.summary["diverged"] = True
+    rows = table.rows(Known(found), choice)
+    gain = Difference(**rows[1]["ours"]["gain"])
+    assert (gain.seeds, gain.lost, gain.verdict) == (3, 2, "open")
+    assert rows[1]["ours"]["rounds_to_reach"]["seeds"] == 3
+    assert "+10.00 [+10.00, +10.00] (2 more diverged)" in markdown(rows)
+
+
 def test_rows_hold_the_printed_figure_and_the_difference() -> None:
     table, choice = TABLES["table1"], Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedlc",), seeds=1)
     (run,) = table.runs(choice)
@@ -234,6 +250,8 @@ def test_tuned_tries_come_first_on_held_out_examples_and_settle_the_method() -> 
     assert {run.algorithm for run in settled} == {tries[1].algorithm}  # the first of equals
     assert {run.validation for run in settled} == {0.0}
     other = [result(run.model_copy(update={"precision": "bf16"}), 1.0) for run in tries]
+    assert table.settled(choice, Known(scores))
+    assert not table.settled(choice, Known(other))
     assert {run.algorithm for run in table.runs(choice, Known([*other, *scores]))} == {tries[1].algorithm}
     final = [result(run, 0.7) for run in settled]
     (row,) = table.rows(Known([*scores, *final]), replace(choice, rounds=None))

@@ -1,5 +1,6 @@
 """Identity 11: engine, company and order of clients change no result beyond rounding."""
 
+from dataclasses import replace
 from functools import cache, partial
 from itertools import product
 from typing import Any
@@ -13,7 +14,7 @@ from fedskew.algorithms import ALGORITHMS
 from fedskew.core import tree
 from fedskew.core.federation import Cohort
 from fedskew.core.round import Server, server_update
-from fedskew.engine import ENGINES, Serial, Stacked, Threaded, graphed
+from fedskew.engine import ENGINES, Graphed, Serial, Stacked, Threaded, graphed
 from fedskew.simulation.session import simulate_many
 from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import OWN, assert_trees_close
@@ -306,3 +307,23 @@ def test_graphed_moves_parameters_in_place(
     fields = {**DIGITS, "algorithm": algorithm, **extra}
     assert_same(fields, "graphed")
     assert moves
+
+
+@pytest.mark.parametrize("change", [{"algorithm": "fedlc:tau=20"}, {"momentum": 0.0}, {"grad_clip": 0.1}], ids=str)
+@pytest.mark.parametrize("make", [Serial, Stacked, partial(Stacked, captured=True), Threaded, Graphed])
+def test_an_engine_that_has_run_one_recipe_runs_another(make: Any, change: dict[str, Any]) -> None:
+    first, second = Simulation(Run(**DIGITS)), Simulation(Run(**{**DIGITS, **change}))
+    engine, fresh = make(first.settings), make(first.settings)
+    engine.train(first.recipe(1), [first.server], [first.cohort(1)], 1)
+    given = replace(second.recipe(1), model=first.model), [second.server], [second.cohort(1)], 1
+    (made,), (expected,) = engine.train(*given), fresh.train(*given)
+    assert_trees_close(made.delta, expected.delta, **EXACT)
+
+
+def test_graphed_keeps_its_step_for_another_rate() -> None:
+    simulation = Simulation(Run(**DIGITS, lr_schedule="exponential:0.5", engine="graphed"))
+    stages = []
+    for _ in range(2):
+        advance([simulation])
+        stages.append(simulation.engine._stage)  # type: ignore[attr-defined]
+    assert stages[0] is stages[1]

@@ -163,7 +163,7 @@ def test_names_are_escaped(tmp_path):
     store = Store(tmp_path)
     folder = write_run(store, "a", algorithm=EVIL, title=EVIL, partition=EVIL)
     folder.append_session({"device": EVIL})
-    folder.write_measured("local_effect", RUN["rounds"], {EVIL: effect(0.9, 0.5)})
+    folder.write_measured(RUN["rounds"], {"local_effect": {EVIL: effect(0.9, 0.5)}})
     text = page_of(store, [LeftOut(EVIL, EVIL)])
     reader = Reader(text)
     assert not reader.all("img")

@@ -83,6 +83,19 @@ def test_unfinished_and_diverged_runs_are_in_no_mean(tmp_path):
     assert curve(method.drawn)["round"][-1] == 20
 
 
+def test_a_seed_that_diverged_counts_against_its_method(tmp_path):
+    store = example_store(tmp_path)
+    above = gathered(store)[0]
+    assert above.difference(above.method("fedlc")).verdict == "above"
+    write_run(store, "x1", seed=8)
+    write_run(store, "x2", seed=8, algorithm="fedlc", done=6, diverged=True)
+    write_run(store, "x3", seed=9)
+    write_run(store, "x4", seed=9, algorithm="fedlc", done=4)  # unfinished: not lost
+    (found,) = gathered(store)
+    difference = found.difference(found.method("fedlc"))
+    assert (difference.verdict, difference.seeds, difference.lost) == ("open", 3, 1)
+
+
 def test_a_method_with_no_finished_run_has_a_curve_and_no_number(tmp_path):
     store = Store(tmp_path)
     write_run(store, "a", done=3)
@@ -185,7 +198,7 @@ def test_a_damaged_run_is_left_out_and_named(tmp_path, file, content):
 def test_measured_panels_are_read_where_there_are_any(tmp_path):
     store = Store(tmp_path)
     folder = write_run(store, "a")
-    folder.write_measured("local_effect", RUN["rounds"], {"fedavg": effect(0.9, 0.5), "fedlc": {"groups": 3}})
+    folder.write_measured(RUN["rounds"], {"local_effect": {"fedavg": effect(0.9, 0.5), "fedlc": {"groups": 3}}})
     pair = {"client": 0, "j": 1, "r": 2, "kind": "minority", "ratio": 8.0, "bound": 2.0, "own": -0.1}
     rows = [pair, {**pair, "ratio": None}, {**pair, "bound": -1.0}, {**pair, "bound": None}, "?"]
     deviation = {"class_accuracy": None, "deviation": {"pairs": rows}}
@@ -209,7 +222,7 @@ def test_damaged_measurements_do_not_take_the_run_out(tmp_path, content):
     assert (left_out, effects(entry), deviations(entry)) == ([], {}, {})
     assert "`fedskew diagnose a`" in "; ".join(entry.notes)
     assert [note for note in entry.notes if "measured.json is damaged" in note and "`fedskew paper run" in note]
-    folder.write_measured("local_effect", RUN["rounds"], {"fedavg": effect(0.9, 0.5)})
+    folder.write_measured(RUN["rounds"], {"local_effect": {"fedavg": effect(0.9, 0.5)}})
     assert list(effects(read_entries(store)[0][0])) == ["fedavg"]
 
 

@@ -58,6 +58,13 @@ def test_held_out_examples_decide_where_there_are_some():
     assert lines[0][-1].startswith("tied, +0.00")
 
 
+def test_a_setting_that_lost_a_seed_says_so_once():
+    rows = [row({"tau": 1}, [0.1, 0.2, 0.15, 0.1]), row({"tau": 2}, [0.7, 0.8, 0.75, 0.7], diverged=1)]
+    rows[1]["accuracy_last10"]["each"] = [0.7, 0.8, 0.75, None]
+    _, lines = Swept("digits", rows, 0).table()
+    assert lines[1][-1] == "open, +60.00 [+60.00, +60.00] over 3 seeds (1 more diverged)"
+
+
 def test_what_does_not_differ_is_no_column():
     rows = [row({"tau": tau, "lr": 0.1}, each) for tau, each in EACH.items()]
     assert Swept("digits", rows, 0).names == ["tau"]

@@ -28,7 +28,7 @@ def stored(tmp_path):
     run, store = Run(**{**FIELDS, "rounds": 3}, algorithm="scaffold"), Store(tmp_path / "runs")
     final(run, store)
     folder = store.folder(run.hash)
-    folder.write_measured("figure", 3, {"value": 1.5})
+    folder.write_measured(3, {"figure": {"value": 1.5}})
     folder.write_diagnosis({"round": 3, "ece": 0.25})
     return folder
 

@@ -77,7 +77,7 @@ def test_an_extension_that_is_interrupted_loses_nothing(tmp_path: Path) -> None:
 def test_measurements_belong_to_the_model_of_a_round(tmp_path: Path) -> None:
     store = Store(tmp_path)
     result = finished(store)
-    store.folder(result.hash).write_measured("x", 3, {"value": 1})
+    store.folder(result.hash).write_measured(3, {"x": {"value": 1}})
     assert finished(store).measured == {"x": {"value": 1}}
     assert finished(store, rounds=5).measured == {}
     write_lines(tmp_path / "kept.jsonl", [replace(result, measured={"y": 2})])

@@ -100,8 +100,9 @@ def test_a_store_may_be_given_as_its_folder(tmp_path: Path) -> None:
         list(simulate("digits"))  # type: ignore[arg-type]
 
 
-def test_a_diverged_model_is_not_exported(tmp_path: Path) -> None:
-    store, run = Store(tmp_path), Run(**{**FIELDS, "lr": 1e30}, rounds=3)
+@pytest.mark.parametrize("fields", [{"lr": 1e30}, {"lr": 1e9, "model": "mlp", "dataset": "digits"}])
+def test_a_diverged_model_is_not_exported(tmp_path: Path, fields: dict[str, Any]) -> None:
+    store, run = Store(tmp_path), Run(**{**FIELDS, **fields}, rounds=1)
     list(simulate(run, store=store))
     with pytest.raises(StoreError, match="has diverged"):
         export_model(store.folder(run.hash), tmp_path / "x.safetensors")

@@ -7,7 +7,7 @@ import torch
 from fedskew import Run, Store, simulate
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.sealed import seal
-from fedskew.runs.store import StoreBusy, StoreError, write_whole
+from fedskew.runs.store import Folder, StoreBusy, StoreError, write_whole
 from fedskew.simulation import session
 from fedskew.simulation.simulation import Simulation
 
@@ -284,3 +284,32 @@ def test_a_second_lock_is_busy_and_one_that_cannot_be_made_names_its_folder(tmp_
     (folder.path / "lock").mkdir()
     with pytest.raises(StoreError, match=f"cannot write to {folder.path}"), folder.lock():
         pass
+
+
+def test_measurements_are_added_under_the_lock_of_the_run(tmp_path, monkeypatch):
+    store, run = Store(tmp_path), Run(**FIELDS)
+    final(run, store)
+    folder, read, tried = store.folder(run.hash), Folder._all_measured, []
+
+    def reading(self):
+        with pytest.raises(StoreBusy), folder.lock():
+            pass
+        tried.append(True)
+        return read(self)
+
+    folder.write_measured(3, {"one": 1})
+    monkeypatch.setattr(Folder, "_all_measured", reading)
+    folder.write_measured(3, {"two": 2, "three": 3})
+    monkeypatch.undo()
+    assert tried
+    assert folder.measured(3) == {"one": 1, "two": 2, "three": 3}
+
+
+def test_a_measurement_is_not_added_to_a_run_that_goes_on(tmp_path, monkeypatch):
+    monkeypatch.setattr("fedskew.runs.store._PATIENCE", 0.0)
+    store, run = Store(tmp_path), Run(**FIELDS)
+    final(run, store)
+    folder = store.folder(run.hash)
+    with folder.lock(), pytest.raises(StoreBusy, match="another process is working on run"):
+        folder.write_measured(3, {"one": 1})
+    assert folder.measured(3) == {}

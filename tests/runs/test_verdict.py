@@ -53,9 +53,45 @@ def test_what_is_decided(gaps, verdict):
 
 def test_seeds_that_one_side_lacks_are_left_out():
     found = paired({0: 5.0, 1: 6.0, 2: None, 3: 9.0}, {1: 4.0, 0: 1.0, 2: 3.0, 3: None})
-    assert (found.mean, found.seeds) == (3.0, 2)
+    assert (found.mean, found.seeds, found.lost, found.other_lost) == (3.0, 2, 1, 1)
     assert paired({0: 1.0}, {1: 1.0}) is None
+    absent = paired({0: 5.0, 1: 6.0, 2: 7.0}, {0: 1.0, 1: 1.0, 2: 1.0, 3: 1.0, 4: None})
+    assert (absent.verdict, absent.lost, absent.other_lost) == ("above", 0, 0)
+    together = paired({0: 5.0, 1: 6.0, 2: 7.0, 3: None}, {0: 1.0, 1: 1.0, 2: 1.0, 3: None})
+    assert (together.verdict, together.lost, together.other_lost) == ("above", 0, 0)
     assert paired({}, {}) is None
+
+
+@pytest.mark.parametrize(
+    ("gap", "lost", "other_lost", "verdict"),
+    [
+        (5.0, 2, 0, "open"),
+        (0.0, 2, 0, "open"),
+        (-5.0, 2, 0, "below"),
+        (5.0, 0, 1, "above"),
+        (0.0, 0, 1, "open"),
+        (-5.0, 0, 1, "open"),
+        (5.0, 1, 1, "open"),
+        (-5.0, 1, 1, "open"),
+    ],
+)
+def test_a_method_that_diverged_alone_is_neither_above_nor_tied(gap, lost, other_lost, verdict):
+    mine = by_seed(*[50.0 + gap] * 3, *[None] * lost, *[50.0] * other_lost)
+    other = by_seed(*[50.0] * 3, *[50.0] * lost, *[None] * other_lost)
+    found = paired(mine, other)
+    assert (found.verdict, found.seeds, found.lost, found.other_lost) == (verdict, 3, lost, other_lost)
+
+
+def test_too_few_finished_seeds_decide_nothing():
+    assert paired(by_seed(6.0, 7.0, None), by_seed(1.0, 1.0, 1.0)).verdict == "not decided"
+
+
+def test_the_words_say_how_many_seeds_were_lost():
+    lost, other = Difference(5.01, 1.0, 3, lost=2), Difference(5.01, 1.0, 3, other_lost=1)
+    assert str(lost) == "open, +5.01 [+4.01, +6.01] over 3 seeds (2 more diverged)"
+    assert str(other) == "above, +5.01 [+4.01, +6.01] over 3 seeds (the other diverged with 1 more)"
+    assert str(Difference(1.3, None, 2, lost=3)) == "not decided: two seeds, +1.30 (3 more diverged)"
+    assert "diverged" in RULE
 
 
 def test_the_words_carry_the_interval_and_the_number_of_seeds():
@@ -106,6 +142,9 @@ def test_rows_are_compared_in_points():
     assert ahead(other, plain).mean == pytest.approx(2.5)
     assert against_baseline([other, plain]) == [ahead(other, plain), None]
     assert against_baseline([other]) == [None]
+    lossy = row("fedlc", 0.9, 0.91, 0.92, None, None, diverged=2)
+    found, _ = against_baseline([lossy, row("fedavg", *[0.5] * 5)])
+    assert (found.verdict, found.lost) == ("open", 2)
 
 
 def test_the_best_is_above_every_other():
@@ -134,3 +173,5 @@ def test_of_losses_the_lowest_is_best():
     assert best(rows, "loss") == 1  # -0.93 ± 0.14
     rows[1] = row("b", 1.0, 1.5, 2.1, measure="loss")
     assert best(rows, "loss") is None
+    rows = [row("a", 2.0, 2.1, 2.2, None, measure="loss"), row("b", 1.0, 1.2, 1.3, 1.1, measure="loss")]
+    assert best(rows, "loss") == 1  # the other one diverged

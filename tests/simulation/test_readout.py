@@ -10,6 +10,8 @@ from torch import nn
 from fedskew import Run, load_model, simulate
 from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Server
+from fedskew.diagnostics.calibration_error import calibration
+from fedskew.diagnostics.observing import from_folder
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.store import Store, StoreError
 from fedskew.simulation.records import RoundRecord
@@ -46,6 +48,13 @@ def test_what_is_measured_is_what_is_exported(tmp_path):
     assert records[-1].accuracy > plain[-1].accuracy + 0.05
 
 
+def test_probes_see_the_model_that_is_measured():
+    *_, last = simulate(run(), [calibration])
+    counted = last.probes["calibration"]["confusion"]
+    right = sum(row[label] for label, row in enumerate(counted)) / sum(map(sum, counted))
+    assert right == pytest.approx(last.accuracy, abs=1e-9)
+
+
 def test_a_run_resumed_after_a_round_without_a_measurement_ends_the_same(tmp_path):
     whole = [record.accuracy for record in simulate(run())]
     assert whole[1] is None
@@ -54,6 +63,8 @@ def test_a_run_resumed_after_a_round_without_a_measurement_ends_the_same(tmp_pat
     parts.close()
     with pytest.raises(StoreError, match="round 2, in which its model was not measured"):
         load_model(run().hash, tmp_path)
+    with pytest.raises(StoreError, match="round 2, in which its model was not measured"):
+        from_folder(Store(tmp_path).find(run().hash))
     assert [record.accuracy for record in simulate(run(), store=tmp_path)] == whole
 
 

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -7,6 +8,7 @@ import torch
 from fedskew import Run, simulate
 from fedskew.core.round import server_update
 from fedskew.diagnostics.observing import observe
+from fedskew.simulation import simulation
 from fedskew.simulation.plan import build_federation
 from fedskew.simulation.session import simulate_many
 from fedskew.simulation.simulation import Simulation
@@ -91,6 +93,42 @@ def test_a_diverging_run_says_so_and_ends():
     assert len(records) < 50
     assert not math.isfinite(records[-1].loss)
     assert records[-1].as_dict()["loss"] is None
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+def test_a_finite_model_whose_outputs_overflow_has_diverged(engine):
+    (record,) = simulate(Run(dataset="digits", model="mlp", clients=4, lr=1e9, rounds=1, engine=engine))
+    assert all(leaf.isfinite().all() for leaf in record.server.params.values())
+    assert math.isnan(record.loss)
+    assert record.diverged
+
+
+def test_a_model_whose_statistics_are_not_finite_has_diverged(monkeypatch):
+    run = Run(dataset="digits", model="cnn:padding=1,width=4", clients=2, rounds=3)
+    (plain, *_), before = list(simulate(run)), simulation.conclude
+    assert not plain.diverged
+
+    def overflowing(*given):
+        server = before(*given)
+        return replace(server, buffers={name: leaf / 0 for name, leaf in server.buffers.items()})
+
+    monkeypatch.setattr(simulation, "conclude", overflowing)
+    (record,) = simulate(run)
+    assert record.diverged
+
+
+def test_a_mask_that_is_infinite_from_the_start_is_no_divergence():
+    class Masked(torch.nn.Linear):
+        def __init__(self):
+            super().__init__(60, 10)
+            self.register_buffer("mask", torch.tensor([0.0] * 9 + [-math.inf]))
+
+        def forward(self, x):
+            return super().forward(x) + self.mask.clamp(min=-9)
+
+    records = list(simulate(Run(**SMALL, model=Masked, rounds=2)))
+    assert [record.diverged for record in records] == [False, False]
+    assert records[-1].server.buffers["mask"][-1] == -math.inf
 
 
 def test_a_failure_names_round_and_client(tmp_path):

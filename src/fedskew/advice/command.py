@@ -47,8 +47,8 @@ class Suggestion:
 
 
 def try_command(advice: Advice, origin: Mapping[str, Any], dataset: str | None) -> Suggestion | None:
-    """None for one client or one class, since nothing can be compared."""
-    if advice.do in ("nothing", "even"):
+    """None if there is no method to compare."""
+    if not advice.methods:
         return None
     where = _where(origin, dataset)
     trained, own, seeds = _trained(advice, origin if where is origin else {})
@@ -81,7 +81,7 @@ def _trained(advice: Advice, origin: Mapping[str, Any]) -> tuple[Mapping[str, An
     """How to train, whether the user has trained this way, and with which seeds: as in the evidence for what is
     recommended, in the user's runs, in the run the counts came from, in the first setting on data of the same kind, or
     as `START` says."""
-    best = [advice.gain(row)[0] for row in advice.basis[:1]]
+    best = [advice.gain(row)[0] for row in advice.chosen[:1] if advice.do in ("use", "depends")]
     items = [*best, *(item for item in advice.evidence if item.own)]
     if items and items[0].own:
         return items[0].setting, True, items[0].base.seeds

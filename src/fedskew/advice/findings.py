@@ -2,18 +2,17 @@
 the same kind under similar skew."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 
-import numpy as np
-
 from fedskew.advice.kinds import UNKNOWN, kind_of
-from fedskew.algorithms import ALGORITHMS, describe
+from fedskew.algorithms import describe
 from fedskew.core import spec
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
-from fedskew.runs.verdict import BASELINE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
+from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
 
 NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
@@ -45,6 +44,10 @@ class Gain:
         return self.points.mean if self.points else float("-inf")
 
     @property
+    def is_decided(self) -> bool:
+        return self.verdict not in (None, OPEN, NOT_DECIDED)
+
+    @property
     def least(self) -> float:
         """The lower end of the interval."""
         return self.mean - ((self.points and self.points.half) or 0.0)
@@ -68,23 +71,22 @@ class Evidence:
 @dataclass(frozen=True)
 class Row:
     """A method over several settings: the numbers of those with each verdict, and of those where a seed diverged.
-    `best` is the setting whose interval has the highest lower end, among those above FedAvg if there are any. It
-    `stands` for use (above in some, below in none), depends (both), open, or keep (it is known not to help, so keep
-    FedAvg)."""
+    `ranked` is the setting in which it is compared with other methods. It `stands` for use (above in some, below in
+    none), depends (both), open, or keep (it is known not to help, so keep FedAvg)."""
 
     method: str
     algorithm: str
     stands: str
     settings: dict[str, list[int]]
     diverged: list[int]
-    best: int
+    ranked: int
 
 
 @dataclass(frozen=True)
 class Advice:
     """The whole advice. `do` is use, depends, keep (FedAvg), unknown, even (hardly any skew), or nothing (one
-    client or one class), and `methods` are those it is about. `own` judges the user's runs, `like` near evidence on the
-    same kind of data."""
+    client or one class), and `chosen` are the methods to use or to try. `own` judges the user's runs, `like` near
+    evidence on the same kind of data."""
 
     clients: int
     classes: int
@@ -95,21 +97,19 @@ class Advice:
     kind: str
     nearest: float | None
     do: str
-    methods: list[str]
+    chosen: list[Row]
     own: list[Row]
     like: list[Row]
     evidence: list[Evidence]
 
-    def gain(self, row: Row, number: int | None = None) -> tuple[Evidence, Gain]:
-        """A method in a setting, or in its best."""
-        item = self.evidence[(number or row.best) - 1]
-        return item, next(gain for gain in item.gains if gain.method == row.method)
-
     @property
-    def basis(self) -> list[Row]:
-        """The rows that support what to do."""
-        rows = [row for row in (*self.own, *self.like) if row.stands == self.do]
-        return [row for row in rows if row.algorithm in self.methods or self.do == "keep"]
+    def methods(self) -> list[str]:
+        return [row.algorithm for row in self.chosen]
+
+    def gain(self, row: Row, number: int | None = None) -> tuple[Evidence, Gain]:
+        """A method in a setting, or in the one it is ranked in."""
+        item = self.evidence[(number or row.ranked) - 1]
+        return item, next(gain for gain in item.gains if gain.method == row.method)
 
 
 def advise(
@@ -127,70 +127,91 @@ def advise(
     shown = near or [item for item in found if item.distance <= FAR and item.cell == found[0].cell]
     shown.sort(key=lambda item: (item.kind != kind, len(item.base.seeds) == 1))
     numbered = [replace(item, number=number) for number, item in enumerate([*mine, *shown], 1)]
-    ours = judge([item for item in numbered if item.own])
-    like = judge([i for i in numbered if not i.own and i.kind == kind != UNKNOWN and i.distance <= NEAR])
-    do, methods = decide(ours, like) if min(len(counts), classes) > 1 else ("nothing", [])
+    alike = [i for i in numbered if not i.own and i.kind == kind != UNKNOWN and i.distance <= NEAR]
+    ours, like = judge([item for item in numbered if item.own]), judge(alike)
+    do, chosen = decide(ours, like) if min(len(counts), classes) > 1 else ("nothing", [])
     if do != "nothing" and not ours and skew["mean_total_variation"] < EVEN:
-        do, methods = "even", []
-    if do in ("keep", "unknown"):
-        methods = to_try([*mine, *found], kind, {row.algorithm for row in (*ours, *like) if row.stands == "keep"})
+        do, chosen = "even", []
     about = (len(counts), counts.shape[1], classes, sum(sizes), [min(sizes), max(sizes)], skew, kind)
-    return Advice(*about, found[0].distance if found else None, do, methods, ours, like, numbered)
+    advice = Advice(*about, found[0].distance if found else None, do, chosen, ours, like, numbered)
+    if do not in ("keep", "unknown"):
+        return advice
+    other = judge([item for item in numbered if not item.own and item not in alike])
+    return replace(advice, chosen=to_try(advice, [*ours, *like, *other]))
 
 
-def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[str]]:
+def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[Row]]:
     """What to do, and with which methods. The user's own runs count before published ones."""
     settled = {row.algorithm for row in own if row.stands == "keep"}
     others = [row for row in like if row.algorithm not in settled]
     for do in ("use", "depends"):
         for rows in (own, others):
-            if chosen := [row.algorithm for row in rows if row.stands == do]:
-                return do, chosen[:MOST]
+            if stand := [row for row in rows if row.stands == do]:
+                return do, _few(stand)
     return "keep" if {row.stands for row in (*own, *others)} == {"keep"} else "unknown", []
 
 
-def to_try(found: Sequence[Evidence], kind: str, settled: set[str]) -> list[str]:
-    """Methods that change different parts of a round: first those that several seeds put above FedAvg under similar
-    skew, then those that gained on the user's own split, on data of this kind, anywhere, those without evidence, and
-    last those that lost."""
+def to_try(advice: Advice, rows: Sequence[Row]) -> list[Row]:
+    """First methods that several seeds put above FedAvg, then undecided ones that gained more than a change of seed
+    could give. A method's first row counts, and no two methods change the same parts of a round."""
+    named = _first_by(lambda row: row.algorithm, rows)
+    gained = [row for row in named if row.stands != "open" or advice.gain(row)[1].mean >= CLOSE]
+    ordered = [row for stands in ("use", "depends", "open") for row in gained if row.stands == stands]
+    return _few(_first_by(lambda row: _parts(row.algorithm), ordered))
 
-    def promise(name: str) -> tuple[bool, float, int, float]:
-        verdicts = [
-            gain.verdict for item in found if item.distance <= FAR for gain in item.gains if gain.method == name
-        ]
-        decided = verdicts.count("above") > verdicts.count("below")
-        here = [(item, gain.mean) for item in found for gain in item.gains if gain.method == name and gain.points]
-        groups = [[m for i, m in here if i.own], [m for i, m in here if i.kind == kind], [m for _, m in here]]
-        medians = [(-tier, statistics.median(group)) for tier, group in enumerate(groups) if group]
-        tier, gain = medians[0] if medians else (0, 0.0)
-        return decided, float(np.sign(gain)), tier, gain
 
-    chosen, taken = list[str](), set[str]()
-    for method in sorted(describe(), key=lambda method: promise(method.name), reverse=True):
-        weighted = ALGORITHMS[method.name]().aggregate.linear  # others need weighting=uniform
-        if weighted and method.sets and method.name not in settled and not taken & set(method.sets):
-            chosen.append(method.name)
-            taken |= set(method.sets)
-    return chosen[:MOST]
+def _first_by(key: Callable[[Row], object], rows: Iterable[Row]) -> list[Row]:
+    kept: dict[object, Row] = {}
+    for row in rows:
+        kept.setdefault(key(row), row)
+    return list(kept.values())
+
+
+def _few(rows: Sequence[Row]) -> list[Row]:
+    """The first `MOST`, one of which has no readout if there is such a row."""
+    first, rest = rows[: MOST - 1], rows[MOST - 1 :]
+    if all(has_readout(row.algorithm) for row in first):
+        rest = sorted(rest, key=lambda row: has_readout(row.algorithm))
+    return [*first, *rest[:1]]
+
+
+def has_readout(method: str) -> bool:
+    """Whether the server fits the last layer (`refit`), and so can compute label counts."""
+    return "readout" in _parts(method)
+
+
+@cache
+def _parts(method: str) -> frozenset[str]:
+    """The parts of a round that it changes; the user's own code changes one of its own."""
+    known = {one.name: one.sets for one in describe()}
+    return frozenset(part for text in method.split("+") for part in known.get(text.partition(":")[0], (text,)))
 
 
 def judge(found: Sequence[Evidence]) -> list[Row]:
-    """Each method over these settings, sorted by the lower end of its best interval, highest first."""
+    """Each method over these settings. Methods are compared within one setting, never across: first those above FedAvg
+    in the setting that decides most, by the lower ends of their intervals, then those above it in the next. The others
+    follow by the number of the setting with most of their seeds, and by their means there."""
+    decided = {item.number: sum(gain.is_decided for gain in item.gains) for item in found}
+    order = {item.number: (-decided[item.number], -len(item.gains), item.number) for item in found}
     at: dict[str, list[tuple[Evidence, Gain]]] = {}
     for item in found:
         for gain in item.gains:
             at.setdefault(gain.method, []).append((item, gain))
-    ranked = []
+    ranked = list[tuple[tuple[float, ...], Row]]()
     for method, pairs in at.items():
         numbers = {word: [item.number for item, gain in pairs if gain.verdict == word] for word in VERDICTS}
         settings = {word: found for word, found in numbers.items() if found}
-        item, gain = max(pairs, key=lambda pair: (pair[1].verdict == "above", pair[1].least))
         diverged = [item.number for item, gain in pairs if gain.diverged]
-        gained = "depends" if diverged or "below" in settings else "use"
-        missed = "open" if {OPEN, NOT_DECIDED} & settings.keys() else "keep"
-        stands = gained if "above" in settings else missed
-        ranked.append((gain, Row(method, gain.algorithm, stands, settings, diverged, item.number)))
-    return [row for gain, row in sorted(ranked, key=lambda one: (one[0].verdict != "above", -one[0].least))]
+        if "above" in settings:
+            stands = "depends" if diverged or "below" in settings else "use"
+            item, gain = min((p for p in pairs if p[1].verdict == "above"), key=lambda pair: order[pair[0].number])
+            place: tuple[float, ...] = (0, *order[item.number], -gain.least)
+        else:
+            stands = "open" if {OPEN, NOT_DECIDED} & settings.keys() else "keep"
+            item, gain = max(pairs, key=lambda pair: len(pair[1].seeds))
+            place = (1, item.number, -gain.mean)
+        ranked.append((place, Row(method, gain.algorithm, stands, settings, diverged, item.number)))
+    return [row for _, row in sorted(ranked, key=lambda one: one[0])]
 
 
 def scaled(skew: Mapping[str, float], classes: int) -> dict[str, float]:
@@ -233,12 +254,17 @@ def _held_out(method: Mapping[str, Any]) -> float:
 def _gain(family: str, name: str, methods: Mapping[str, Any]) -> Gain:
     """Paired by seed: both runs had the same data, split, initial model and cohorts."""
     mine, base = (_by_seed(methods[one]) for one in (name, BASELINE))
-    seeds = [s for s in mine if s in base and None not in (mine[s][0], base[s][0]) and mine[s][2] == base[s][2]]
-    points = paired(*({s: round(100 * one[s][0], 4) for s in seeds} for one in (mine, base)))
-    saved = paired(*({s: one[s][1] for s in seeds} for one in (base, mine)))
+    alike = [s for s in mine if s in base and mine[s][2] == base[s][2]]
+    points = paired(*({s: _percent(one[s][0]) for s in alike} for one in (mine, base)))
+    seeds = [s for s in alike if None not in (mine[s][0], base[s][0])]
+    saved = paired(*({s: one[s][1] for s in seeds if one[s][1] is not None} for one in (base, mine)))
     accuracy = statistics.fmean(100 * mine[s][0] for s in seeds) if seeds else None
     diverged = [seed for seed, (reached, *_) in mine.items() if reached is None]
     return Gain(family, name, points, saved, points.verdict if points else None, accuracy, seeds, diverged)
+
+
+def _percent(accuracy: float | None) -> float | None:
+    return None if accuracy is None else round(100 * accuracy, 4)
 
 
 def _by_seed(method: Mapping[str, Any]) -> dict[int, tuple[Any, Any, Any]]:

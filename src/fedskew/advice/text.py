@@ -1,39 +1,42 @@
-"""Advice in words: what to do in three lines, then the evidence. Every figure names its setting."""
+"""Advice in words: what to do and why, then the evidence. Every figure names its setting."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
-from fedskew.advice.findings import NEAR, Advice, Evidence, Gain, Row, Setting, scaled
+from fedskew.advice.findings import MOST, NEAR, Advice, Evidence, Gain, Row, Setting, has_readout, scaled
 from fedskew.advice.kinds import UNKNOWN
+from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
 from fedskew.runs.run import Run
-from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED
+from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED
 
 _INDICES = {
-    "mean_total_variation": "mean total variation to the global labels",
-    "effective_classes": "effective number of classes per client",
-    "missing_share": "share of classes a client misses",
-    "size_gini": "Gini coefficient of client sizes",
+    "mean_total_variation": "mean total variation",
+    "effective_classes": "effective classes",
+    "missing_share": "missing share",
+    "size_gini": "size Gini",
 }
 _ODD = ("augment", "optimizer", "weighting", "weight_decay", "lr_schedule", "grad_clip", "dropout_rate", "validation")
-_COUNTED = ("nothing", "this one", "these two", "these three")
-_LISTED = 8
-"""Settings that the text shows."""
+_COUNTED = ("", "this one", "these two", "these three")
+_LISTED = 3
+"""Settings that the text shows, besides those that the verdict cites."""
+_BEST = 6
+"""Methods that it shows of each, those above FedAvg first, besides those that the verdict names."""
 
 
-def lines(advice: Advice) -> Iterator[str]:
-    """The whole text, except the command at its end."""
-    yield from verdict(advice)
-    if said := training(advice):
-        yield f"How you train matters: {said}"
-    yield ""
-    yield from indices(advice)
-    yield from evidence(advice)
+def lines(advice: Advice, *, whole: bool = False) -> list[str]:
+    """The text, except the command at its end; `whole` with every setting."""
+    head, said = verdict(advice), training(advice)
+    head += [f"How you train can matter: {said}"] if said else []
+    cited = {int(number) for number in re.findall(r"\[(\d+)\]", " ".join(head))}
+    shown = [item for item in advice.evidence if whole or item.number <= _LISTED or item.number in cited]
+    return [*head, "", *indices(advice), *evidence(advice, shown, whole=whole)]
 
 
 def verdict(advice: Advice) -> list[str]:
-    """What to do, why, and how similar the evidence is to the user's data."""
+    """What to do and why, how similar the evidence is to the user's data, and what `refit` reveals."""
     if advice.clients == 1:
         return ["There is one client: nothing is averaged, and no labels are skewed. Train on it directly."]
     if advice.classes_held == 1:
@@ -42,42 +45,58 @@ def verdict(advice: Advice) -> list[str]:
         far = advice.skew["mean_total_variation"]
         return [f"Use FedAvg: labels are hardly skewed here (mean total variation {far:.3f})."]
     named = ", ".join(advice.methods)
+    tries = f"; try {_COUNTED[len(advice.methods)]}: {named}" if named else ", and there is no method to suggest"
     what = {
         "use": f"Use {', or else '.join(advice.methods)}.",
         "depends": f"It depends on how you train: {named} gained in some settings and lost in others.",
-        "keep": f"Stay with FedAvg: no method that was run is above it. Still to try: {named}.",
-        "unknown": f"Unknown on data like yours; try {_COUNTED[len(advice.methods)]}: {named}.",
+        "keep": f"Stay with FedAvg: no method that was run is above it.{f' Still to try: {named}.' if named else ''}",
+        "unknown": f"Unknown on data like yours{tries}.",
     }[advice.do]
     if advice.own:
         what += f" Your own runs on this split: {'; '.join(_row(advice, row) for row in advice.own)}."
-    return [what, _why(advice), _rests(advice)]
+    kept = [row for row in (*advice.own, *advice.like) if row.stands == "keep"] if advice.do == "keep" else []
+    rows = [*kept[:MOST], *advice.chosen]
+    reasons = [f"  {_reason(advice, row)}" for row in rows if row not in advice.own]
+    return [what, *reasons, *_unknown(advice), _rests(advice, rows), *_readout(advice)]
 
 
-def _why(advice: Advice) -> str:
-    """Points and rounds of the first recommendation, or which evidence is missing."""
-    if advice.basis:
-        row = advice.basis[0]
-        (item, gain), name = advice.gain(row), row.algorithm
-        counted = ", ".join(f"{word} in {len(numbers)}" for word, numbers in row.settings.items())
-        more = f"; in all such settings: {counted}" if sum(map(len, row.settings.values())) > 1 else ""
-        said = f"{gain.points.sentence(name, 'FedAvg')}, and" if gain.points else name
-        return f"Why: {said} {_saved(item, gain)} [{item.number}]{more}."
+def _reason(advice: Advice, row: Row) -> str:
+    """`fedlc: above, +15.96 [+13.61, +18.32] over 3 seeds, on cifar10/shards:2 [1]; elsewhere: open in 1; diverged
+    [2]`"""
+    item, gain = advice.gain(row)
+    others = {word: len([n for n in numbers if n != item.number]) for word, numbers in row.settings.items()}
+    counted = ", ".join(f"{word} in {count}" for word, count in others.items() if count)
+    more = f"; elsewhere: {counted}" if counted else ""
+    lost = f"; diverged{''.join(f' [{number}]' for number in row.diverged)}" if row.diverged else ""
+    return f"{row.algorithm}: {gain.points or 'no result'}, on {item.cell} [{item.number}]{more}{lost}"
+
+
+def _unknown(advice: Advice) -> Iterator[str]:
+    """Which evidence is missing."""
     mine = "your own runs do not decide it yet, and " if advice.own else ""
-    if advice.kind == UNKNOWN:
-        return (
-            f"Why: {mine}the kind of your data is unknown (set it with --dataset); kinds differ in which methods gain."
-        )
     several = any(row.settings.keys() - {NOT_DECIDED} for row in advice.like)
-    what = "no published method is above FedAvg on" if several else "no published method has three seeds on"
-    return f"Why: {mine}{what} {advice.kind} under similar skew; fewer seeds or other data decide nothing."
+    missing = "no published method is above FedAvg on" if several else "no published method has three seeds on"
+    why = f"{missing} {advice.kind} under similar skew; fewer seeds or other data decide nothing"
+    if advice.kind == UNKNOWN:
+        why = "the kind of your data is unknown (set it with --dataset); kinds differ in which methods gain"
+    if advice.do == "unknown":
+        yield f"Why: {mine}{why}."
 
 
-def _rests(advice: Advice) -> str:
+def _readout(advice: Advice) -> Iterator[str]:
+    """What `refit` reveals, where it is among the methods."""
+    without = [name for name in advice.methods if not has_readout(name)]
+    if len(without) < len(advice.methods):
+        best = f"the best alternative without it is {without[0]}" if without else "no method without it gained here"
+        yield f"Privacy: with refit the server can compute each client's label counts; {best}."
+
+
+def _rests(advice: Advice, rows: Sequence[Row]) -> str:
     """What the verdict is based on, and how similar that is to the user's federation."""
     if not advice.evidence:
         nearest = "there is none for this training" if advice.nearest is None else f"nearest at {advice.nearest:.2f}"
         return f"Evidence: none under similar skew; {nearest}."
-    used = advice.gain(advice.basis[0])[0] if advice.basis else advice.evidence[0]
+    used = advice.gain(rows[0])[0] if rows else advice.evidence[0]
     if used.own:
         splits = {name.rpartition(" ")[2] for name in used.setting["methods"][BASELINE]["partitions"]}
         drawn = ", each with its own draw of the split" if len(splits) > 1 else ""
@@ -88,7 +107,7 @@ def _rests(advice: Advice) -> str:
     scale = advice.classes_held if name == "effective_classes" else 1
     return (
         f"Evidence: {used.cell} [{used.number}], {used.kind}: {like}; distance in skew {used.distance:.2f}{far}, "
-        f"most in the {_INDICES[name]} ({scale * mine[name]:.2f} here, {scale * used.skew[name]:.2f} there)."
+        f"most in {_INDICES[name]} ({scale * mine[name]:.2f} here, {scale * used.skew[name]:.2f} there)."
     )
 
 
@@ -104,16 +123,15 @@ def _row(advice: Advice, row: Row) -> str:
     return "; ".join([*parts, *([f"{row.algorithm} diverged{lost}"] if lost else [])])
 
 
-def _saved(item: Evidence, gain: Gain) -> str:
-    """`reaches FedAvg's end 138 rounds earlier [+90, +186] of 200`"""
+def _saved(gain: Gain) -> str:
+    """`138 [90, 186]`"""
     saved = gain.saved
     if saved is None:
-        return "never reaches FedAvg's end"
-    span = "" if saved.half is None else f" [{saved.mean - saved.half:+.0f}, {saved.mean + saved.half:+.0f}]"
-    part = f" in {saved.seeds} of {len(gain.seeds)} seeds" if saved.seeds < len(gain.seeds) else ""
-    rounds = f"{abs(saved.mean):.0f} round{'' if round(abs(saved.mean)) == 1 else 's'}"
-    when = f"{rounds} {'earlier' if saved.mean > 0 else 'later'}{span} of {item.setting['rounds']}"
-    return f"reaches FedAvg's end {when if saved.mean else 'when FedAvg does'}{part}"
+        return "never gets there"
+    span = "" if saved.half is None else f" [{round(saved.mean - saved.half)}, {round(saved.mean + saved.half)}]"
+    return f"{round(saved.mean)}{span}" + (
+        f" in {saved.seeds} of {len(gain.seeds)}" if saved.seeds < len(gain.seeds) else ""
+    )
 
 
 def training(advice: Advice) -> str | None:
@@ -150,22 +168,25 @@ def indices(advice: Advice) -> Iterator[str]:
     """The four indices, and what each one means here."""
     skew, held = advice.skew, advice.classes_held
     meaning = (
-        f"{100 * skew['mean_total_variation']:.0f} % of a client's examples would need another label to match all",
-        f"labels vary like {skew['effective_classes']:.1f} equally frequent classes, of {held} that occur",
-        f"a client has no example of {skew['missing_share'] * held:.1f} of {held} classes on average",
+        f"{100 * skew['mean_total_variation']:.0f} % of examples would need another label",
+        f"like {skew['effective_classes']:.1f} equally frequent classes of {held}",
+        f"a client has no example of {skew['missing_share'] * held:.1f} of {held} classes",
         f"client sizes go from {advice.sizes[0]} to {advice.sizes[1]}",
     )
     yield f"{advice.clients} clients, {advice.classes} classes, {advice.samples} examples; kind of data: {advice.kind}"
     for (name, title), said in zip(_INDICES.items(), meaning, strict=True):
-        yield f"  {title:42} {skew[name]:.3f}  {said}"
+        yield f"  {title:20}  {skew[name]:.3f}  {said}"
 
 
-def evidence(advice: Advice) -> Iterator[str]:
+def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Iterator[str]:
     """Each setting with its training, FedAvg's accuracy and the gains over it."""
-    if advice.evidence:
-        yield "\nEvidence, in points over FedAvg (mean of the last ten rounds, 95 % interval over seeds):"
-    for item in advice.evidence[:_LISTED]:
-        setting, kind = item.setting, "" if item.kind == advice.kind else f", {item.kind}"
+    named = {row.method for row in (*advice.chosen, *advice.own)}
+    if shown:
+        yield ""
+        yield "Evidence (points of the last ten rounds, rounds to FedAvg's end, 95 % intervals)"
+    for item in shown:
+        setting = item.setting
+        kind = "" if advice.kind in (item.kind, UNKNOWN) else ", another kind of data"
         whose = "your runs" if item.own else f"distance {item.distance:.2f}{kind}"
         fedavg = "diverged" if item.base.accuracy is None else f"{item.base.accuracy:.2f} %"
         yield f"[{item.number}] {item.cell}, {setting['clients']} clients ({whose}); FedAvg {fedavg}"
@@ -173,16 +194,32 @@ def evidence(advice: Advice) -> Iterator[str]:
         odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
         way = f"momentum {setting['momentum']:g}, lr {setting['lr']:g}, {setting['model']}{''.join(odd)}"
         yield f"    {setting['rounds']} rounds, E {setting['local_epochs']}, {way}"
-        for gain in item.gains:
-            if len(gain.seeds) > 1:
-                lost = f"; diverged with seeds {gain.diverged}" if gain.diverged else ""
-                yield f"    {gain.algorithm:16} {gain.points}, {_saved(item, gain)}{lost}"
-        alone = [f"{g.algorithm} {g.mean:+.2f}" if g.seeds else f"{g.algorithm} diverged" for g in item.gains
-                 if len(g.seeds) < 2]  # fmt: skip
-        if alone:
-            yield f"    {'one seed':16} {', '.join(alone)}"
-    if len(advice.evidence) > _LISTED:
-        yield f"{len(advice.evidence) - _LISTED} more settings: --json."
+        best = sorted(item.gains, key=lambda gain: gain.verdict != "above")[: len(item.gains) if whole else _BEST]
+        gains = [gain for gain in item.gains if gain in best or gain.method in named]
+        few = [gain for gain in gains if gain.verdict in (None, NOT_DECIDED)]
+        yield from _columns([gain for gain in gains if gain not in few])
+        if few:
+            said = (f"{gain.algorithm} {f'{gain.mean:+.2f}' if gain.seeds else 'diverged'}" for gain in few)
+            yield f"    one or two seeds, which decide nothing: {', '.join(said)}"
+        if len(gains) < len(item.gains):
+            yield f"    {len(item.gains) - len(gains)} more: --all"
+    if any(has_readout(gain.algorithm) and len(gain.seeds) >= FEWEST for item in shown for gain in item.gains):
+        asks = ALGORITHMS["refit"]().readout.asks
+        yield f"Rounds saved leave out what refit asks: all clients, up to {asks} times in each measured round."
+    if len(advice.evidence) > len(shown):
+        yield f"{len(advice.evidence) - len(shown)} more settings: --all."
+
+
+def _columns(gains: Sequence[Gain]) -> Iterator[str]:
+    """Methods with several seeds, in columns."""
+    rows = [("method", "over FedAvg", "verdict", "seeds", "rounds saved")] if gains else []
+    for gain in gains:
+        lost = f"; diverged with seeds {gain.diverged}" if gain.diverged else ""
+        points = f"{gain.mean:+.2f} {gain.points.interval}" if gain.points else ""
+        rows.append((gain.algorithm, points, gain.verdict or "", str(len(gain.seeds)), _saved(gain) + lost))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        yield f"    {'  '.join(f'{cell:{width}}' for cell, width in zip(row, widths, strict=True))}".rstrip()
 
 
 def _seeds(gain: Gain) -> str:

@@ -78,7 +78,7 @@ class MethodStanding(TypedDict):
     stands: Annotated[str, "`use`, `depends`, `open` or `keep` (FedAvg)"]
     settings: Annotated[dict[str, list[int]], "numbers of settings, by verdict"]
     diverged: Annotated[list[int], "numbers of settings where a seed diverged"]
-    best: Annotated[int, "number of the setting where it surely gained most"]
+    ranked: Annotated[int, "number of the setting in which it is compared with the others"]
 
 
 class Advice(TypedDict):
@@ -86,7 +86,7 @@ class Advice(TypedDict):
 
     verdict: Annotated[list[str], "its lines"]
     training: Annotated[str | None, "a sentence on momentum and augmentation, or null"]
-    command: Annotated[str | None, "what to run; null for one client or one class"]
+    command: Annotated[str | None, "what to run; null if there is no method to try"]
     clients: Annotated[int, "how many clients"]
     classes: Annotated[int, "how many classes"]
     classes_held: Annotated[int, "how many some client has"]
@@ -96,7 +96,8 @@ class Advice(TypedDict):
     kind: Annotated[str, "kind of data"]
     nearest: Annotated[float | None, "distance of the nearest published evidence"]
     do: Annotated[str, "`use`, `depends`, `keep` (FedAvg), `unknown`, `even` (hardly any skew) or `nothing`"]
-    methods: Annotated[list[str], "the methods that it is about"]
+    methods: Annotated[list[str], "the methods to use or to try"]
+    chosen: Annotated[list[MethodStanding], "where these methods stand"]
     own: Annotated[list[MethodStanding], "methods in your runs"]
     like: Annotated[list[MethodStanding], "methods in near evidence on your kind of data"]
     evidence: Annotated[list[Evidence], "the settings"]

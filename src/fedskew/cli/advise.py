@@ -9,7 +9,7 @@ import typer
 
 from fedskew.cli.advice_document import Advice
 from fedskew.cli.options import Json, Quiet, Runs, open_store
-from fedskew.cli.terminal.progress import echo, print_json
+from fedskew.cli.terminal.progress import echo, print_json, say, say_command
 
 Counts = Annotated[
     str,
@@ -25,6 +25,7 @@ def advise_command(
     local_epochs: Annotated[int | None, typer.Option(help="Only evidence with this many local epochs.")] = None,
     momentum: Annotated[float | None, typer.Option(help="Only evidence with this client momentum.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Your data set: cifar10, npz:PATH, folder:PATH.")] = None,
+    all_: Annotated[bool, typer.Option("--all", help="All near settings, not only the nearest three.")] = False,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -60,13 +61,19 @@ def advise_command(
     suggested = try_command(advice, origin, dataset)
     command = None if suggested is None else shlex.join(suggested.words)
     if json_:
-        told = {"verdict": verdict(advice), "training": training(advice), "command": command}
+        told = {"verdict": verdict(advice), "training": training(advice), "command": command, "methods": advice.methods}
         print_json(cast(Advice, {**told, **asdict(advice)}))
         return
     if not quiet:
-        echo("\n".join(lines(advice)))
-    if suggested is not None:
-        echo(f"{command}" if quiet else "\n  ".join(["\nTry it:", f"{command}", *suggested.notes]))
+        for line in lines(advice, whole=all_):
+            say(line)
+    if suggested is not None and not quiet:
+        echo("\nTry it:")
+        say_command(suggested.words)
+        for line in suggested.notes:
+            say(f"  {line}")
+    elif command:
+        echo(command)
 
 
 def _file(counts: str, runs: str | None) -> Path:

@@ -22,6 +22,8 @@ class Difference(TypedDict):
     mean: Annotated[float, "mean difference, in points for accuracies"]
     half: Annotated[float | None, "half of the 95 % interval; null for fewer than three seeds"]
     seeds: Annotated[int, "how many seeds both have"]
+    lost: Annotated[int, "seeds with which only this method diverged"]
+    other_lost: Annotated[int, "seeds with which only the other one diverged"]
 
 
 class Judged(Difference):

@@ -23,7 +23,7 @@ class RunResult(TypedDict):
     loss: Annotated[float | None, "on the test set"]
     validation_accuracy: Annotated[float | None, "on the examples held out by `--validation`, or null"]
     per_class_accuracy: Annotated[list[float | None] | None, "by class; null for a class without test examples"]
-    diverged: Annotated[bool, "whether the model stopped being finite"]
+    diverged: Annotated[bool, "whether the model, or its loss on the test set, stopped being finite"]
     seconds: Annotated[float, "time of all rounds, with the fits of `refit`, without evaluation"]
     engine: Annotated[str | None, "engine of the last round"]
     device: Annotated[str | None, "device of the last round"]
@@ -194,10 +194,13 @@ class Report(TypedDict):
 
 
 class PaperItem(TypedDict):
-    """Each element is a table or figure of the paper."""
+    """Each element is a table or figure of the paper under a profile; without `--profile`, under `stated` and under
+    each other one that has runs of its own."""
 
     name: Annotated[str, "`table1` ... `figure7`"]
     title: Annotated[str, "what it shows"]
+    profile: Annotated[str, "the profile of its runs"]
+    precision: Annotated[str, "the arithmetic of its runs: the requested one, or else the one with most of them"]
     runs: Annotated[int, "how many runs it takes"]
     done: Annotated[int, "how many are done"]
     shortened: Annotated[int, "how many are done with other lengths only"]

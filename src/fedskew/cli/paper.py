@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
-from fedskew.cli.paper_request import RESULTS, chosen, every_item, known_results, listed, named_item
+from fedskew.cli.paper_request import (
+    RESULTS,
+    chosen,
+    every_item,
+    known_results,
+    listed,
+    named_item,
+    say_no_folder,
+    say_where_else,
+)
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
@@ -41,6 +50,9 @@ Rounds = Annotated[
 ]
 Device = Annotated[str, typer.Option("--device", help="cpu | cuda | cuda:N")]
 Precision = Annotated[str | None, typer.Option("--precision", help="fp32 | tf32 | bf16 | fp64  [default: as in `run`]")]
+ShownPrecision = Annotated[
+    str | None, typer.Option("--precision", help="Only runs in this arithmetic.  [default: what most runs have]")
+]
 StandIn = Annotated[bool, typer.Option("--stand-in", help="Use small data that ship with the package, to try it out.")]
 Published = Annotated[
     Path, typer.Option("--results", help="Folder of published results, relative to the current folder.")
@@ -52,7 +64,10 @@ Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n dis
 @paper_app.command("list", short_help="Tables and figures, what is done, and how long the rest takes.")
 def paper_list(
     device: Device = "cpu",
-    profile: ProfileName = "stated",
+    profile: Annotated[
+        str | None, typer.Option(help="stated | usual | drift | tuned | FILE.toml  [default: those with runs]")
+    ] = None,
+    precision: ShownPrecision = None,
     published: Published = RESULTS,
     json_: Json = False,
     quiet: Quiet = False,
@@ -64,27 +79,33 @@ def paper_list(
     """
     from fedskew.paper import ITEMS
     from fedskew.paper.estimate import Speeds, device_name
+    from fedskew.paper.profiles import PROFILES
 
     results = known_results(open_store(runs), published)
     speeds = Speeds(results, device_name(device))
-    rows = [listed(item, chosen(profile=profile, device=device), results, speeds) for item in ITEMS.values()]
+    choices = [
+        chosen(profile=name, device=device, precision=precision) for name in ([profile] if profile else PROFILES)
+    ]
+    rows = [row for item in ITEMS.values() for row in listed(item, choices, results, speeds)]
     if json_:
         print_json(rows)
         return
-    grid = Grid("name", "what", "runs", "done", "shortened", "time left")
+    if quiet:
+        echo("\n".join(ITEMS))
+        return
+    grid = Grid("name", "what", "profile", "runs", "done", "shortened", "time left")
     for row in rows:
         done = f"{row['done']}" + (", not measured" if row["measured"] is False else "")
         left = span(row["seconds_left"], row["of_unknown_time"])
-        shown = [row["name"], row["title"], row["runs"], done, row["shortened"], left]
+        shown = [row["name"], row["title"], row["profile"], row["runs"], done, row["shortened"], left]
         grid.add_row(*map(str, shown))
-        if quiet:
-            echo(row["name"])
-    if not quiet:
-        console().print(grid)
-        echo(
-            f"profile {profile}, five seeds; done in this store or published (`paper run` repeats published runs); "
-            f"time left on {device_name(device)}, from runs of the same kind there"
-        )
+    console().print(grid)
+    echo(
+        "five seeds; done in this store or published (`paper run` repeats published runs), in the arithmetic of most "
+        f"runs; time left on {device_name(device)}, from runs of the same kind there"
+    )
+    if not any(row["done"] or row["shortened"] for row in rows):
+        say_no_folder(published)
 
 
 @paper_app.command("run")
@@ -137,9 +158,7 @@ def paper_show(
         int | None, typer.Option(help="Only runs of this many rounds.  [default: what most runs have]")
     ] = None,
     profile: ProfileName = "stated",
-    precision: Annotated[
-        str | None, typer.Option(help="Only runs in this arithmetic.  [default: what most runs have]")
-    ] = None,
+    precision: ShownPrecision = None,
     format: Annotated[str, typer.Option(help="terminal | markdown | latex | csv | json")] = "terminal",
     out: Annotated[
         Path | None, typer.Option(help="Write to this file; a figure is drawn as OUT.png and OUT.svg.")
@@ -158,7 +177,7 @@ def paper_show(
 
     Example: fedskew paper show table4 --format markdown
     """
-    from fedskew.paper.formats import behind
+    from fedskew.paper import formats
     from fedskew.report.style import drawn_for
     from fedskew.runs.store import write_whole
 
@@ -166,9 +185,11 @@ def paper_show(
     choice = chosen(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
     choice = replace(choice, target=checked_target(target))
     results = known_results(open_store(runs), published)
-    if not published.is_dir() and not any(True for _ in results):
-        echo(f"fedskew: note: no published results: there is no folder {published}", err=True)
     rows = shown.rows(results, choice)
+    if not any(row.get("ours", row) for row in rows):
+        say_no_folder(published)
+    if not (json_ or quiet):
+        say_where_else(shown, choice, results, rows)
     title = f"{shown.title}, profile {profile}" + (", STAND-IN DATA" if stand_in else "")
     figure = hasattr(shown, "draw")
     if figure and out is not None:
@@ -179,8 +200,8 @@ def paper_show(
     if figure and format not in ("terminal", "json"):
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")
     if figure and not json_ and format == "terminal":
-        hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else "nothing of this has been run yet"
-        text = "\n".join([title, *shown.lines(rows), *behind(rows, results), hint]) + "\n"
+        hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else formats.NOT_RUN
+        text = "\n".join([title, *shown.lines(rows), *formats.behind(rows, results), hint]) + "\n"
     else:
         text = formatted("json" if json_ else format, rows, title, target, quiet=quiet)
     if out is None:

@@ -4,27 +4,32 @@ The reference engine runs it client after client; a node of a real federation ru
 """
 
 from collections.abc import Iterator
-from contextlib import nullcontext
 
 import torch
 
-from fedskew.core import rng, tree
+from fedskew.core import tree
 from fedskew.core.federation import Cohort, Ints
+from fedskew.core.own import drawing
 from fedskew.core.round import Batch, Context, Recipe, Server, Update, local_update
 from fedskew.core.settings import Settings, arithmetic
 
 
 def client_update(recipe: Recipe, settings: Settings, server: Server, cohort: Cohort, k: int, round: int) -> Update:
-    """The update of the cohort's k-th client."""
+    """The update of the cohort's k-th client. Parts that draw random numbers draw those of the client and the round."""
+    with drawing(recipe, cohort.seed, "dropout", round, cohort.clients[k : k + 1]):
+        return undrawn_update(recipe, settings, server, cohort, k, round)
+
+
+def undrawn_update(recipe: Recipe, settings: Settings, server: Server, cohort: Cohort, k: int, round: int) -> Update:
+    """The same with parts that draw nothing: it leaves the process's generators alone, and may run on any thread."""
     client = cohort.clients[k : k + 1]
     device = cohort.federation.dataset.x_train.device
     counts = torch.from_numpy(cohort.federation.counts(client)[0]).to(device)
     steps = torch.from_numpy(settings.steps(cohort.federation.sizes(client)))[0].to(device)
     state, travel = tree.rows(cohort.states, k), recipe.travel(steps)
     context = Context(server.params, server.buffers, state, server.correction, counts, travel)
-    named = nullcontext() if recipe.model.quiet else rng.torch_seed(cohort.seed, "dropout", round, client)
     try:
-        with named, arithmetic(settings.precision, device):
+        with arithmetic(settings.precision, device):
             batches = _batches(settings, cohort, client, round)
             return local_update(recipe, context, batches, steps)
     except Exception as error:

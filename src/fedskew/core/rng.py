@@ -1,11 +1,12 @@
 """Named randomness: every random number has a path and depends only on that path.
 
 `stream(seed, "partition")` is a numpy generator; `key(seed, "shuffle", round, clients)` gives one 64-bit key per client
-at once, from which `permutations` shuffles a whole cohort in a few array operations. Nothing here reads or changes a
-global seed, so no result depends on the order of execution.
+at once, from which `permutations` shuffles a whole cohort in a few array operations. Code that draws from a global
+generator runs inside `seeded`, so no result depends on a global seed or on the order of execution.
 """
 
 import hashlib
+import random
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import lru_cache
@@ -84,8 +85,23 @@ def _drawn(keys: Keys, sizes: NDArray[np.int64]) -> Keys:
 
 
 @contextmanager
-def torch_seed(seed: int, *path: Any) -> Iterator[None]:
-    """Torch's own generator, as module initialisers and dropout use it, seeded inside and untouched outside."""
-    with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
-        torch.manual_seed(int(key(seed, *path)[0]) & (2**63 - 1))
-        yield
+def seeded(seed: int, *path: Any) -> Iterator[None]:
+    """The global generators of torch, NumPy and Python, which module initialisers, dropout and users' parts draw from,
+    seeded inside and untouched outside. They belong to the process: one thread at a time."""
+    number, numpy, python = int(key(seed, *path)[0]) & (2**63 - 1), np.random.get_state(), random.getstate()  # noqa: NPY002
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            torch.manual_seed(number)
+            np.random.seed(number % 2**32)  # noqa: NPY002
+            random.seed(number)
+            yield
+    finally:
+        np.random.set_state(numpy)  # noqa: NPY002
+        random.setstate(python)
+
+
+def position() -> tuple[object, ...]:
+    """Where the global generators are: the same after code that has drawn nothing from them."""
+    _, numpy, *rest = np.random.get_state()  # noqa: NPY002
+    devices = [state.tolist() for state in torch.cuda.get_rng_state_all()] if torch.cuda.is_initialized() else []
+    return torch.get_rng_state().tolist(), devices, np.asarray(numpy).tolist(), rest, random.getstate()

@@ -2,12 +2,11 @@
 
 import copy
 
-from fedskew.core import tree
 from fedskew.core.client_states import ClientStates
 from fedskew.core.federation import Cohort, Ints
 from fedskew.core.round import received, start_server
-from fedskew.engine import ENGINES
 from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.export import check_usable
 from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
@@ -37,8 +36,7 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
             f"{simulation.run.short_algorithm} needs them; allowed: methods without client states, such as fedlc"
         )
     checkpoint = load_checkpoint(folder.checkpoint, simulation.device, simulation.server, diverged=folder.diverged())
-    if not tree.finite(checkpoint.server.params):
-        raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite and cannot be measured")
+    check_usable(folder, run, checkpoint)
     simulation.round, simulation.server = checkpoint.round, checkpoint.server
     simulation.states.put(checkpoint.clients.numpy(), checkpoint.states)
     return simulation
@@ -96,6 +94,5 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
     if twin.run.algorithm != simulation.run.algorithm:
         twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
         twin.states = ClientStates(twin.algorithm.correction.client_state(twin.server.params))
-    # An engine may keep a compiled step of one algorithm.
-    twin.engine = ENGINES[twin.engine_name](twin.settings)
+    twin.start_engine()
     return twin

@@ -1,4 +1,6 @@
-"""Ways to run one definition of the round. Every engine agrees with `serial`."""
+"""Ways to run one definition of the round. Every engine agrees with `serial` or refuses the run: our parts are tested
+against it, and parts of the user's own are tried before the first round (trial.py).
+"""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -15,7 +17,7 @@ from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
 from fedskew.engine.stacked import Stacked
 from fedskew.engine.threaded import Threaded, cores
-from fedskew.engine.trial import why_not_padded
+from fedskew.engine.trial import why_not
 from fedskew.models import Model
 
 
@@ -36,25 +38,20 @@ ENGINES: dict[str, Callable[[Settings], Engine]] = {
 _SMALL = 100_000
 
 
-_PADS = {"stacked": True, "graphed": False}
-"""Engines that pad short batches, and whether they run several clients at once."""
-
-
 def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset, precision: str = "fp32") -> tuple[str, str]:
     """The engine to use and why. A requested engine that cannot run the recipe is refused."""
     model, device, auto = recipe.model, data.x_train.device, name == "auto"
 
-    def why_not(engine: str) -> str | None:
-        padded = engine in _PADS and model.stackable
-        return why_not_padded(recipe, server, data, together=_PADS[engine]) if padded else None
+    def trouble_of(engine: str) -> str | None:
+        return why_not(engine, recipe, server, data) if model.stackable else None
 
     wanted, reason = fastest_engine(model, device, precision) if auto else (name, "asked for")
-    trouble = why_not(wanted)
+    trouble = trouble_of(wanted)
     if trouble is None:
         return wanted, reason
     if not auto:
         raise ValueError(f"engine is {name!r}, but {trouble}; engine=serial runs it")
-    one_by_one = wanted == "stacked" and device.type == "cuda" and model.quiet and why_not("graphed") is None
+    one_by_one = wanted == "stacked" and device.type == "cuda" and model.quiet and trouble_of("graphed") is None
     return "graphed" if one_by_one else "serial", trouble
 
 

@@ -25,7 +25,7 @@ from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, be
 from fedskew.core.settings import Settings
 from fedskew.core.tree import Params
 from fedskew.data.augment import EDGE, crop_flip
-from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
+from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves, same_step
 from fedskew.engine.pool import Examples
 from fedskew.engine.sheet import Sheet
 from fedskew.engine.timetable import Table, Tables, at_work, most_rows
@@ -210,10 +210,9 @@ class Lanes:
 
     def fits(self, recipe: Recipe, servers: Sequence[Server], x: Tensor, table: Table) -> bool:
         """Whether a round with this table fits here."""
-        same = _captured_of(recipe) == _captured_of(self.source)
         data = x.data_ptr() == self.x.data_ptr() and table.index.shape[1] == len(self.column)
         room = len(table.steps) <= self.lanes and len(table.length) <= len(self.sheet.tensors["length"])
-        return same and data and room and self.one == (len(servers) == 1)
+        return same_step(recipe, self.source) and data and room and self.one == (len(servers) == 1)
 
     def play(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], table: Table) -> list[Update]:
         """One round; the updates of each cohort, stacked over its clients."""
@@ -279,7 +278,11 @@ class Lanes:
             counts, travel, steps = (
                 part.index_select(0, lane) for part in (there["counts"], self.context.travel, there["steps"])
             )
-            context = Context(server.params, server.buffers, cohort.states, server.correction, counts, travel)
+            anchor, buffers, correction = (
+                tree.map(lambda leaf: leaf.unsqueeze(0), part)
+                for part in (server.params, server.buffers, server.correction)
+            )
+            context = Context(anchor, buffers, cohort.states, correction, counts, travel)
             updates.append(finish(recipe, context, take(self.local, lane), steps))
         return updates
 
@@ -319,9 +322,3 @@ class Lanes:
         if self.settings.augment is not None and draws is not None:
             stored = self.settings.augment(stored, draws.view(-1))
         return self.data.prepare(stored.view(*index.shape, *self.x.shape[1:]), self.settings.dtype)
-
-
-def _captured_of(recipe: Recipe) -> tuple[object, ...]:
-    """What a captured step is made for: all of a recipe but its learning rate, which is read from memory."""
-    optimizer = type(recipe.optimizer), {**vars(recipe.optimizer), "lr": None}
-    return recipe.model, recipe.algorithm, recipe.grad_clip, optimizer

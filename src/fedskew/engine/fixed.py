@@ -9,8 +9,20 @@ import torch
 from torch import Tensor
 
 from fedskew.core import tree
+from fedskew.core.round import Recipe
 
 _WARM_UP = 3
+
+
+def same_step(one: Recipe, other: Recipe) -> bool:
+    """Whether a captured step of one recipe serves the other: they differ at most in their learning rate, which is read
+    from memory."""
+
+    def step(recipe: Recipe) -> tuple[object, ...]:
+        optimizer = type(recipe.optimizer), {**vars(recipe.optimizer), "lr": None}
+        return recipe.model, recipe.algorithm, recipe.grad_clip, optimizer
+
+    return step(one) == step(other)
 
 
 def captured(

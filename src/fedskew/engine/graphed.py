@@ -25,7 +25,7 @@ from fedskew.core.federation import Cohort
 from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
 from fedskew.core.settings import Settings, arithmetic
 from fedskew.core.tree import Params
-from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves
+from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves, same_step
 from fedskew.engine.pool import Examples, Pool
 from fedskew.engine.timetable import Table, Tables, most_rows
 from fedskew.models import kernels
@@ -44,7 +44,7 @@ class Graphed:
     slots: int = 8
     _pool: Pool = field(default_factory=Pool, repr=False)
     _stage: "Stage | None" = field(default=None, repr=False)
-    _step: tuple[Tensor, Any] | None = field(default=None, repr=False)
+    _step: tuple[Recipe, Tensor, Any] | None = field(default=None, repr=False)
     _tables: Tables = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -66,7 +66,7 @@ class Graphed:
     ) -> list[Update]:
         """The round on this stage, or on a smaller one if memory runs out: clients start over, nothing is lost."""
         try:
-            if self._stage is None or not self._stage.fits(table, examples[1]):
+            if self._stage is None or not self._stage.fits(recipe, table, examples[1]):
                 self._stage = None
                 self._stage = Stage(self, recipe, servers[0], cohorts, examples, table)
             self._stage.begin_round(recipe, table)
@@ -81,14 +81,14 @@ class Graphed:
         torch.cuda.empty_cache()
         return self._played(recipe, servers, cohorts, examples, table)
 
-    def step(self, recipe: Recipe, device: torch.device) -> tuple[Tensor, Any]:
-        """The learning rate in fixed memory and the recipe that reads it, compiled once if that pays."""
-        if self._step is None:
+    def step(self, recipe: Recipe, device: torch.device) -> tuple[Recipe, Tensor, Any]:
+        """A recipe, the learning rate in fixed memory, and the recipe that reads it, compiled once if that pays."""
+        if self._step is None or not same_step(recipe, self._step[0]):
             rate = torch.ones((), dtype=self.settings.dtype, device=device)
             quick = may_compile(device, self.settings.precision)
             model = recipe.model.fused() if quick and kernels.available() else recipe.model
             scaled = replace(recipe, model=model, rate=rate)
-            self._step = rate, _quickest(scaled) if quick else scaled
+            self._step = recipe, rate, _quickest(scaled) if quick else scaled
         return self._step
 
 
@@ -112,7 +112,7 @@ class Stage:
         self.index = torch.zeros(self.capacity, width, dtype=torch.int64, device=x.device)
         self.mask = torch.ones(self.capacity, width, dtype=torch.bool, device=x.device)
         self.draws = torch.zeros_like(self.index) if engine.settings.augment else None
-        self.rate, self.recipe = engine.step(recipe, x.device)
+        self.source, self.rate, self.recipe = engine.step(recipe, x.device)
         self.slots = [Slot(self, server, cohorts[0])]
         everyone = sum(len(cohort.whole) for cohort in cohorts)  # other rounds may need more
         for _ in range(1, min(engine.slots, everyone, self._room())):
@@ -126,9 +126,10 @@ class Stage:
         each = max(1, torch.cuda.memory_reserved(self.x.device) - self.before)
         return 1 + max(0, int((free - 0.2 * total) / each))
 
-    def fits(self, table: Table, x: Tensor) -> bool:
-        same = self.x.data_ptr() == x.data_ptr() and table.index.shape[1] == self.index.shape[1]
-        return same and len(table.index) <= self.capacity
+    def fits(self, recipe: Recipe, table: Table, x: Tensor) -> bool:
+        """Whether a round with this table fits here."""
+        data = self.x.data_ptr() == x.data_ptr() and table.index.shape[1] == self.index.shape[1]
+        return same_step(recipe, self.source) and data and len(table.index) <= self.capacity
 
     def begin_round(self, recipe: Recipe, table: Table) -> None:
         """Copy the round's table and learning rate to the device."""

@@ -23,7 +23,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
-from fedskew.core.errors import own_parts
+from fedskew.core.own import own_parts
 from fedskew.core.round import Batch, Context, Local, Recipe, local_step, take
 from fedskew.core.tree import Params
 
@@ -61,7 +61,7 @@ class Recordings:
 
     def step(self, recipe: Recipe) -> Step:
         """`local_step` for a round. Only our own parts are recorded: a user's may do something else each time."""
-        if not _ours(recipe):
+        if own_parts(recipe):
             return local_step
         if recipe != self._recipe:
             self._recipe = recipe
@@ -107,12 +107,6 @@ class _Steps:
             if here not in self._settled:
                 self._settled[here] = replay.settle(len(local.loss), *_fixed(self._context))
             return _rebuilt(local, replay.move(*self._settled[here], *given))
-
-
-def _ours(recipe: Recipe) -> bool:
-    """Whether all parts of a step are from this package."""
-    rest = recipe.algorithm.correction, *recipe.algorithm.ascents, recipe.optimizer
-    return not own_parts(recipe) and all(part.__module__.startswith("fedskew.") for part in rest)
 
 
 def _kind(tensors: Tensors, clients: int) -> Kind:

@@ -20,9 +20,11 @@ from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, fi
 from fedskew.core.settings import Settings, arithmetic, threads_for
 from fedskew.core.tree import Params
 from fedskew.engine.captured import Rounds
+from fedskew.engine.fixed import same_step
 from fedskew.engine.pool import Pool
 from fedskew.engine.recorded import Recordings
 from fedskew.engine.timetable import Schedule, schedule
+from fedskew.engine.trial import capturable
 
 _CHUNK_VALUES = 1 << 20
 
@@ -35,6 +37,7 @@ class Stacked:
     _pool: Pool = field(default_factory=Pool, repr=False)
     recordings: Recordings = field(default_factory=Recordings, repr=False)
     _rounds: Rounds = field(init=False, repr=False)
+    _tried: tuple[Recipe, bool] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         self._rounds = Rounds(self.settings)
@@ -54,7 +57,7 @@ class Stacked:
 
     def _train(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], round: int) -> list[Update]:
         data, offsets, x, y = self._pool([cohort.federation.dataset for cohort in cohorts])
-        if self._captures(recipe, x):
+        if self._captures(recipe, servers[0], data, x):
             return self._rounds.train(recipe, servers, cohorts, (data, x, y), offsets, round)
         plan = schedule(cohorts, offsets, round, self.settings)
         rank, place = (torch.from_numpy(part).to(x.device) for part in (plan.rank, np.argsort(plan.rank)))
@@ -79,8 +82,12 @@ class Stacked:
         ends = np.cumsum([0, *(len(cohort.clients) for cohort in cohorts)]).tolist()
         return [take(everyone, slice(*own)) for own in pairwise(ends)]
 
-    def _captures(self, recipe: Recipe, x: Tensor) -> bool:
-        return recipe.model.takes_mask and (x.is_cuda if self.captured is None else self.captured)
+    def _captures(self, recipe: Recipe, server: Server, data: Dataset, x: Tensor) -> bool:
+        if not (recipe.model.takes_mask and (x.is_cuda if self.captured is None else self.captured)):
+            return False
+        if self._tried is None or not same_step(recipe, self._tried[0]):
+            self._tried = recipe, capturable(recipe, server, data)
+        return self._tried[1]
 
     def _batches(self, plan: Schedule, data: Dataset, x: Tensor, y: Tensor) -> Iterator[Batch]:
         """The batches of every step. Small ones are gathered for several steps at a time."""

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fedskew.core import tree
-from fedskew.core.client import client_update
+from fedskew.core.client import undrawn_update
 from fedskew.core.federation import Cohort
 from fedskew.core.pulse import meter
 from fedskew.core.ranks import machine_share
@@ -63,7 +63,7 @@ class Threaded:
             torch.set_num_threads(1)  # of this thread
             self._own.source, self._own.model = recipe.model, recipe.model.copy()
         mine = replace(recipe, model=self._own.model)
-        return client_update(mine, self.settings, server, cohort, k, round)
+        return undrawn_update(mine, self.settings, server, cohort, k, round)
 
 
 _KEEP = {-4: 0, -1: 1 << 30, -2: 1 << 26}  # M_MMAP_MAX, M_TRIM_THRESHOLD, M_TOP_PAD

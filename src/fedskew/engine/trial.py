@@ -1,89 +1,209 @@
-"""A trial before round 1: whether the user's own parts give padded batches the same results as without padding.
+"""A trial before round 1: whether an engine gives the user's own parts the same results as one client alone has.
 
-A loss or a module that looks at the whole batch sees copies of its last example where an engine pads it.
+Where clients run together, a part may mix them up. Where batches are padded, one that looks at a whole batch sees
+copies of its last example. Where clients run in any order, none may draw random numbers; and a step that reads a number
+from a tensor cannot be captured.
 """
+
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-from fedskew.core import tree
+from fedskew.core import rng, tree
 from fedskew.core.dataset import Dataset
-from fedskew.core.errors import own_parts
-from fedskew.core.round import Batch, Context, Recipe, Server, gradient, take
+from fedskew.core.own import own_parts
+from fedskew.core.round import Batch, Context, Recipe, Server, begin, finish, local_step, take
+from fedskew.core.settings import kernels_of
 from fedskew.core.tree import Params
 
 _FEW, _MANY = 3, 128
 _CLOSE = 1e-3
+_RATE = 2.0**20
+"""So large that a parameter after a step is the step: no digits of it are lost."""
+_READING = {torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape}
+
+_WAITING = torch.ops.aten.lift_fresh, torch.ops.aten._linalg_check_errors
+"""Python's numbers brought to a device, and the success of a decomposition read from it: no tag says so."""
+_COPIES = torch.ops.aten._to_copy, torch.ops.aten.copy_
+_INDEXING = torch.ops.aten.index, torch.ops.aten.index_put, torch.ops.aten.index_put_
+
+Made = dict[str, Params]
 
 
-def why_not_padded(recipe: Recipe, server: Server, data: Dataset, *, together: bool) -> str | None:
-    """Why clients cannot run in padded batches, `together` as one tensor program or one by one; None if they can. Two
-    clients are tried, each alone without padding and then as the engine would run them. There are as many examples as
-    classes, so that a loss that mixes up axes raises no error here. Parameters are random: in a model that starts at
-    zero, a term over the batch may vanish.
-    """
+def why_not(engine: str, recipe: Recipe, server: Server, data: Dataset) -> str | None:
+    """Why an engine cannot run the user's own parts; None if it can, or if they fail for one client alone, which the
+    first round explains. Two clients of one server, and of two, take a step and finish their round."""
     own = own_parts(recipe)
-    if not own:
+    if engine == "serial" or not own:
         return None
     what = f"the {' and '.join(own)} of this run"
-    size = data.num_classes if _FEW <= data.num_classes <= _MANY else _FEW
-    lengths = size, size - 1
-    x, y = _examples(data, size, next(iter(server.params.values())).dtype)
-    mask = torch.arange(size, device=x.device) < torch.tensor(lengths, device=x.device).unsqueeze(-1)
-    params, context = _two_clients(recipe, server, data)
-
-    def trained(k: int, batch: Batch) -> tuple[Params, Tensor]:
-        return gradient(recipe, take(context, k), tree.rows(params, k), server.buffers, batch)[:2]
-
-    try:
-        alone = [trained(k, Batch(x[k, :n], y[k, :n])) for k, n in enumerate(lengths)]
-    except Exception:
-        return None  # it fails for one client too, and the first round says how
-    try:
-        if together:
-            buffers = tree.map(lambda leaf: leaf.expand(2, *leaf.shape), server.buffers)
-            grads, losses, _ = gradient(recipe, context, params, buffers, Batch(x, y, mask))
-            padded = [(tree.rows(grads, k), losses[k]) for k in range(2)]
-        else:
-            padded = [trained(k, Batch(x[k], y[k], mask[k])) for k in range(2)]
-    except Exception as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        return f"{what} cannot take several clients at once ({reason[0]})"
-    if all(_close(one[0] | {"": one[1]}, other[0] | {"": other[1]}) for one, other in zip(alone, padded, strict=True)):
+    with rng.seeded(0, "trial"), kernels_of("fp32"):
+        try:
+            trial, before = _Trial.of(recipe, server, data), rng.position()
+            alone = trial.alone()
+        except Exception:
+            return None
+        drawn = f"{what} draws random numbers; each client has its own only where one runs after another"
+        if rng.position() != before:
+            return drawn
+        if engine == "threaded":
+            return None
+        try:
+            with _Reading() as reading:
+                padded = trial.together() if engine == "stacked" else trial.padded()
+        except Exception as error:
+            reason = str(error).strip().splitlines() or [type(error).__name__]
+            return f"{what} cannot take several clients at once ({reason[0]})"
+        if rng.position() != before:
+            return drawn
+    if engine == "graphed" and reading.found:
+        return f"{what} reads numbers from tensors, so its steps cannot be captured"
+    if all(_close(one[part], other[part]) for one, other in zip(alone, padded, strict=True) for part in one):
         return None
-    way = "to clients together, in batches with padding, than to each alone" if together else "in batches with padding"
+    together = "to clients together, in batches with padding, than to each alone"
+    way = together if engine == "stacked" else "in batches with padding"
     return f"{what} gives different numbers {way}; it must keep clients separate and ignore what a view's mask excludes"
 
 
-def _examples(data: Dataset, size: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Training examples [2, size, ...] and any labels; the last example of the second client is padding."""
+def capturable(recipe: Recipe, server: Server, data: Dataset) -> bool:
+    """Whether the steps of a cohort can be captured: no part of the user's own reads a number from a tensor."""
+    if not own_parts(recipe):
+        return True
+    with rng.seeded(0, "trial"), kernels_of("fp32"):
+        trial = _Trial.of(recipe, server, data)
+        with _Reading() as reading:
+            trial.together()
+    return not reading.found
+
+
+_CASES = (0, 0), (1, 0), (1, 1)
+"""A client, and the server that has sent it the model."""
+
+
+@dataclass(frozen=True)
+class _Trial:
+    """Two clients and what two servers have sent: parameters and states [2, ...], examples [2, B, ...].
+
+    There are as many examples as classes, so that a loss that mixes up axes raises no error; the last one of the second
+    client is padding. Parameters and states are random: in a model that starts at zero, a term over the batch may
+    vanish.
+    """
+
+    recipe: Recipe
+    params: Params
+    optimizer: Params
+    context: Context
+    batch: Batch
+
+    @classmethod
+    def of(cls, recipe: Recipe, server: Server, data: Dataset) -> "_Trial":
+        numbers, device = torch.Generator().manual_seed(0), data.x_train.device
+
+        def near(leaf: Tensor) -> Tensor:
+            """Above it, as a state may not be negative."""
+            some = torch.rand(2, *leaf.shape, generator=numbers).to(leaf)
+            return leaf + 0.1 * some if leaf.is_floating_point() else leaf.expand(2, *leaf.shape)
+
+        def around(leaf: Tensor) -> Tensor:
+            return leaf + 0.1 * torch.randn(2, *leaf.shape, generator=numbers).to(leaf)
+
+        anchor, params = tree.map(around, server.params), tree.map(around, server.params)
+        buffers = tree.map(lambda leaf: leaf.expand(2, *leaf.shape), server.buffers)
+        client = tree.map(near, recipe.algorithm.correction.client_state(server.params))
+        counts = 1 + torch.arange(2 * data.num_classes, device=device).view(2, -1)
+        travel = recipe.travel(torch.tensor([3, 5], device=device))
+        context = Context(anchor, buffers, client, tree.map(near, server.correction), counts, travel)
+        optimizer = tree.map(near, recipe.optimizer.init(server.params))
+        like = next(iter(server.params.values()))
+        return cls(
+            replace(recipe, rate=torch.full_like(like.sum(), _RATE)),
+            params,
+            optimizer,
+            context,
+            _batch(data, like.dtype),
+        )
+
+    def alone(self) -> list[Made]:
+        """One client after another, without padding."""
+        x, y, mask = self.batch.x, self.batch.y, self.batch.mask
+        assert mask is not None
+        return [self._made(k, server, Batch(x[k][mask[k]], y[k][mask[k]])) for k, server in _CASES]
+
+    def padded(self) -> list[Made]:
+        """One client after another."""
+        x, y, mask = self.batch.x, self.batch.y, self.batch.mask
+        assert mask is not None
+        return [self._made(k, server, Batch(x[k], y[k], mask[k])) for k, server in _CASES]
+
+    def together(self) -> list[Made]:
+        """Both clients of the first server, whose state has a leading axis of 1; and each of its own server."""
+        made = [self._made(slice(2), servers, self.batch) for servers in (slice(1), slice(2))]
+        return [{part: tree.rows(leaves, k) for part, leaves in made[server].items()} for k, server in _CASES]
+
+    def _made(self, clients: int | slice, servers: int | slice, batch: Batch) -> Made:
+        """What a step and the end of a round make of clients."""
+        anchor, buffers, correction = (
+            tree.rows(part, servers) for part in (self.context.anchor, self.context.buffers, self.context.server)
+        )
+        context = replace(take(self.context, clients), anchor=anchor, buffers=buffers, server=correction)
+        lead = batch.y.shape[:-1]
+        own = tree.map(lambda leaf: leaf.expand(*lead, *leaf.shape[len(lead) :]), buffers)
+        fresh = begin(self.recipe, tree.rows(self.params, clients), own, lead)
+        local = replace(fresh, optimizer=tree.rows(self.optimizer, clients))
+        moved = local_step(self.recipe, context, local, batch)
+        ended = finish(self.recipe, context, local, torch.ones_like(moved.loss))
+        return {
+            "begun": fresh.optimizer,
+            "params": moved.params,
+            "buffers": moved.buffers,
+            "optimizer": moved.optimizer,
+            "delta": ended.delta,
+            "client": ended.client,
+            "message": ended.message,
+            "loss": {"loss": moved.loss},
+        }
+
+
+def _batch(data: Dataset, dtype: torch.dtype) -> Batch:
+    """Training examples [2, B, ...] with any labels."""
+    size = data.num_classes if _FEW <= data.num_classes <= _MANY else _FEW
     rows = torch.arange(2 * size, device=data.x_train.device)
     x = data.prepare(data.x_train[rows % len(data.x_train)], dtype).view(2, size, *data.input_shape)
     y = (rows % data.num_classes).view(2, size)
     x[1, -1], y[1, -1] = x[1, -2], y[1, -2]
-    return x, y
+    mask = torch.ones_like(y, dtype=torch.bool)
+    mask[1, -1] = False
+    return Batch(x, y, mask)
 
 
-def _two_clients(recipe: Recipe, server: Server, data: Dataset) -> tuple[Params, Context]:
-    numbers = torch.Generator().manual_seed(0)
+class _Reading(TorchDispatchMode):
+    """Notes whether numbers or shapes are read from tensors, or tensors brought from one device to another."""
 
-    def spread(leaf: Tensor) -> Tensor:
-        noise = torch.randn(2, *leaf.shape, generator=numbers).to(leaf)
-        return leaf + 0.1 * noise if leaf.is_floating_point() else leaf.expand(2, *leaf.shape)
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.found = False
 
-    def twice(leaves: Params) -> Params:
-        return tree.map(lambda leaf: leaf.expand(2, *leaf.shape), leaves)
-
-    params = tree.map(spread, server.params)
-    device = data.x_train.device
-    counts = 1 + torch.arange(2 * data.num_classes, device=device).view(2, -1)
-    client = twice(recipe.algorithm.correction.client_state(server.params))
-    travel = recipe.travel(torch.tensor([3, 5], device=device))
-    return params, Context(
-        twice(server.params), twice(server.buffers), client, twice(server.correction), counts, travel
-    )
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made, kind = func(*args, **(kwargs or {})), func.overloadpacket
+        tensors = [leaf for leaf in tree_leaves((args, kwargs, made)) if isinstance(leaf, Tensor)]
+        if kind in _COPIES:
+            self.found |= len({leaf.device for leaf in tensors}) > 1
+        elif kind in _INDEXING:  # by a mask, its result has as many rows as the mask has ones
+            self.found |= any(index is not None and index.dtype == torch.bool for index in args[1])
+        else:
+            self.found |= kind in _WAITING or not _READING.isdisjoint(func.tags)
+        return made
 
 
 def _close(one: Params, other: Params) -> bool:
-    apart, size = (float(tree.norm(leaves, 0)) for leaves in (tree.sub(one, other), other))
-    return apart <= _CLOSE * max(size, 1e-6)
+    if [(name, leaf.shape) for name, leaf in one.items()] != [(name, leaf.shape) for name, leaf in other.items()]:
+        return False
+    if not one:
+        return True
+    exact = [tree.map(lambda leaf: leaf.double(), leaves) for leaves in (one, other)]
+    apart, size = (float(tree.norm(leaves, 0)) for leaves in (tree.sub(*exact), exact[0]))
+    return apart <= _CLOSE * max(size, _CLOSE)

@@ -89,10 +89,10 @@ class Roll:
     @property
     def sizes(self) -> dict[int, int]:
         """How many examples each client has whose node is present."""
-        return {claim.client: claim.examples for claim in self._claims.values()}
+        return {client: self._claims[node].examples for client, node in self.nodes.items()}
 
     def examples_of_others(self, node: int) -> list[int]:
-        return [claim.examples for other, claim in self._claims.items() if other != node]
+        return [self._claims[other].examples for other in self.nodes.values() if other != node]
 
     def wait(self, grid: Grid, seconds: float) -> dict[int, int]:
         """Wait until every client is present, or until the timeout."""

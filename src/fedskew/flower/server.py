@@ -100,7 +100,7 @@ def _round(
         raise RuntimeError(f"round {round}: {type(outer).__name__} made no model from {len(replies)} replies")
     params = from_record(merged, usable_device(run.device))
     strategy.server = replace(strategy.server, params=params)
-    diverged, asked = not tree.finite(params), 0
+    diverged, asked = not strategy.plan.finite(strategy.server), 0
     due = diverged or is_evaluated(run, round)
     if reader is not None and due and not diverged:
         reading = reader.read_out(grid, round)

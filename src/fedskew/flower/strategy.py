@@ -15,6 +15,7 @@ from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 
 from fedskew.core import tree
 from fedskew.core.federation import weights_of
+from fedskew.core.own import drawing
 from fedskew.core.round import Update, join, received, server_update
 from fedskew.flower.limits import Move, Norms, check_reach, learnt, most_examples
 from fedskew.flower.messages import (
@@ -202,7 +203,8 @@ class LabelSkew(Strategy):
         sizes = np.array([self.sizes.get(client, usual) for client in range(run.clients)])
         everyone = weights_of(sizes, run.weighting).to(self._device)
         weights = everyone[[answer.client for answer in answers]]
-        after = server_update(self.plan.algorithm, self.server, self.update, weights, everyone)
+        with drawing(self.plan.recipe(round), run.seed, "server", round):
+            after = server_update(self.plan.algorithm, self.server, self.update, weights, everyone)
         for part in fields(after):
             leaves = getattr(after, part.name)
             if not tree.finite({name: leaf for name, leaf in leaves.items() if leaf.is_floating_point()}):

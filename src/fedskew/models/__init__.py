@@ -32,7 +32,7 @@ def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed:
     resolved = spec.resolve(text, "model", MODELS, GIVEN)
     if not resolved.own:
         _check_size(resolved, input_shape, num_classes)
-    with rng.torch_seed(seed, "init"):
+    with rng.seeded(seed, "init"):
         module = resolved.build(input_shape=input_shape, num_classes=num_classes)
     if not isinstance(module, nn.Module):
         raise ValueError(f"{text} gave {spec.made_of(module)}; allowed: a torch.nn.Module")

@@ -36,12 +36,12 @@ class Model:
 
     @cached_property
     def random(self) -> bool:
-        """Whether a training step draws its own random numbers (dropout)."""
+        """Whether it has dropout, which draws random numbers at every step; a trial finds other modules that do."""
         return any(isinstance(part, _RANDOM) for part in self.module.modules())
 
     @cached_property
     def quiet(self) -> bool:
-        """Whether it takes a mask and draws nothing: clients can then be trained in any order, on any thread."""
+        """Whether it takes a mask and has no dropout: clients can then be trained in any order, on any thread."""
         return self.takes_mask and not self.random
 
     @cached_property

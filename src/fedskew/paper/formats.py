@@ -12,6 +12,7 @@ from fedskew.runs.verdict import Difference
 Row = dict[str, Any]
 Shown = tuple[list[str], list[list[str]]]
 """Heads, and the texts of each line."""
+NOT_RUN = "None of this is in the store or among the published results."
 
 COLUMNS = (
     "cell", "method", "printed_mean", "printed_std", "ours_mean", "ours_std", "difference", "seeds", "rounds",
@@ -76,10 +77,12 @@ def _shown(rows: Sequence[Row], text: Callable[[Row], str]) -> Shown:
 
 def _head(rows: Sequence[Row], cell: str) -> str:
     """A cell's name, and its rounds if those are fewer than the paper's: all runs of a cell have one length."""
-    short = next(
-        (row["ours"] for row in rows if row["cell"] == cell and row["ours"] and row["ours"]["shortened"]), None
-    )
-    return f"{cell} [{short['rounds']} rounds]" if short else cell
+    ours = next((row["ours"] for row in rows if row["cell"] == cell and row["ours"]), None)
+    return cell if ours is None else _marked(cell, ours)
+
+
+def _marked(name: str, ours: Row) -> str:
+    return f"{name} [{ours['rounds']} rounds]" if ours["shortened"] else name
 
 
 def gains(rows: Sequence[Row], target: float | None = None) -> tuple[list[str], list[list[str]], list[str]] | None:
@@ -91,11 +94,20 @@ def gains(rows: Sequence[Row], target: float | None = None) -> tuple[list[str], 
         "Points over FedAvg in the mean of the last ten rounds [95 % interval over seeds] · rounds to "
         f"{target_words(target)} · share of the IID gap closed."
     ]
-    level = {row["method"]: row["ours"]["iid_gain"] for row in ran if row["ours"]["iid_gain"]}
-    if level:
-        told = (f"{method} {_difference_text(gain)}" for method, gain in level.items())
-        said.append(f"Gain on IID data, points: {', '.join(told)}.")
+    if level := _on_iid(ran):
+        said.append(f"Gain on IID data, points: {level}.")
     return *_shown(ran, gain_text), said
+
+
+def _on_iid(rows: Sequence[Row]) -> str:
+    """`fedlc +1.00`; where cells differ in more than their split, `cifar10: fedlc +1.00; svhn: fedlc -0.10`."""
+    at: dict[str, dict[str, str]] = {}
+    for row in rows:
+        known = at.setdefault(_marked(row["cell"].rpartition("/")[0] or row["cell"], row["ours"]), {})
+        if gain := row["ours"]["iid_gain"]:
+            known[row["method"]] = _difference_text(gain)
+    told = {place: ", ".join(f"{method} {gain}" for method, gain in found.items()) for place, found in at.items()}
+    return "; ".join(gains if len(at) == 1 else f"{place}: {gains}" for place, gains in told.items() if gains)
 
 
 def gain_text(row: Row) -> str:
@@ -108,7 +120,7 @@ def gain_text(row: Row) -> str:
 
 def _difference_text(gain: Row) -> str:
     found = Difference(**gain)
-    return f"{found.mean:+.2f} {found.interval}".rstrip()
+    return f"{found.mean:+.2f} {found.interval}".rstrip() + found.losses
 
 
 def other_measures(rows: Sequence[Row]) -> list[str]:
@@ -130,7 +142,7 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     other = sum(row["other_versions"] for row in rows)
     aside = [f"{other} runs of another result version are not shown."] if other else []
     if not found:
-        return ["None of this has been run yet.", *aside]
+        return [NOT_RUN, *aside]
     settings, seeds, methods = settings_of(found)
     text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
     if any(row["stand_in"] for row in rows):

@@ -77,7 +77,7 @@ class Map:
             for base in BASES:
                 wanted += [self.run(base, text, choice) for text in (*RIVALS, *margins(self.taus or TAUS))]
         results = results.only(self.run(BASES[0], "fedavg", choice).precision)
-        if "around" in self.parts and (best := self.best(choice, results)):
+        if "around" in self.parts and (best := self.best(choice, results, self.taus or TAUS)):
             for setting in self.settings(choice):
                 wanted += [self.run(setting, text, choice) for text in (*RIVALS, best) if setting != UNCHANGED]
             wanted.append(self.run(UNCHANGED, f"{best},denominator=others", choice))
@@ -86,16 +86,17 @@ class Map:
     def settled(self, choice: Choice, results: Results) -> bool:
         """Whether everything that this depends on exists."""
         results = results.only(self.run(BASES[0], "fedavg", choice).precision)
-        return "around" not in self.parts or self.best(choice, results) is not None
+        return "around" not in self.parts or self.best(choice, results, self.taus or TAUS) is not None
 
     def rows(self, results: Results, choice: Choice) -> list[dict[str, Any]]:
         """One row per existing run, all of one arithmetic."""
         return in_one_arithmetic(results, choice, partial(self._rows, choice))
 
     def _rows(self, choice: Choice, results: Results) -> list[dict[str, Any]]:
-        texts = (*RIVALS, *margins(self.known_taus(choice, results)))
+        taus = self.known_taus(choice, results)
+        texts = (*RIVALS, *margins(taus))
         found = [self._row("margin", base, text, choice, results) for base in BASES for text in texts]
-        if best := self.best(choice, results):
+        if best := self.best(choice, results, taus):
             for setting in self.settings(choice):
                 found += [self._row("around", setting, text, choice, results) for text in (*RIVALS, best)]
             printed = replace(UNCHANGED, name=DENOMINATOR)
@@ -103,7 +104,7 @@ class Map:
         return [row for row in found if row is not None]
 
     def known_taus(self, choice: Choice, results: Results) -> tuple[float, ...]:
-        """The values of tau that exist with both rules in both settings."""
+        """The values of tau that can be shown: those that exist with both rules in both settings."""
 
         def known(tau: float) -> bool:
             runs = [self.run(base, text, choice) for base in BASES for text in margins((tau,))]
@@ -111,9 +112,9 @@ class Map:
 
         return self.taus or tuple(tau for tau in TAUS if known(tau))
 
-    def best(self, choice: Choice, results: Results) -> str | None:
+    def best(self, choice: Choice, results: Results, taus: Sequence[float]) -> str | None:
         """The margin with the highest accuracy on held-out examples, summed over both settings, once all exist."""
-        scores: dict[str, float] = dict.fromkeys(margins(self.known_taus(choice, results)), 0.0)
+        scores: dict[str, float] = dict.fromkeys(margins(taus), 0.0)
         for text in scores:
             for base in BASES:
                 row = self._row("margin", base, text, choice, results)

@@ -158,7 +158,8 @@ class Table:
 
     def settled(self, choice: Choice, results: Results) -> bool:
         """Whether everything that this depends on exists."""
-        return all(best_try(t, results) for c, m in self.pairs(choice) if (t := self._tries(c, m, choice)))
+        tried = [tries for c, m in self.pairs(choice) if (tries := self._tries(c, m, choice))]
+        return all(best_try(tries, results.only(tries[0].precision)) for tries in tried)
 
 
 @dataclass(frozen=True)
@@ -170,12 +171,12 @@ class Finished:
 
     @classmethod
     def of(cls, results: Results, run: dict[str, Any] | None, rounds: int | None) -> "Finished":
-        """The results of a run over all seeds; seeds that diverged are left out."""
+        """The results of a run over all seeds."""
         if run is None or rounds is None:
             return cls({}, {})
         level = [] if run["partition"] == "natural" else results.answering({**run, "partition": IID})
         skewed, iid = (
-            {result.seed: result for result in found if result.rounds == rounds and not result.diverged}
+            {result.seed: result for result in found if result.rounds == rounds}
             for found in (results.answering(run), level)
         )
         return cls(skewed, iid)
@@ -184,7 +185,8 @@ class Finished:
         """Against FedAvg in the same cell: the gain in points of the last ten rounds, here and on IID data, rounds to
         the target, and the share of the IID gap closed; None if the runs for it are missing."""
         mine, plain, level = (
-            {seed: result.curve for seed, result in found.items()} for found in (self.skewed, base.skewed, base.iid)
+            {seed: result.curve for seed, result in found.items() if not result.diverged}
+            for found in (self.skewed, base.skewed, base.iid)
         )
         reach, share = rounds_to_reach(mine, plain if target is None else target), gap_closed(mine, plain, level)
         gains = [
@@ -196,7 +198,7 @@ class Finished:
 
 
 def _ends(found: Mapping[int, Result]) -> dict[int, float | None]:
-    return {seed: 100 * result.summary["accuracy_last10"] for seed, result in found.items()}
+    return {seed: None if r.diverged else 100 * r.summary["accuracy_last10"] for seed, r in found.items()}
 
 
 def commonest_length(found: Iterable[Sequence[Result]], full: int) -> int | None:

@@ -63,8 +63,8 @@ class TrainedFigure:
                     f"the model of round {run.rounds} is gone: run {run.hash} continued to {simulation.round}; "
                     "use another store (--runs FOLDER), or leave out --rounds"
                 )
-            folder.write_measured(self.key, run.rounds, self.look(simulation))
-            folder.write_measured(_where(self.key), run.rounds, fingerprint(simulation)["device"])
+            device = fingerprint(simulation)["device"]
+            folder.write_measured(run.rounds, {self.key: self.look(simulation), _where(self.key): device})
 
     def rows(self, results: Results, choice: Choice = EVERYTHING) -> list[dict[str, Any]]:
         """The measurement on the longest run that has one."""

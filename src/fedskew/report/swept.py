@@ -78,7 +78,7 @@ class Swept:
         for row, difference in zip(self.rows, self.differences, strict=True):
             cells = [percent(row[measure]["mean"], row[measure]["std"]) for measure in measures]
             said = "reference" if row is self.rows[self.reference] else "-" if difference is None else str(difference)
-            if row["diverged"]:
+            if row["diverged"] and not (difference and difference.lost):
                 said += f" ({row['diverged']} diverged)"
             shown = ("-" if (v := row["values"][name]) is None else spec.show(v) for name in self.names)
             lines.append([*shown, *cells, said])

@@ -9,13 +9,13 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
-from fedskew.core import spec, tree
+from fedskew.core import spec
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
 from fedskew.models import build_model
 from fedskew.runs import onnx
-from fedskew.runs.checkpoint import load_checkpoint
+from fedskew.runs.checkpoint import Checkpoint, load_checkpoint
 from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError, write_whole
@@ -51,16 +51,21 @@ def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
     run, checkpoint = Run.stored(folder), load_checkpoint(folder.checkpoint, diverged=folder.diverged())
     check_files(folder, run)
-    if not tree.finite(checkpoint.server.params):
+    check_usable(folder, run, checkpoint)
+    data = facts(run.dataset, run.seed, run.clients, run.data_dir)
+    check_origin(folder, run, data)
+    return describe_model(run, data, checkpoint.round, checkpoint.server)
+
+
+def check_usable(folder: Folder, run: Run, checkpoint: Checkpoint) -> None:
+    """Refuse a model that is not finite, and one whose last layer a readout has yet to fit."""
+    if folder.diverged():
         raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
     if run.build_algorithm().readout.asks and not checkpoint.server.readout:
         raise StoreError(
             f"run {folder.path.name} is at round {checkpoint.round}, in which its model was not measured, so "
             f"{run.short_algorithm} has not fitted its last layer; let it run to its end first"
         )
-    data = facts(run.dataset, run.seed, run.clients, run.data_dir)
-    check_origin(folder, run, data)
-    return describe_model(run, data, checkpoint.round, checkpoint.server)
 
 
 def describe_model(run: Run, data: Dataset | Nodes, round: int, server: Server) -> tuple[dict[str, Any], Params]:

@@ -24,6 +24,8 @@ FORMAT = 1
 _RUN, _RECORDS, _CARD, _SESSIONS = "run.json", "records.jsonl", "partition.json", "sessions.jsonl"
 _MEASURED, _DIAGNOSIS = "measured.json", "diagnosis.json"
 CHECKPOINT = "checkpoint.safetensors"
+_PATIENCE = 10.0
+"""Seconds to wait for another process that only adds a measurement."""
 
 
 class StoreError(Exception):
@@ -130,9 +132,9 @@ class Folder:
         return times[0] if times else None
 
     def diverged(self) -> bool:
-        """Whether the last record says that the model is no longer finite."""
-        records = self.records()
-        return bool(records and records[-1]["diverged"])
+        """Whether the kept model is that of the round in which the run diverged."""
+        records, saved = self.records(), self.saved()
+        return bool(saved and records[saved - 1]["diverged"])
 
     def write_checkpoint(self, content: bytes) -> None:
         """Replace the checkpoint, once the records that it covers are on disk."""
@@ -172,10 +174,13 @@ class Folder:
         """What was measured on the model of a round, by the name of the measurement."""
         return {name: rounds[str(round)] for name, rounds in self._all_measured().items() if str(round) in rounds}
 
-    def write_measured(self, name: str, round: int, content: Any) -> None:
-        known = self._all_measured()
-        known[name] = {**known.get(name, {}), str(round): content}
-        write_whole(self.path / _MEASURED, seal(known))
+    def write_measured(self, round: int, measured: Mapping[str, Any]) -> None:
+        """Add measurements on the model of a round, by name, to those that other processes may have added."""
+        with self.lock(_PATIENCE):
+            known = self._all_measured()
+            for name, content in measured.items():
+                known[name] = {**known.get(name, {}), str(round): content}
+            write_whole(self.path / _MEASURED, seal(known))
 
     def diagnosis(self) -> dict[str, Any] | None:
         """The last diagnosis of the run's model, None if there is none; it is too long to be condensed with the run."""
@@ -197,12 +202,12 @@ class Folder:
         write_whole(self.path / _SESSIONS, b"".join(map(_line, [*self.sessions(), session])))
 
     @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Only one process works on a run at a time."""
+    def lock(self, patience: float = 0.0) -> Iterator[None]:
+        """Only one process works on a run at a time; wait this many seconds for another one."""
         from filelock import FileLock, Timeout  # it imports asyncio
 
         try:
-            held = FileLock(self.path / "lock", thread_local=False).acquire(blocking=False)
+            held = FileLock(self.path / "lock", thread_local=False).acquire(timeout=patience)
         except Timeout:
             raise StoreBusy(f"another process is working on run {self.path.name}") from None
         except OSError as error:

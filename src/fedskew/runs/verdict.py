@@ -22,28 +22,43 @@ VERDICTS = ("above", "below", "tied", OPEN, NOT_DECIDED)
 RULE = (
     "A method is above or below another if the 95 % Student interval of their difference, paired by seed, excludes "
     f"zero. If it contains zero, they are tied if all of it lies within {CLOSE:g} points of zero; otherwise the "
-    "question is open and needs more seeds. One or two seeds decide nothing. Differences are in points of the mean "
-    "accuracy of the last ten rounds, intervals in brackets, without a correction for the number of comparisons."
+    "question is open and needs more seeds. One or two seeds decide nothing. A method that diverged with a seed that "
+    "the other one finished is not above it or tied with it, whatever the other seeds say: that is open as well. "
+    "Differences are in points of the mean accuracy of the last ten rounds, intervals in brackets, without a "
+    "correction for the number of comparisons."
 )
 
 
 @dataclass(frozen=True)
 class Difference:
     """How many points one method is ahead of another over `seeds` seeds: mean ± half is the interval; fewer than
-    `FEWEST` seeds have none."""
+    `FEWEST` seeds have none. With `lost` more seeds only this method diverged, with `other_lost` only the other."""
 
     mean: float
     half: float | None
     seeds: int
+    lost: int = 0
+    other_lost: int = 0
 
     @property
     def verdict(self) -> str:
         """One of `VERDICTS`."""
         if self.half is None:
             return NOT_DECIDED
-        if abs(self.mean) <= self.half:
-            return "tied" if abs(self.mean) + self.half <= CLOSE else OPEN
+        return OPEN if self._finished in self._refused else self._finished
+
+    @property
+    def _finished(self) -> str:
+        """What the seeds that both finished say."""
+        half = self.half or 0.0
+        if abs(self.mean) <= half:
+            return "tied" if abs(self.mean) + half <= CLOSE else OPEN
         return "above" if self.mean > 0 else "below"
+
+    @property
+    def _refused(self) -> set[str]:
+        """What they cannot say, since a method that diverged is not as good as one that did not."""
+        return {*(("above", "tied") if self.lost else ()), *(("below", "tied") if self.other_lost else ())}
 
     @property
     def interval(self) -> str:
@@ -63,35 +78,53 @@ class Difference:
 
     @property
     def figures(self) -> str:
-        """`+6.00 [+3.52, +8.48] over 3 seeds`, `two seeds, +6.00`"""
+        """`+6.00 [+3.52, +8.48] over 3 seeds`, `two seeds, +6.00`, each with its `losses`"""
         if self.half is None:
-            return f"{'one seed' if self.seeds == 1 else 'two seeds'}, {self.mean:+.2f}"
-        return f"{self.mean:+.2f} {self.interval} over {self.seeds} seeds"
+            return f"{'one seed' if self.seeds == 1 else 'two seeds'}, {self.mean:+.2f}{self.losses}"
+        return f"{self.mean:+.2f} {self.interval} over {self.seeds} seeds{self.losses}"
+
+    @property
+    def losses(self) -> str:
+        """` (2 more diverged)`, ` (the other diverged with 1 more)`; nothing if neither lost a seed alone."""
+        mine = f" ({self.lost} more diverged)" if self.lost else ""
+        return mine + (f" (the other diverged with {self.other_lost} more)" if self.other_lost else "")
 
 
 def paired(mine: Mapping[int, float | None], other: Mapping[int, float | None]) -> Difference | None:
     """mean ± t s / √n of the differences under the n seeds that both have, s their sample standard deviation and t
     Student's quantile with n - 1 degrees of freedom; without an interval if n is below `FEWEST`. Under one seed both
-    share data, partition, initial model, cohorts and batches."""
-    both = [(value, other.get(seed)) for seed, value in mine.items()]
+    share data, partition, initial model, cohorts and batches. A seed that diverged is None; one that was not run is
+    absent, and is not lost."""
+    both = [(value, other[seed]) for seed, value in mine.items() if seed in other]
     gaps = [value - base for value, base in both if value is not None and base is not None]
     if not gaps:
         return None
+    lost = sum(value is None and base is not None for value, base in both)
+    other_lost = sum(value is not None and base is None for value, base in both)
     n, mean = len(gaps), statistics.fmean(gaps)
-    if n < FEWEST:
-        return Difference(mean, None, n)
+    return Difference(mean, None if n < FEWEST else _half(gaps), n, lost, other_lost)
+
+
+def _half(gaps: Sequence[float]) -> float:
+    """Half of the interval."""
     from scipy.special import stdtrit  # 0.1 s that only three seeds or more need
 
-    return Difference(mean, float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(gaps) / math.sqrt(n), n)
+    n = len(gaps)
+    return float(stdtrit(n - 1, (1 + LEVEL) / 2)) * statistics.stdev(gaps) / math.sqrt(n)
 
 
 def ahead(row: Mapping[str, Any], other: Mapping[str, Any], measure: str = MEASURE) -> Difference | None:
-    """`paired` of two rows of `over_seeds`, whose accuracies are fractions."""
-    return paired(*(_points(one["seeds"], one[measure]["each"]) for one in (row, other)))
+    """`paired` of two rows of `over_seeds`, whose accuracies are fractions; the lower loss is ahead."""
+    scale = _sign(measure) * 100
+    return paired(*(_scaled(one["seeds"], one[measure]["each"], scale) for one in (row, other)))
 
 
-def _points(seeds: Sequence[int], each: Sequence[float | None]) -> dict[int, float | None]:
-    return {seed: None if value is None else 100 * value for seed, value in zip(seeds, each, strict=True)}
+def _scaled(seeds: Sequence[int], each: Sequence[float | None], scale: float) -> dict[int, float | None]:
+    return {seed: None if value is None else scale * value for seed, value in zip(seeds, each, strict=True)}
+
+
+def _sign(measure: str) -> int:
+    return -1 if measure == "loss" else 1
 
 
 def against_baseline(rows: Sequence[Mapping[str, Any]]) -> list[Difference | None]:
@@ -122,17 +155,15 @@ def leaders(rows: Sequence[Mapping[str, Any]], measure: str) -> dict[int, str]:
 def _first(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:
     """The row with the highest mean, for a loss the lowest; None where there is nothing to compare it with."""
     known = [i for i, row in enumerate(rows) if row[measure]["mean"] is not None]
-    sign = -1 if measure == "loss" else 1
-    first = max(known, key=lambda i: sign * rows[i][measure]["mean"], default=None)
+    first = max(known, key=lambda i: _sign(measure) * rows[i][measure]["mean"], default=None)
     return None if first is None or len(known) < 2 or rows[first]["diverged"] else first
 
 
 def best(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:
-    """Which row of `over_seeds` is above every other one (for a loss below); None where the rule does not say so."""
+    """Which row of `over_seeds` is above every other one (its loss below); None where the rule does not say so."""
     first = _first(rows, measure)
     if first is None:
         return None
     known = [row for i, row in enumerate(rows) if i != first and row[measure]["mean"] is not None]
     found = [ahead(rows[first], row, measure) for row in known]
-    wanted = "below" if measure == "loss" else "above"
-    return first if all(difference is not None and difference.verdict == wanted for difference in found) else None
+    return first if all(difference is not None and difference.verdict == "above" for difference in found) else None

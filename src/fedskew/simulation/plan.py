@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -9,9 +10,10 @@ import torch
 
 from fedskew import partition
 from fedskew.algorithms import Algorithm
-from fedskew.core import rng, spec
+from fedskew.core import rng, spec, tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Federation, Ints
+from fedskew.core.own import drawing
 from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
@@ -51,7 +53,17 @@ class Plan:
     def start(self, device: torch.device | str | None = None) -> Server:
         """The initial global model, by default on the run's device."""
         there = usable_device(self.run.device) if device is None else device
-        return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
+        with drawing(self.recipe(1), self.run.seed, "server", 0):
+            return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
+
+    def finite(self, server: Server) -> bool:
+        """Whether every number of a model is finite, batch statistics included."""
+        return tree.finite({**server.params, **{name: server.buffers[name] for name in self._statistics}})
+
+    @cached_property
+    def _statistics(self) -> list[str]:
+        """The buffers that are finite at the start; a module may have others, such as a mask of -inf."""
+        return [name for name, leaf in self.model.module.named_buffers() if tree.finite({name: leaf})]
 
     def message_like(self, server: Server) -> Params:
         """What a client's correction message looks like."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields
-from math import isfinite
+from math import isfinite, isnan
 from typing import Any
 
 from fedskew.core.evaluation import Evaluation
@@ -14,9 +14,10 @@ from fedskew.runs.run import Run
 
 @dataclass(frozen=True)
 class RoundRecord:
-    """The result of a round. Measures are None in rounds that are not evaluated. `seconds` are those of training and of
-    a readout's fit, without evaluation. `asked` is how many gradients a readout asked clients for. `server` is the
-    global model after the round; it is not stored.
+    """The result of a round. Measures are None in rounds that are not evaluated. A round has `diverged` if the model
+    after it is not finite, or says nothing: its loss on the test set is not a number. `seconds` are those of training
+    and of a readout's fit, without evaluation. `asked` is how many gradients a readout asked clients for. `server` is
+    the global model after the round; it is not stored.
     """
 
     round: int
@@ -37,10 +38,10 @@ class RoundRecord:
     server: Server | None = field(default=None, repr=False, compare=False)
 
     @classmethod
-    def of(cls, measured: Evaluation | None, **rest: Any) -> "RoundRecord":
+    def of(cls, measured: Evaluation | None, *, diverged: bool, **rest: Any) -> "RoundRecord":
         """A copy with the measures of a round, or without any."""
         values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
-        return cls(**values, **rest)
+        return cls(**values, **rest, diverged=diverged or (measured is not None and isnan(measured.loss)))
 
     @classmethod
     def stored(cls, record: dict[str, Any]) -> "RoundRecord":

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
+from fedskew.core.own import drawing
 from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, received, summed, zero_sums
 from fedskew.core.settings import Settings, dtype_of
@@ -55,12 +56,9 @@ class Simulation:
             raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.server = self.plan.start(self.device)
         self._check_model()
-        self.engine_name, self.engine_reason = choose_engine(
-            run.engine, self.recipe(1), self.server, data, run.precision
-        )
-        self.engine: Engine = ENGINES[self.engine_name](self.settings)
-        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
+        self.start_engine()
+        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
         self._pending: tuple[Ints, Params] | None = None
         self._owned: Ints | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
@@ -69,6 +67,12 @@ class Simulation:
         epochs = " or local epochs" if run.local_epochs > 1 else ""
         remedy = f"fewer clients per round{epochs}{also} would need less"
         check_room("this run", self.need().of(1), free_memory(self.device), self.device, remedy)
+
+    def start_engine(self) -> None:
+        """A new engine that can run the method."""
+        run, recipe, data = self.run, self.recipe(self.round + 1), self.federation.dataset
+        self.engine_name, self.engine_reason = choose_engine(run.engine, recipe, self.server, data, run.precision)
+        self.engine: Engine = ENGINES[self.engine_name](self.settings)
 
     def need(self) -> Need:
         """What this run needs at least, beyond what is loaded."""
@@ -188,16 +192,17 @@ class Simulation:
             return None
         recipe = self.recipe(self.round)
         weights = cohort.weights(self.run.weighting)
-        if update is None:
-            sums = zero_sums(recipe, self.server)
-        else:
-            travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
-            here = torch.from_numpy(np.isin(whole, cohort.clients)) if self.ranks.size > 1 else None
-            sums = summed(self.algorithm, update, weights, travel, here)
-            self._pending = cohort.clients, update.client
-        sums = self.ranks.add(sums)
-        everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
-        self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
+        with drawing(recipe, self.run.seed, "server", self.round):
+            if update is None:
+                sums = zero_sums(recipe, self.server)
+            else:
+                travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
+                here = torch.from_numpy(np.isin(whole, cohort.clients)) if self.ranks.size > 1 else None
+                sums = summed(self.algorithm, update, weights, travel, here)
+                self._pending = cohort.clients, update.client
+            sums = self.ranks.add(sums)
+            everyone = weights_of(self.federation.sizes(self.everyone), self.run.weighting)
+            self.server = conclude(self.algorithm, self.server, sums, answered(self.algorithm, weights, everyone))
         return sums
 
     def evaluate(self, *, now: bool) -> Evaluation | None:
@@ -283,33 +288,46 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     seconds = (time.perf_counter() - began) / len(simulations)
     records = []
     for i, simulation in enumerate(simulations):
+        fit = _fit(simulation)
         after = simulation.server
         seen = Observation(round, simulation.run, simulation.model, cohorts[i], before[i], updates[i], after)
         looked = {name: value for probe in probes for name, value in probe(seen).items()}
-        records.append(_record(simulation, cohorts[i], sums[i], seconds, looked))
+        records.append(_record(simulation, cohorts[i], sums[i], seconds, fit, looked))
         simulation.record(records[-1])
     return records
 
 
+class _Fit(NamedTuple):
+    """Whether the model was finite, how many gradients its readout asked for, and how long that took."""
+
+    finite: bool
+    asked: int
+    seconds: float
+
+
+def _fit(simulation: Simulation) -> _Fit:
+    """Read out a model that is finite. Probes and measures see the result."""
+    finite, began = simulation.plan.finite(simulation.server), time.perf_counter()
+    return _Fit(finite, simulation.read_out() if finite else 0, time.perf_counter() - began)
+
+
 def _record(
-    simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, probes: dict[str, Any]
+    simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, fit: _Fit, probes: dict[str, Any]
 ) -> RoundRecord:
-    diverged, began = not tree.finite(simulation.server.params), time.perf_counter()
-    asked = 0 if diverged else simulation.read_out()
-    seconds += time.perf_counter() - began
+    diverged = not fit.finite
     measured = simulation.evaluate(now=diverged)
     return RoundRecord.of(
         measured,
         round=simulation.round,
         train_loss=None if sums is None else float(sums.loss),
         clients=len(cohort.whole),
-        seconds=seconds,
+        seconds=seconds + fit.seconds,
         engine=simulation.engine_name,
         device=str(simulation.device),
         diverged=diverged,
         validation_accuracy=simulation.ranks.broadcast(simulation.validate()) if measured else None,
         probes=probes,
-        asked=asked,
+        asked=fit.asked,
         server=simulation.server,
     )
 

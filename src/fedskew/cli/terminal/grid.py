@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 _TOGETHER = re.compile(r" (?=±)|(?<=±) |(?<=\d,) (?=[-+−])")
 """Blanks within a number and its spread, or an interval: no line ends there."""
-_GLUE = "\x00"
-_AFTER_COMMA = re.compile(rf"(?<=,)(?=[^{_GLUE}])")
+GLUE = "\x00"
+"""Stands for a blank at which no line ends."""
+_AFTER_COMMA = re.compile(rf"(?<=,)(?=[^{GLUE}])")
 _GAP = 2
 """Blanks between columns."""
 _NOTHING = ("", "-")
@@ -120,11 +121,11 @@ class _Wrapper(TextWrapper):
 
 def _lines(cell: str, width: int) -> list[str]:
     lines = _Wrapper(width, break_on_hyphens=False).wrap(_glued(cell))
-    return [line.replace(_GLUE, " ") for line in lines] or [""]
+    return [line.replace(GLUE, " ") for line in lines] or [""]
 
 
 def _glued(cell: str) -> str:
-    return _TOGETHER.sub(_GLUE, cell)
+    return _TOGETHER.sub(GLUE, cell)
 
 
 def _frame(columns: int) -> int:

@@ -1,6 +1,7 @@
 """What the command line prints: progress on standard error, tables and JSON on standard output."""
 
 import json
+import shlex
 import shutil
 import sys
 import textwrap
@@ -9,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fedskew.cli.terminal.grid import Grid, printable
+from fedskew.cli.terminal.grid import GLUE, Grid, printable
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import DataFiles, RunResult
@@ -141,11 +142,25 @@ def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
 
 
 def say(text: str, *, err: bool = False) -> None:
-    """Print a sentence. On a terminal it is wrapped between words."""
+    """Print a sentence. On a terminal it is wrapped between words, under its own indent."""
     if (sys.stderr if err else sys.stdout).isatty():
-        width = shutil.get_terminal_size().columns
-        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+        text = "\n".join(_wrapped(text, shutil.get_terminal_size().columns))
     echo(text, err=err)
+
+
+def say_command(words: Sequence[str]) -> None:
+    """Print a command for a shell, indented. On a terminal it goes over several lines, all but the last of which end
+    with a backslash, so that it can be copied. An option stays with its value."""
+    width = shutil.get_terminal_size().columns - 2 if sys.stdout.isatty() else sys.maxsize
+    quoted = [shlex.quote(word).replace(" ", GLUE) for word in words]
+    text = "".join(word + (GLUE if word.startswith("--") else " ") for word in quoted)
+    echo(" \\\n".join(_wrapped(f"  {text}", width)).replace(GLUE, " "))
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    indent = len(text) - len(text.lstrip())
+    deeper = " " * (indent + 2 if indent else 0)
+    return textwrap.wrap(text, width, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False) or [""]
 
 
 def say_written(paths: Iterable[object]) -> None:

@@ -48,10 +48,10 @@ class Method:
 
     @cached_property
     def row(self) -> dict[str, Any]:
-        """Mean and std of each measure over finished runs."""
-        finished = [entry.summary for entry in self.finished]
+        """Mean and std of each measure over finished runs; a seed that diverged has no value."""
+        ended = [entry.summary for entry in self.entries if entry.state != "unfinished"]
         nothing = [{**self.entries[0].summary, "diverged": True}]
-        return {"method": self.name, **over_seeds(finished or nothing), "diverged": self.count("diverged")}
+        return {"method": self.name, **over_seeds(ended or nothing), "diverged": self.count("diverged")}
 
     def count(self, state: str) -> int:
         return sum(entry.state == state for entry in self.entries)

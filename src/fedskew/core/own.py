@@ -1,0 +1,35 @@
+"""Which parts of a recipe are the user's own, and the random numbers that these may draw."""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Any
+
+from fedskew.core import rng
+
+if TYPE_CHECKING:
+    from fedskew.core.round import Recipe
+
+
+def own_parts(recipe: "Recipe") -> list[str]:
+    """Which of the parts that a client's update uses are not from this package."""
+    algorithm = recipe.algorithm
+    losses = algorithm.loss, *algorithm.terms
+    parts: list[tuple[str, object]] = [
+        *(("loss", part) for loss in losses for part in (loss, getattr(loss, "function", loss))),
+        ("model", recipe.model.module),
+        ("correction", algorithm.correction),
+        *(("ascent", ascend) for ascend in algorithm.ascents),
+        ("optimizer", recipe.optimizer),
+    ]
+    return list(dict.fromkeys(name for name, part in parts if _own(part)))
+
+
+def drawing(recipe: "Recipe", seed: int, *path: Any) -> AbstractContextManager[None]:
+    """Inside, the parts of a recipe draw the random numbers of this path. Only dropout and parts of the user's own
+    draw any, so that a recipe without them pays nothing."""
+    server = recipe.algorithm.aggregate, recipe.algorithm.server
+    quiet = recipe.model.quiet and not own_parts(recipe) and not any(_own(part) for part in server)
+    return nullcontext() if quiet else rng.seeded(seed, *path)
+
+
+def _own(part: object) -> bool:
+    return not (getattr(part, "__module__", None) or "").startswith("fedskew.")
