@@ -328,7 +328,7 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     mean = sum(values) / 2
     assert row["accuracy"]["mean"] == pytest.approx(mean)
     assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
-    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "verdict"}
+    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "lost", "other_lost", "verdict"}
     assert document["rows"][0]["against_fedavg"] is None
     assert (row["iid"], row["gap_closed"], document["iid_runs"]) == (None, None, None)
 
