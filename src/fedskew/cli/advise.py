@@ -25,7 +25,7 @@ def advise_command(
     local_epochs: Annotated[int | None, typer.Option(help="Only evidence with this many local epochs.")] = None,
     momentum: Annotated[float | None, typer.Option(help="Only evidence with this client momentum.")] = None,
     dataset: Annotated[str | None, typer.Option(help="Your data set: cifar10, npz:PATH, folder:PATH.")] = None,
-    all_: Annotated[bool, typer.Option("--all", help="All near settings, not only the nearest three.")] = False,
+    all_: Annotated[bool, typer.Option("--all", help="All settings and methods, not only the first.")] = False,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
