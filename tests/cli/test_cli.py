@@ -350,7 +350,7 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
     }
     assert "| FedLC (tau=2) |" in (tmp_path / "figures" / "table.md").read_text()
     heads, first = re.findall(r"(.+) \\\\", (tmp_path / "figures" / "table.tex").read_text())[:2]
-    assert "last ten $-$ FedAvg, points" in heads
+    assert "mean of all rounds $-$ FedAvg, points" in heads
     assert first.startswith("FedAvg & ")
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [(row["method"], row["name"]) for row in document["rows"]] == [
