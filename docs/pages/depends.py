@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docs.pages.claims import span
+from docs.pages.claims import named, span
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.map import Map
@@ -54,7 +54,7 @@ class Measured:
     def row(self) -> list[str]:
         accuracies = [f"{self.ours[method]['last_ten']:.2f}" for method in ("fedavg", "fedlc")]
         reach = str(Reach(**self.ours["fedlc"]["rounds_to_reach"]))
-        return [self.cell, self.setting.name, str(self.setting.rounds), *accuracies, str(self.gain), reach]
+        return [named(self.cell), self.setting.name, str(self.setting.rounds), *accuracies, str(self.gain), reach]
 
 
 def measured(results: Results) -> list[Measured]:
@@ -76,7 +76,7 @@ def section(results: Results) -> Iterator[str]:
         return
     yield "## What FedLC's gain depends on"
     yield "\n".join(f"- {line}" for line in [*_sentences(found), *_missing(results)])
-    heads = ("cell", "trained with", "rounds", "FedAvg", "FedLC", "FedLC against FedAvg", "rounds to FedAvg's end")
+    heads = ("CIFAR-10", "trained with", "rounds", "FedAvg", "FedLC", "FedLC against FedAvg", "rounds to FedAvg's end")
     yield "\n".join(as_markdown(heads, [one.row() for one in found]))
     yield (
         "Accuracies are means of the last ten rounds. The last column is the first evaluated round in which FedLC "

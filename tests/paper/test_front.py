@@ -44,8 +44,8 @@ def test_methods_that_are_ahead_of_fedlc_are_named_with_every_verdict() -> None:
     found = [*runs_of("cifar10/dirichlet:0.1", USUAL, hard), *runs_of("cifar10/shards:8", USUAL, easy)]
     assert list(rivals.against_fedlc(Known(found), "cifar10")) == [
         "Against FedLC on CIFAR-10, `fednova` is not decided in Q(8) (+1.0 points, one seed); `fedopt` is above in "
-        "D(0.1) and not decided in Q(8) (-1.0 to +1.0 points, 1 to 3 seeds); no other method of the paper that was run "
-        "is ahead anywhere."
+        "D(0.1) and not decided in Q(8) (-1.0 to +1.0 points, 1 to 3 seeds); none of the paper's other methods is "
+        "ahead in these splits (one seed)."
     ]
     alone = Known(runs_of("cifar10/shards:8", USUAL, {"fedavg": [0.7], "fedlc": [0.8]}))
     assert not list(rivals.against_fedlc(alone, "cifar10"))
@@ -117,6 +117,6 @@ def test_what_the_gain_depends_on_names_both_settings() -> None:
         "- Momentum: FedLC gains +10.0 points with no momentum (400 rounds) and +30.0 with momentum 0.9 (120 rounds), "
         "in 1 of the cells below." in text
     )
-    assert "| cifar10/shards:2 | momentum 0.9 | 120 | 30.00 | 60.00 | not decided: one seed, +30.00 | 120 |" in text
+    assert "| Q(2) | momentum 0.9 | 120 | 30.00 | 60.00 | not decided: one seed, +30.00 | 120 |" in text
     assert "Crops" not in text
     assert list(depends.section(Results())) == []
