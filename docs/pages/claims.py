@@ -1,5 +1,6 @@
 """What the paper claims, cell by cell: FedLC against FedAvg, and the order of methods."""
 
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -38,7 +39,7 @@ class Claim:
     def against(self, other: str) -> Difference:
         """FedLC minus another method, mean of the last ten rounds."""
         found = paired(by_seed(self.ours["fedlc"]), by_seed(self.ours[other]))
-        assert found is not None  # figures that are compared have the same seeds
+        assert found is not None  # figures that are compared have a seed in common
         return found
 
     @property
@@ -51,7 +52,7 @@ class Claim:
             return f"{self.cell}: FedAvg and FedLC have different lengths or seeds, or one diverged; not compared."
         last = self.ours["fedlc"]["mean"] - self.ours["fedavg"]["mean"]
         theirs = "" if self.printed_gain is None else f"; the paper {self.printed_gain:+.2f}"
-        means = {method: figures["last_ten"] for method, figures in self.ours.items()}
+        means = on_common_seeds(self.ours)
         both = {method: value for method, value in self.printed.items() if method in self.ours}
         return (
             f"{self.cell}: {self.against('fedavg').sentence('FedLC', 'FedAvg')} (last round {last:+.2f}{theirs}). "
@@ -190,14 +191,17 @@ def by_seed(ours: Mapping[str, Any]) -> dict[int, float]:
     return dict(zip(fine, ours["each_last_ten"], strict=True))
 
 
-def alike(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether the figures of two rows have the same length, arithmetic and seeds."""
-    return all(one[name] == other[name] for name in ("rounds", "precision", "seeds"))
+def on_common_seeds(ours: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """The mean of each method over the seeds that all of them have; nothing if there are none."""
+    known = {method: by_seed(figures) for method, figures in ours.items()}
+    common = set.intersection(*map(set, known.values())) if known else set()
+    return {method: statistics.fmean(of[seed] for seed in common) for method, of in known.items() if common}
 
 
 def _comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
-    """Whether they are alike and no seed diverged."""
-    return alike(one, other) and not one["diverged"] and not other["diverged"]
+    """Whether they have the same length and arithmetic and a seed in common, and no seed diverged."""
+    alike = all(one[name] == other[name] for name in ("rounds", "precision"))
+    return alike and bool(by_seed(one).keys() & by_seed(other).keys()) and not one["diverged"] and not other["diverged"]
 
 
 def _listed(values: Mapping[str, float]) -> str:

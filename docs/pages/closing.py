@@ -82,7 +82,7 @@ def alone(methods: Mapping[str, Mapping[str, Row]], once: Mapping[str, Mapping[s
     known = {m: at for m, at in methods.items() if _single(m)}
     if not known:
         return
-    told = f"What methods close alone at {listed(map(named, CELLS))}, with {SEEDS} seeds: "
+    told = f"What ways of training close alone at {listed(map(named, CELLS))}, with {SEEDS} seeds: "
     told += ", ".join(f"`{method}` {shares(at)}" for method, at in known.items()) + "."
     if others := {m: at for m, at in once.items() if _single(m) and m not in known}:
         ends = span([100 * ours["gap_closed"]["share"] for at in others.values() for ours in at.values()], ".0f")

@@ -14,8 +14,9 @@ def by_cell(tries: Sequence[Result]) -> dict[str, dict[str, float]]:
     """For each data set and split the accuracy of each variant on held-out examples, in percent."""
     found: dict[str, dict[str, float]] = {}
     for one in sorted(tries, key=lambda each: (each.run["dataset"], each.run["partition"])):
-        cell = f"{one.run['dataset'].partition(':')[0]}/{one.short['partition']}"
-        found.setdefault(cell, {})[one.short["algorithm"]] = 100 * one.summary["validation_accuracy"]
+        at = found.setdefault(f"{one.run['dataset'].partition(':')[0]}/{one.short['partition']}", {})
+        if at.setdefault(one.short["algorithm"], value := 100 * one.summary["validation_accuracy"]) != value:
+            raise ValueError(f"{one.hash}: there is another try of {one.short['algorithm']}; the table has one of each")
     return found
 
 

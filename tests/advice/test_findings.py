@@ -263,6 +263,12 @@ def own(reached, seeds=3, **more):
     return table(reached, seeds, **fields)["settings"]
 
 
+def test_what_depends_in_ones_own_runs_is_not_recommended_from_those_of_others():
+    mine = [*own({"fedavg": 60, "fedlc": 70}), *own({"fedavg": 60, "fedlc": 40}, momentum=0.9)]
+    advice = advised({"fedavg": 60, "fedlc": 80}, seeds=3, own=mine)
+    assert (advice.do, advice.methods) == ("depends", ["fedlc"])
+
+
 def test_ones_own_runs_count_before_those_of_others():
     mine = own({"fedavg": 90, "fedopt": 92, "fedlc": 86})
     advice = advised({"fedavg": 60, "fedlc": 70}, seeds=3, own=mine, kind=kind_of("digits"))

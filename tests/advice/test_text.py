@@ -141,6 +141,15 @@ def test_a_seed_that_diverged_is_said_with_the_reason():
     )
 
 
+def test_a_method_that_diverged_with_every_seed_is_not_called_undecided():
+    counts, fields = dirichlet(0.1), {"dataset": "cifar10", "rounds": 20}
+    runs = [Run(algorithm=name, seed=seed, **fields) for name in ("fedavg", "fedlc") for seed in range(3)]
+    found = [result(run, 0.5, diverged=run.algorithm.startswith("fedlc")) for run in runs]
+    text = "\n".join(lines(advise(counts, known(found, near(counts)), kind=IMAGES)))
+    assert "diverged: fedlc (seeds [0, 1, 2])" in text
+    assert "one or two seeds" not in text
+
+
 def test_nothing_near_and_nothing_for_this_training_are_said():
     counts = 50 + 40 * np.tile(np.eye(10, dtype=int), (2, 1))  # a little skew
     made = table({"fedavg": 60, "fedlc": 64})

@@ -608,7 +608,7 @@ def test_a_diverged_run_ends_with_a_line_and_exit_code_1(capsys: pytest.CaptureF
     command = ["run", "--lr", "1e30", "--rounds", "3"]
     code, out, _ = call(capsys, *command)
     assert code == 1
-    assert re.search(r"diverged in round \d: the model is no longer finite; try a smaller lr", out)
+    assert re.search(r"diverged in round \d: the model gives no finite numbers; try a smaller lr", out)
     code, out, _ = call(capsys, *command, "--json")
     assert (code, json.loads(out)["diverged"]) == (1, True)
 

@@ -55,7 +55,7 @@ def test_what_methods_close_alone_is_told_with_all_seeds_and_in_a_range_with_one
     few = {"fedlc": many["fedlc"], "fedcm": many["fedrs"], "fedavg": many["fedavg"]}
     (told,) = alone({**many, "fedlc+fedrs": many["fedlc"], "refit": many["fedlc"]}, few)
     assert told == (
-        "What methods close alone at D(0.05), D(0.1) and Q(2), with 3 seeds: `fedlc` 50, 50 and 50 %, `fedrs` -25, -25 "
-        "and -25 %. With one seed, `fedcm` close -25 %."
+        "What ways of training close alone at D(0.05), D(0.1) and Q(2), with 3 seeds: `fedlc` 50, 50 and 50 %, "
+        "`fedrs` -25, -25 and -25 %. With one seed, `fedcm` close -25 %."
     )
     assert not list(alone({}, few))

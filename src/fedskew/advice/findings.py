@@ -142,7 +142,7 @@ def advise(
 
 def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[Row]]:
     """What to do, and with which methods. The user's own runs count before published ones."""
-    settled = {row.algorithm for row in own if row.stands == "keep"}
+    settled = {row.algorithm for row in own if row.stands in ("keep", "depends")}
     others = [row for row in like if row.algorithm not in settled]
     for do in ("use", "depends"):
         for rows in (own, others):

@@ -11,7 +11,7 @@ from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
 from fedskew.runs.run import Run
 from fedskew.runs.summary import mean_words
-from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED
+from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED, OPEN
 
 _INDICES = {
     "mean_total_variation": "mean total variation",
@@ -198,11 +198,13 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
         yield f"    {setting['rounds']} rounds, E {setting['local_epochs']}, {way}"
         best = sorted(item.gains, key=lambda gain: gain.verdict != "above")[: len(item.gains) if whole else _BEST]
         gains = [gain for gain in item.gains if gain in best or gain.method in named]
-        few = [gain for gain in gains if gain.verdict in (None, NOT_DECIDED)]
-        yield from _columns([gain for gain in gains if gain not in few])
+        few = [gain for gain in gains if gain.verdict == NOT_DECIDED]
+        yield from _columns([gain for gain in gains if gain.is_decided or gain.verdict == OPEN])
         if few:
-            said = (f"{gain.algorithm} {f'{gain.mean:+.2f}' if gain.seeds else 'diverged'}" for gain in few)
+            said = (f"{gain.algorithm} {gain.mean:+.2f}" for gain in few)
             yield f"    one or two seeds, which decide nothing: {', '.join(said)}"
+        if lost := [f"{gain.algorithm} (seeds {gain.diverged})" for gain in gains if gain.verdict is None]:
+            yield f"    diverged: {', '.join(lost)}"
         if len(gains) < len(item.gains):
             yield f"    {len(item.gains) - len(gains)} more: --all"
     if any(has_readout(gain.algorithm) and len(gain.seeds) >= FEWEST for item in shown for gain in item.gains):

@@ -101,7 +101,7 @@ class Simulated(Iterator[RoundRecord]):
         self._begun()
         run = self.run
         if self.records[-1].diverged:
-            raise ValueError(f"run {run.hash} has diverged: its model is no longer finite")
+            raise ValueError(f"run {run.hash} has diverged: its model gives no finite numbers")
         data = facts(run.dataset, run.seed, run.clients, run.data_dir)
         return trained(*describe_model(run, data, self.records[-1].round, self._server or self._stored_server()))
 

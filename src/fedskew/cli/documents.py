@@ -23,7 +23,7 @@ class RunResult(TypedDict):
     loss: Annotated[float | None, "on the test set"]
     validation_accuracy: Annotated[float | None, "on the examples held out by `--validation`, or null"]
     per_class_accuracy: Annotated[list[float | None] | None, "by class; null for a class without test examples"]
-    diverged: Annotated[bool, "whether the model, or its loss on the test set, stopped being finite"]
+    diverged: Annotated[bool, "whether the model is not finite, or its loss on the test set not a number"]
     seconds: Annotated[float, "time of all rounds, with the fits of `refit`, without evaluation"]
     engine: Annotated[str | None, "engine of the last round"]
     device: Annotated[str | None, "device of the last round"]

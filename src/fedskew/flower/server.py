@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
-from logging import INFO
+from logging import INFO, WARNING
 from typing import Any
 
 import flwr
@@ -83,6 +83,7 @@ def federate(
                 folder.append_record(record.as_dict())
                 save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy))
             if record.diverged:
+                log(WARNING, "round %s: the model or its loss on the test set is not a number; training ends", round)
                 break
     return strategy
 

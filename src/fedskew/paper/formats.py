@@ -7,7 +7,7 @@ from fedskew.paper.table import answer
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.measures import Reach, Share, target_words
 from fedskew.runs.results import Results
-from fedskew.runs.summary import mean_words
+from fedskew.runs.summary import LAST
 from fedskew.runs.verdict import Difference
 
 Row = dict[str, Any]
@@ -92,7 +92,7 @@ def gains(rows: Sequence[Row], target: float | None = None) -> tuple[list[str], 
     if not ran:
         return None
     said = [
-        f"Points over FedAvg in the {_mean_words(ran)} [95 % interval over seeds] · rounds to "
+        f"Points over FedAvg in the mean of the last ten rounds [95 % interval over seeds] · rounds to "
         f"{target_words(target)} · share of the IID gap closed."
     ]
     if level := _on_iid(ran):
@@ -145,21 +145,17 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     if not found:
         return [NOT_RUN, *aside]
     settings, seeds, methods = settings_of(found)
-    text = [f"Last round · {_mean_words(rows)} (the paper's; difference). {settings}", seeds, methods]
+    text = [f"Last round · mean of the last ten rounds (the paper's; difference). {settings}", seeds, methods]
     if any(row["stand_in"] for row in rows):
         text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if any(ours["shortened"] for ours in found):
         text.append("Rounds in square brackets are fewer than the paper's.")
-    if len({mean_words([ours["rounds"]]) for ours in found}) > 1:
-        text.append("In runs of ten rounds or fewer, the mean is over all rounds: compare the last round there.")
+    if any(ours["rounds"] <= LAST for ours in found):
+        text.append("In runs of ten rounds or fewer, the last round stands for the mean.")
     ran = {row["cell"] for row in rows if row["ours"]}
     if absent := dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran):
         text.append(f"Not run: {', '.join(absent)}.")
     return [*text, *aside, *other_measures(rows)]
-
-
-def _mean_words(rows: Sequence[Row]) -> str:
-    return mean_words(row["ours"]["rounds"] for row in rows if row["ours"])
 
 
 def settings_of(found: Sequence[Row]) -> list[str]:

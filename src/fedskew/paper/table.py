@@ -14,6 +14,7 @@ from fedskew.paper.choice import STAND_IN, Choice, chosen, standing_in
 from fedskew.runs.measures import IID, gap_closed, rounds_to_reach
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
+from fedskew.runs.summary import LAST
 from fedskew.runs.verdict import BASELINE, paired
 from fedskew.simulation.tune import VALIDATION
 
@@ -198,7 +199,13 @@ class Finished:
 
 
 def _ends(found: Mapping[int, Result]) -> dict[int, float | None]:
-    return {seed: None if r.diverged else 100 * r.summary["accuracy_last10"] for seed, r in found.items()}
+    return {seed: None if result.diverged else end(result) for seed, result in found.items()}
+
+
+def end(result: Result) -> float:
+    """Accuracy at a run's end, in percent: the mean of the last ten rounds. A run of ten rounds or fewer has no such
+    end apart from its beginning; there it is that of the last round."""
+    return 100 * float(result.summary["accuracy_last10" if result.rounds > LAST else "accuracy"])
 
 
 def commonest_length(found: Iterable[Sequence[Result]], full: int) -> int | None:
@@ -235,13 +242,14 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
     if not groups:
         return None
     group = groups[max(groups)]
-    first, fine = group[0], [result.summary for result in group if not result.diverged]
+    first, finished = group[0], [result for result in group if not result.diverged]
+    fine, ends = [result.summary for result in finished], [end(result) for result in finished]
     values = [100 * summary["accuracy"] for summary in fine]
     return {
         "mean": _mean(values),
         "std": round(statistics.stdev(values), 4) if len(values) > 1 else None,
-        "last_ten": _mean([100 * summary["accuracy_last10"] for summary in fine]),
-        "each_last_ten": [round(100 * summary["accuracy_last10"], 4) for summary in fine],
+        "last_ten": _mean(ends),
+        "each_last_ten": [round(value, 4) for value in ends],
         "balanced": _mean([100 * summary["balanced_accuracy"] for summary in fine]),
         "client_mean": _mean([100 * s["client_accuracy"] for s in fine if s.get("client_accuracy") is not None]),
         "seeds": [result.seed for result in group],

@@ -60,7 +60,7 @@ def final_model(folder: Folder) -> tuple[dict[str, Any], Params]:
 def check_usable(folder: Folder, run: Run, checkpoint: Checkpoint) -> None:
     """Refuse a model that is not finite, and one whose last layer a readout has yet to fit."""
     if folder.diverged():
-        raise StoreError(f"run {folder.path.name} has diverged: its model is no longer finite")
+        raise StoreError(f"run {folder.path.name} has diverged: its model gives no finite numbers")
     if run.build_algorithm().readout.asks and not checkpoint.server.readout:
         raise StoreError(
             f"run {folder.path.name} is at round {checkpoint.round}, in which its model was not measured, so "

@@ -133,7 +133,7 @@ class Folder:
 
     def diverged(self) -> bool:
         """Whether the kept model is that of the round in which the run diverged."""
-        records, saved = self.records(), self.saved()
+        saved, records = self.saved(), self.records()  # in this order: records grow first
         return bool(saved and records[saved - 1]["diverged"])
 
     def write_checkpoint(self, content: bytes) -> None:
@@ -150,10 +150,12 @@ class Folder:
         return found[:rounds]
 
     def fill_records(self, records: list[dict[str, Any]]) -> None:
-        """Replace unevaluated records by recomputed ones of the same rounds."""
+        """Give unevaluated records the measures of recomputed ones of the same rounds. What the rounds cost stays: this
+        run did not fit its readout there."""
         kept = self.records()
         kept[: len(records)] = [
-            new if old["accuracy"] is None else old for old, new in zip(kept, records, strict=False)
+            {**new, "seconds": old["seconds"], "asked": old.get("asked", 0)} if old["accuracy"] is None else old
+            for old, new in zip(kept, records, strict=False)
         ]
         self._write_records(kept)
 

@@ -306,7 +306,8 @@ class _Fit(NamedTuple):
 
 
 def _fit(simulation: Simulation) -> _Fit:
-    """Read out a model that is finite. Probes and measures see the result."""
+    """Read out a model that is finite. Measures see the result, and so do probes of the model as it is used; probes of
+    local updates see the model that they start from."""
     finite, began = simulation.plan.finite(simulation.server), time.perf_counter()
     return _Fit(finite, simulation.read_out() if finite else 0, time.perf_counter() - began)
 

@@ -221,7 +221,7 @@ def print_result(
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
         lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
     if result["diverged"]:
-        lines.insert(0, f"diverged in round {result['rounds']}: the model is no longer finite; try a smaller lr")
+        lines.insert(0, f"diverged in round {result['rounds']}: the model gives no finite numbers; try a smaller lr")
     echo("\n".join(lines))
 
 

@@ -77,7 +77,7 @@ class Board:
         from rich.text import Text
 
         width = max(10, options.max_width - 4)
-        state = "diverged: the model is no longer finite" if self.diverged else f"{span(self.seconds_left())} left"
+        state = "diverged: the model gives no finite numbers" if self.diverged else f"{span(self.seconds_left())} left"
         parts = [
             Text(f"round {self.done} of {self.rounds}   {state}   {self.engine}", style="red" if self.diverged else ""),
             Text(bar(self.done / self.rounds, width)),
