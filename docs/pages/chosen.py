@@ -57,6 +57,11 @@ def training(result: Result) -> list[str]:
     return told + ([f"{schedule.partition(':')[0]} rate"] if schedule != usual.lr_schedule else [])
 
 
+def told(result: Result) -> str:
+    """A run's spec, and its `training`: `` `fedlc`, lr 0.03 ``"""
+    return ", ".join([f"`{result.short['algorithm']}`", *training(result)])
+
+
 def method_of(result: Result) -> str:
     """A run's method without arguments. A server that steps with SGD is FedAvg with a longer or shorter step."""
     parts = [part.partition(":") for part in result.short["algorithm"].split("+")]

@@ -3,8 +3,10 @@
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
+from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES, Profile
 from fedskew.paper.table import Table
@@ -49,7 +51,7 @@ class Claim:
 
     def __str__(self) -> str:
         if not self.compared:
-            return f"{self.cell}: FedAvg and FedLC have different lengths or seeds, or one diverged; not compared."
+            return f"{self.cell}: FedAvg and FedLC share no length or seed, or one diverged; not compared."
         last = self.ours["fedlc"]["mean"] - self.ours["fedavg"]["mean"]
         theirs = "" if self.printed_gain is None else f"; the paper {self.printed_gain:+.2f}"
         means = on_common_seeds(self.ours)
@@ -60,10 +62,11 @@ class Claim:
         )
 
 
-def by_profile(table: Table, results: Results) -> Iterator[tuple[Profile, list[dict[str, Any]]]]:
+@lru_cache(len(TABLES))  # every section of a page asks for all of them
+def by_profile(name: str, results: Results) -> list[tuple[Profile, list[dict[str, Any]]]]:
     """The rows of a table under each profile. Where a table itself sets what two profiles differ in, both ask for the
     same runs; such a cell stays with the first profile."""
-    told: set[tuple[str, int]] = set()
+    table, told, found = TABLES[name], set[tuple[str, int]](), []
     for profile in PROFILES.values():
         rows = table.rows(results, Choice(profile=profile))
         ran = {
@@ -71,7 +74,8 @@ def by_profile(table: Table, results: Results) -> Iterator[tuple[Profile, list[d
         }
         again = {cell for cell, *run in ran if tuple(run) in told}
         told |= {(name, rounds) for _, name, rounds in ran}
-        yield profile, [row for row in rows if row["cell"] not in again]
+        found.append((profile, [row for row in rows if row["cell"] not in again]))
+    return found
 
 
 def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
@@ -86,11 +90,10 @@ def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
 
 
 def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
-    """FedLC against FedAvg on each data set and under each profile; a run in two tables counts once
-    for a data set."""
+    """FedLC against FedAvg on each data set and under each profile; a run in two tables counts once."""
     found: dict[tuple[str, str], dict[tuple[str, ...], Claim]] = {}
     for table in tables:
-        for profile, rows in by_profile(table, results):
+        for profile, rows in by_profile(table.name, results):
             for claim in claims(table, rows):
                 if claim.compared:
                     found.setdefault((profile.name, _where(table, claim)), {}).setdefault(claim.runs, claim)

@@ -70,7 +70,7 @@ def section(results: Results) -> Iterator[str]:
     """A line for each profile and data set; nothing where nothing was run."""
     found: dict[str, dict[tuple[str, ...], Cell]] = {profile: {} for profile in PROFILES}
     for table in TABLES.values():
-        for profile, rows in by_profile(table, results):
+        for profile, rows in by_profile(table.name, results):
             for cell in cells(rows):
                 found[profile.name].setdefault(cell.runs, cell)  # a cell of two tables counts once
     lines = []

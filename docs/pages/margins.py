@@ -26,10 +26,12 @@ def section(tries: Sequence[Result]) -> Iterator[str]:
     if not found:
         return
     yield "## FedLC's tau on other data sets"
+    resolved = {one.run["algorithm"] for one in tries if one.short["algorithm"] == DEFAULT}
+    (share,) = {one.run["validation"] for one in tries}
     yield (
-        "The default, tau 5 with `missing=floor`, was chosen on CIFAR-10. These are its neighbours on other data, "
-        f"profile `usual`, {listed(sorted({str(one.rounds) for one in tries}))} rounds, one seed: accuracy on a "
-        "held-out tenth of the training examples, in percent; FedLC's best is bold."
+        f"The default, {listed(f'`{spec}`' for spec in resolved)}, was chosen on CIFAR-10. These are its neighbours on "
+        f"other data, profile `usual`, {listed(sorted({str(one.rounds) for one in tries}))} rounds, one seed: accuracy "
+        f"on held-out training examples ({100 * share:g} %), in percent; FedLC's best is bold."
     )
     methods = sorted({method for at in found.values() for method in at}, key=lambda m: (m != BASELINE, m != DEFAULT, m))
     rows = [[_place(cell), *(_shown(at, method) for method in methods)] for cell, at in found.items()]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docs.pages.chosen import training
+from docs.pages.chosen import told
 from docs.pages.claims import named, span
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import IID
@@ -36,16 +36,12 @@ def mended(lines: Sequence[Line], runs: Sequence[Result]) -> list[Mended]:
         if (line["hash"], line["rounds"]) not in known:
             raise ValueError(f"a model of run {line['hash']} was mended, but no results have that run")
         run = known[line["hash"], line["rounds"]]
-        groups.setdefault((run.short["partition"], _method(run)), []).append(line["repairs"])
+        groups.setdefault((run.short["partition"], told(run)), []).append(line["repairs"])
     found = [
         Mended(cell, method, len(each), {part: 100 * statistics.fmean(one[part] for one in each) for part in PARTS})
         for (cell, method), each in groups.items()
     ]
     return sorted(found, key=lambda one: (one.cell == IID, one.cell, -one.accuracy["as_is"]))
-
-
-def _method(run: Result) -> str:
-    return ", ".join([f"`{run.short['algorithm']}`", *training(run)])
 
 
 def _fit(lines: Sequence[Line]) -> str:

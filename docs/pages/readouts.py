@@ -4,7 +4,7 @@
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from docs.pages.chosen import training
+from docs.pages.chosen import told
 from docs.pages.claims import named
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import IID
@@ -39,14 +39,9 @@ def tried(tries: Sequence[Result]) -> Iterator[str]:
     )
     ordered = sorted(tries, key=lambda one: (one.short["partition"], -one.summary["validation_accuracy"]))
     rows = [
-        [named(one.short["partition"]), _variant(one), f"{100 * one.summary['validation_accuracy']:.1f}"]
-        for one in ordered
+        [named(one.short["partition"]), told(one), f"{100 * one.summary['validation_accuracy']:.1f}"] for one in ordered
     ]
     yield "\n".join(as_markdown(["split", "method", "held out"], rows))
-
-
-def _variant(one: Result) -> str:
-    return ", ".join([f"`{one.short['algorithm']}`", *training(one)])
 
 
 def table(runs: Sequence[Result]) -> str:

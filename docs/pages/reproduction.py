@@ -84,7 +84,10 @@ def reproduction(
 def _short(results: Results) -> list[str]:
     """How results are compared, and a summary; nothing if nothing was run."""
     lines = in_short(results, TABLES.values())
-    how = f"This section compares FedLC with FedAvg wherever both were run in the same way. {RULE}"
+    how = (
+        f"This section compares FedLC with FedAvg wherever both were run in the same way. {RULE} In runs of ten rounds "
+        "or fewer, the last round stands for that mean."
+    )
     return ["## In short", how, "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
@@ -135,7 +138,7 @@ def _table(table: Table, results: Results) -> Iterator[str]:
         "Dirichlet sizes balanced, clients weighted by their examples." + (f" {table.remark}" if table.remark else "")
     )
     some = False
-    for profile, rows in by_profile(table, results):
+    for profile, rows in by_profile(table.name, results):
         if not any(row["ours"] for row in rows):
             continue
         some = True
@@ -212,7 +215,7 @@ def _extent(results: Results) -> Iterator[str]:
     for table in TABLES.values():
         said = []
         pairs = len(table.cells) * len(table.methods)
-        for profile, rows in by_profile(table, results):
+        for profile, rows in by_profile(table.name, results):
             done = [row["ours"] for row in rows if row["ours"] and row["method"] in table.methods]
             if done:
                 single = sum(len(ours["seeds"]) == 1 for ours in done)
@@ -229,7 +232,7 @@ def _every(results: Results) -> Iterator[str]:
     heads = ("cell", "profile", "rounds", *methods, "FedLC against FedAvg", "paper: FedAvg, FedLC")
     lines = []
     for table in TABLES.values():
-        for profile, rows in by_profile(table, results):
+        for profile, rows in by_profile(table.name, results):
             for claim in claims(table, rows):
                 at = {row["method"]: row for row in rows if row["cell"] == claim.cell and row["ours"]}
                 lines.append(_line(f"{table.name}: {claim.cell}", profile.name, at, claim))

@@ -184,7 +184,7 @@ def test_runs_of_different_seeds_are_not_held_against_each_other() -> None:
     choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
     plain, calibrated = TABLES["table1"].runs(choice)
     results = Known([result(plain.model_copy(update={"seed": 1}), 0.1), result(calibrated, 0.6)])
-    assert "FedAvg and FedLC have different lengths or seeds" in reproduction(results, Path("nowhere"))
+    assert "FedAvg and FedLC share no length or seed" in reproduction(results, Path("nowhere"))
 
 
 def test_only_the_marked_part_is_replaced() -> None:

@@ -64,7 +64,7 @@ def test_runs_that_two_profiles_ask_for_are_told_of_the_first() -> None:
     runs = [table.run(cell, method, choices[0]) for method in ("fedavg", "fedlc")]
     assert [run.hash for run in runs] == [table.run(cell, method, choices[1]).hash for method in ("fedavg", "fedlc")]
     found = Known([with_curve(run, (20, 0.5)) for run in runs])
-    told = {profile.name for profile, rows in by_profile(table, found) if any(row["ours"] for row in rows)}
+    told = {profile.name for profile, rows in by_profile(table.name, found) if any(row["ours"] for row in rows)}
     assert told == {"usual"}
 
 

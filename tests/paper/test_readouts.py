@@ -24,6 +24,7 @@ class Line:
         self.short = {"algorithm": self.algorithm, "partition": self.partition}
         self.summary = {"accuracy_last10": self.accuracy, "validation_accuracy": self.accuracy}
         self.run = {"lr": self.lr, "lr_schedule": "constant", "dataset": self.dataset, "partition": self.partition}
+        self.run |= {"algorithm": f"{self.algorithm}:as=resolved", "validation": 0.1}
 
 
 RUNS = [
@@ -67,5 +68,6 @@ def test_the_default_tau_is_compared_with_the_best_of_each_data_set():
         "| cifar100 Q(20) | - | **40.00** | - |",
         "| svhn D(0.1) | 90.00 | 80.00 | **85.00** |",
     ]
+    assert "The default, `fedlc:as=resolved`, was chosen" in list(margins.section(tries))[1]
     assert said.endswith("by 0.00 points at cifar100 Q(20) and 5.00 points at svhn D(0.1).")
     assert not list(margins.section([]))

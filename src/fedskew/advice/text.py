@@ -11,7 +11,7 @@ from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
 from fedskew.runs.run import Run
 from fedskew.runs.summary import mean_words
-from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED, OPEN
+from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED
 
 _INDICES = {
     "mean_total_variation": "mean total variation",
@@ -199,7 +199,7 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
         best = sorted(item.gains, key=lambda gain: gain.verdict != "above")[: len(item.gains) if whole else _BEST]
         gains = [gain for gain in item.gains if gain in best or gain.method in named]
         few = [gain for gain in gains if gain.verdict == NOT_DECIDED]
-        yield from _columns([gain for gain in gains if gain.is_decided or gain.verdict == OPEN])
+        yield from _columns([gain for gain in gains if gain.verdict not in (None, NOT_DECIDED)])
         if few:
             said = (f"{gain.algorithm} {gain.mean:+.2f}" for gain in few)
             yield f"    one or two seeds, which decide nothing: {', '.join(said)}"
