@@ -61,6 +61,7 @@ class Deployment:
         self.env["PATH"] = f"{folder / 'bin'}:{BIN}:{os.environ['PATH']}"
         self.env["PYTHONPATH"] = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         self.processes: dict[str, Process] = {}
+        self.last = ""
         for name in ("bin", "home"):
             (folder / name).mkdir()
         (folder / "home" / "config.toml").write_text(
@@ -118,9 +119,7 @@ class Deployment:
 
     def wait_for_node(self, node: int, starts: int = 1) -> None:
         """Until a node has joined so many times."""
-        wait_until(
-            lambda: self.log(f"node{node}").count("SuperNode ID") >= starts, 180, lambda: self.log(f"node{node}")
-        )
+        wait_until(lambda: self.log(f"node{node}").count("SuperNode ID") >= starts, 300, self.story)
 
     def start(self, name: str, *command: str | Path, **variables: str) -> Process:
         with (self.folder / f"{name}.log").open("ab") as log:
@@ -157,13 +156,14 @@ class Deployment:
         options = ["--run-config", config, *more] if config else more
         answer = json.loads(self.flwr("run", str(app), link, "--format", "json", *options))
         assert answer["success"], answer
-        return str(answer["run-id"])
+        self.last = str(answer["run-id"])
+        return self.last
 
     def finish(self, run: str, link: str = "deployed") -> tuple[str, str]:
         """What became of a run, once it has ended. Asking Flower costs a process each time, so its log is watched."""
         done = re.compile(rf"Finished task \d+ of run {run}\b")
-        wait_until(lambda: done.search(self.log(link)), 600, lambda: f"run {run}: {self.log(link)}")
-        return wait_until(lambda: self._finished(run, link), 60, "the run's state")
+        wait_until(lambda: done.search(self.log(link)), 600, lambda: f"the end of run {run}\n{self.story()}")
+        return wait_until(lambda: self._finished(run, link), 120, self.story)
 
     def _finished(self, run: str, link: str) -> tuple[str, str] | None:
         (row,) = json.loads(self.flwr("list", link, "--run-id", run, "--format", "json"))["runs"]
@@ -172,6 +172,18 @@ class Deployment:
     def said(self, run: str) -> str:
         """The log of a run's server."""
         return self.flwr("log", run, "deployed", "--show")
+
+    def story(self) -> str:
+        """What a reader needs when something has failed: the end of every log, of the last run's server first."""
+        parts = []
+        if self.last:
+            with suppress(AssertionError, subprocess.TimeoutExpired):
+                parts.append(f"--- the server of run {self.last}\n{_end(self.said(self.last), 30)}")
+        for log in sorted(self.folder.glob("*.log")):
+            problems = [line for line in self.log(log.stem).splitlines() if "ERROR" in line or "Error" in line]
+            parts.append(f"--- {log.stem}, its errors\n{_end(chr(10).join(problems), 5)}")
+            parts.append(f"--- {log.stem}, its end\n{_end(self.log(log.stem), 10)}")
+        return "\n".join(parts)
 
     def kill_holder(self, file: Path) -> None:
         """Kill the app's server: the one process of ours that has a file open."""
@@ -193,6 +205,12 @@ def processes_of(mark: str) -> list[int]:
     """Everything with a variable in its environment: what a federation's processes have started in their turn."""
     pids = [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
     return [pid for pid in pids if mark in _read(pid, "environ").split("\0")]
+
+
+def _end(text: str, lines: int) -> str:
+    """Short lines without colours."""
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", text)
+    return "\n".join(line[:300] for line in plain.splitlines()[-lines:])
 
 
 def _open_files(pid: int) -> list[Path]:

@@ -82,6 +82,7 @@ from tests.flower.recording import Recorder
 
 def pausing(message, context, call_next):
     if message.content["config"]["round"] == 2:
+        Path({waits!r}).touch()
         wait_for({killed!r})
     return call_next(message, context)
 
@@ -161,10 +162,6 @@ def stored(federation, run):
     return Store(federation.folder / "runs").folder(run.hash)
 
 
-def saved_round(folder):
-    return load_checkpoint(folder.checkpoint).round if folder.checkpoint.exists() else 0
-
-
 @pytest.fixture(scope="module")
 def messages(federation):
     return federation.folder / "messages"
@@ -177,25 +174,33 @@ def killed(federation):
 
 
 @pytest.fixture(scope="module")
-def recorded(federation, messages, killed):
-    """An app whose server keeps every message."""
-    return made_app(federation, "recorded", RECORDING.format(file=str(messages), killed=str(killed)))[0]
+def waits(federation):
+    """A file that they make before they wait."""
+    return federation.folder / "waits"
 
 
 @pytest.fixture(scope="module")
-def trained(federation, recorded, killed):
-    """Trains a method once; the server of the first of them is killed after a round and run again."""
+def recorded(federation, messages, waits, killed):
+    """An app whose server keeps every message."""
+    files = {"file": messages, "waits": waits, "killed": killed}
+    code = RECORDING.format(**{name: str(path) for name, path in files.items()})
+    return made_app(federation, "recorded", code)[0]
+
+
+@pytest.fixture(scope="module")
+def trained(federation, recorded, waits, killed):
+    """Trains a method once; the server of the first of them is killed in its second round and run again."""
 
     @cache
     def train(name):
         run = Run(**federation.fields, algorithm=name)
         if not killed.exists():
             federation.submit(recorded, f'algorithm="{name}"')
-            wait_until(lambda: saved_round(stored(federation, run)) == 1, 300, lambda: federation.log("deployed"))
+            wait_until(waits.exists, 300, federation.story)
             federation.kill_holder(stored(federation, run).path / "lock")
             killed.touch()
         status = federation.finish(federation.submit(recorded, f'algorithm="{name}"'))
-        assert status[0] == "finished:completed", federation.log("deployed")
+        assert status[0] == "finished:completed", federation.story()
         return run
 
     return train
@@ -223,7 +228,7 @@ def test_a_readout_asks_processes_that_come_and_go(federation):
     """And each finds the features of its node again."""
     app, run = made_app(federation, "readout", rounds=1, algorithm="fedlc+refit:asks=3")
     number = federation.submit(app)
-    assert federation.finish(number)[0] == "finished:completed", federation.log("deployed")
+    assert federation.finish(number)[0] == "finished:completed", federation.story()
     check_equal_to_simulation(stored(federation, run), run)
     fitted = load_checkpoint(stored(federation, run).checkpoint).server.readout
     *_, expected = simulate(run)
@@ -305,12 +310,12 @@ def test_faults_of_nodes(federation):
     code = FAULTY.format(asked=str(asked), back=str(back))
     app, run = made_app(federation, "faulty", code, rounds=8, algorithm="fedavg", seed=1)
     number = federation.submit(app)
-    wait_until(asked.exists, 600, lambda: federation.log("deployed"))
+    wait_until(asked.exists, 600, federation.story)
     federation.kill("node2")
     federation.start_node(2, until_it_may_join=True)
     federation.wait_for_node(2, starts=3)
     back.touch()
-    assert federation.finish(number)[0] == "finished:completed", federation.log("deployed")
+    assert federation.finish(number)[0] == "finished:completed", federation.story()
     answered = [record["clients"] for record in stored(federation, run).records()]
     assert answered[:2] == [2, 1]
     assert answered[-1] == 3

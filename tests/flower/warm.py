@@ -10,6 +10,7 @@ import signal
 import socket
 import sys
 import traceback
+from contextlib import suppress
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -79,7 +80,8 @@ def run(programs: dict, arguments: list[str], there: socket.socket, out: int, er
     finally:
         sys.stdout.flush()
         sys.stderr.flush()
-        there.sendall(str(code).encode())
+        with suppress(BrokenPipeError):  # only `flwr` waits for it
+            there.sendall(str(code).encode())
         os._exit(code)
 
 

@@ -31,7 +31,8 @@ from fedskew.flower.messages import (
     model_records,
     to_record,
 )
-from fedskew.flower.strategy import LabelSkew, content_of, exchange, with_nodes
+from fedskew.flower.post import with_nodes
+from fedskew.flower.strategy import LabelSkew, content_of
 from fedskew.readouts import Fewer
 from fedskew.runs.run import Run
 from fedskew.simulation.plan import Plan
@@ -103,7 +104,7 @@ class Reader:
         asks = {node: Ask(run.hash, client, round, *model, layer) for client, node in nodes.items()}
         sent = [Message(encode_ask(ask, records), node, READOUT) for node, ask in asks.items()]
         found = dict[int, Gradient]()
-        for node, reply in with_nodes(sent, exchange(grid, sent, rules.round_timeout)):
+        for node, reply in with_nodes(sent, strategy.exchange(grid, sent)):
             try:
                 found[asks[node].client] = self._answer(reply, node, asks[node])
             except ValueError as error:

@@ -4,42 +4,16 @@ A node is asked when it joins, and again when its claim is in doubt.
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from logging import INFO, WARNING
 from typing import Any
 
-from flwr.app import ConfigRecord, Message, MessageType, RecordDict
+from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
 from fedskew.flower.messages import CONFIG, EXAMPLES
-
-POLL_SECONDS = 0.3
-
-
-def pushed(grid: Grid, messages: Sequence[Message]) -> list[tuple[str | None, Message]]:
-    """Messages with the keys of their replies; None for one whose node is gone."""
-    keys = list(grid.push_messages(messages))
-    if len(keys) != len(messages):
-        raise RuntimeError(
-            f"Flower accepted {len(keys)} of {len(messages)} messages; the model may be too large for it"
-        )
-    return list(zip(keys, messages, strict=True))
-
-
-def pulled(grid: Grid, key: str) -> Message | None:
-    """The reply to one message, read separately so that an unreadable reply, a ValueError, affects no other."""
-    try:
-        return next(iter(grid.pull_messages([key])), None)
-    except (TypeError, ValueError, KeyError, IndexError, AttributeError, OverflowError) as error:
-        raise ValueError(f"the reply cannot be read: {type(error).__name__}: {error}") from error
-
-
-def short(text: object) -> str:
-    """Text from another machine, for a line of a log."""
-    words = " ".join(str(text).split())
-    return words if len(words) <= 300 else f"{words[:300]} ..."
+from fedskew.flower.post import POLL_SECONDS, Asked, present, pulled, pushed, question, short
 
 
 @dataclass(frozen=True)
@@ -53,23 +27,24 @@ class Claim:
 class Roll:
     """Claims of nodes to be a client. If two nodes claim the same client, the first one present gets it."""
 
-    def __init__(self, run_hash: str, clients: int) -> None:
-        self._hash, self._clients = run_hash, clients
+    def __init__(self, run_hash: str, clients: int, patience: float = 60.0) -> None:
+        self._hash, self._clients, self._patience = run_hash, clients, patience
         self._claims = dict[int, Claim]()
         self._refused = dict[int, str]()
-        self._asked = dict[str, int]()
+        self._asked = dict[int, Asked]()
         self._doubted = set[int]()
 
     def call(self, grid: Grid, *, again: bool = True) -> dict[int, int]:
         """The node of each client that is present. New nodes, and with `again` refused ones, are asked, and count once
         they answer."""
-        there = set(grid.get_node_ids())
+        there = present(grid)
         self._hear(grid)
         for node in self._claims.keys() - there:
             client = self._claims.pop(node).client
             log(WARNING, "node %s, client %s, has left; started again with its key, it can join now", node, client)
         self._refused = {node: reason for node, reason in self._refused.items() if node in there}
-        known = {*self._claims, *self._asked.values(), *(() if again else self._refused)} - self._doubted
+        unanswered = (node for node, asked in self._asked.items() if not asked.overdue(self._patience))
+        known = {*self._claims, *unanswered, *(() if again else self._refused)} - self._doubted
         self._ask(grid, sorted(there - known))
         self._doubted.clear()
         return self.nodes
@@ -114,25 +89,25 @@ class Roll:
         return "".join(f"; node {node}: {reason}" for node, reason in self._refused.items())
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
-        content = {CONFIG: ConfigRecord({"run": self._hash})}
-        messages = [Message(RecordDict(dict(content)), node, MessageType.QUERY) for node in nodes]
-        if messages:
-            self._asked |= {key: sent.metadata.dst_node_id for key, sent in pushed(grid, messages) if key}
+        for key, sent in pushed(grid, [question(self._hash, node) for node in nodes]) if nodes else ():
+            node = sent.metadata.dst_node_id
+            if key:
+                self._asked[node] = self._asked[node].again(key) if node in self._asked else Asked(key)
 
     def _hear(self, grid: Grid) -> None:
-        for number, node in list(self._asked.items()):
+        for node, asked in list(self._asked.items()):
             try:
-                reply = pulled(grid, number)
+                reply = pulled(grid, str(asked.key))
                 if reply is None:
                     continue
                 claim = self._claimed(reply)
             except ValueError as error:
-                del self._asked[number]
+                del self._asked[node]
                 self._claims.pop(node, None)
                 self._refused[node] = short(error)
                 log(WARNING, "node %s is refused: %s", node, short(error))
                 continue
-            del self._asked[number]
+            del self._asked[node]
             self._refused.pop(node, None)
             self._enter(node, claim)
 

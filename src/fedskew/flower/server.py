@@ -27,7 +27,7 @@ from fedskew.data import Dataset, Nodes, facts
 from fedskew.flower.messages import from_record, to_record
 from fedskew.flower.reading import Reader
 from fedskew.flower.rules import Rules, caller_folder, read_rules, read_run
-from fedskew.flower.strategy import LabelSkew, exchange
+from fedskew.flower.strategy import LabelSkew
 from fedskew.optimizers import sgd
 from fedskew.runs.checkpoint import load_checkpoint, save_checkpoint
 from fedskew.runs.origin import check_origin, origin
@@ -93,7 +93,7 @@ def _round(
 ) -> RoundRecord:
     began, run = time.perf_counter(), strategy.plan.run
     messages = list(outer.configure_train(round, to_record(strategy.server.params), ConfigRecord(), grid))
-    replies = exchange(grid, messages, strategy.rules.round_timeout)
+    replies = strategy.exchange(grid, messages)
     if outer is not strategy:
         replies = strategy.proper(round, replies)
     merged, _ = outer.aggregate_train(round, replies)

@@ -1,13 +1,12 @@
 """The server's side: the global model, updated by the clients with valid answers."""
 
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from logging import INFO, WARNING
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, ConfigRecord, Error, Message, MessageType, MetricRecord, RecordDict
+from flwr.app import ArrayRecord, ConfigRecord, Message, MessageType, MetricRecord, RecordDict
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
@@ -28,7 +27,8 @@ from fedskew.flower.messages import (
     server_records,
     to_record,
 )
-from fedskew.flower.roll import POLL_SECONDS, Roll, pulled, pushed, short
+from fedskew.flower.post import exchange, short, with_nodes
+from fedskew.flower.roll import Roll
 from fedskew.flower.rules import Rules
 from fedskew.simulation.plan import Plan, sampled_clients, usable_device
 
@@ -47,7 +47,7 @@ class LabelSkew(Strategy):
         self.sent, self.sizes = self.server, dict[int, int]()
         self.update: Update | None = None
         self.reach: Norms = {}
-        self.roll = Roll(plan.run.hash, plan.run.clients)
+        self.roll = Roll(plan.run.hash, plan.run.clients, self.rules.resend_after)
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
         self._calls, self._sent = dict[int, Call](), list[Message]()
@@ -109,6 +109,11 @@ class LabelSkew(Strategy):
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         return None
+
+    def exchange(self, grid: Grid, messages: Sequence[Message]) -> list[Message]:
+        """Send messages and collect replies, as the rules say."""
+        rules = self.rules
+        return exchange(grid, messages, self.plan.run.hash, seconds=rules.round_timeout, patience=rules.resend_after)
 
     def summary(self) -> None:
         run = self.plan.run
@@ -217,30 +222,6 @@ class LabelSkew(Strategy):
         travel = self.plan.recipe(round).travel(torch.tensor(answer.steps, device=self._device))
         loss = torch.tensor(answer.loss, dtype=torch.float64)
         return Update(delta, answer.buffers, {}, answer.message, travel, loss)
-
-
-def exchange(grid: Grid, messages: Sequence[Message], seconds: float) -> list[Message]:
-    """Send messages and collect replies, until all have arrived or the time is up."""
-    waiting, end = {key: sent for key, sent in pushed(grid, messages) if key}, time.monotonic() + seconds
-    replies = list[Message]()
-    while waiting and time.monotonic() < end:
-        for key, sent in list(waiting.items()):
-            try:
-                reply = pulled(grid, key)
-            except ValueError as error:
-                reply = Message(Error(0, str(error)), reply_to=sent)
-            if reply is not None:
-                del waiting[key]
-                replies.append(reply)
-        time.sleep(POLL_SECONDS if waiting else 0)
-    return replies
-
-
-def with_nodes(sent: Iterable[Message], replies: Iterable[Message]) -> Iterator[tuple[int, Message]]:
-    """Replies with the nodes that were asked for them."""
-    nodes = {message.metadata.message_id: message.metadata.dst_node_id for message in sent}
-    for reply in replies:
-        yield nodes.get(reply.metadata.reply_to_message_id, reply.metadata.src_node_id), reply
 
 
 def content_of(reply: Message) -> RecordDict:

@@ -1,0 +1,205 @@
+"""What gets lost between a server and its nodes."""
+
+import logging
+
+import pytest
+
+from fedskew import Run, simulate
+from tests.helpers import assert_trees_close
+
+pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
+
+import httpx
+
+from fedskew.flower import Rules, client_app, post, roll
+from fedskew.flower.server import federate
+from tests.flower.in_process import Nodes, in_order_of
+
+RUN = Run(
+    dataset="digits",
+    partition="dirichlet:0.3",
+    clients=3,
+    rounds=2,
+    lr=0.1,
+    batch_size=32,
+    engine="serial",
+    algorithm="fedlc+scaffold",
+)
+REFIT = RUN.model_copy(update={"algorithm": "fedlc+refit:asks=3", "rounds": 1})
+THREE = [{"partition-id": client} for client in range(3)]
+AGAIN = "node 101 works on nothing and has not replied: it is called again"
+
+
+class Clock:
+    """Time that passes only while somebody sleeps."""
+
+    now = 0.0
+
+    def monotonic(self):
+        return self.now
+
+    def sleep(self, seconds):
+        self.now += seconds
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch):
+    clock = Clock()
+    for module in (post, roll):
+        monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+class Losing(Nodes):
+    """Messages to node 101 of a kind, or the replies to them, are lost until `losses` are."""
+
+    def __init__(self, run, kind, losses=1, *, replies=False):
+        super().__init__(client_app(run), THREE)
+        self.kind, self.losses, self.replies = kind, losses, replies
+
+    def _push(self, message):
+        meta = message.metadata
+        loses = self.losses > 0 and (meta.dst_node_id, meta.message_type) == (101, self.kind)
+        if not loses:
+            return super()._push(message)
+        self.losses -= 1
+        if self.replies:
+            self._replies.pop(super()._push(message))
+        else:
+            meta.__dict__["_message_id"] = f"lost{self.losses}"
+        return meta.message_id
+
+
+def called(grid, kind, node=101):
+    """How often a node has received a message of a kind."""
+    return sum((m.metadata.dst_node_id, m.metadata.message_type) == (node, kind) for m in grid.messages)
+
+
+def check_nothing_is_missing(federated, run):
+    *_, expected = simulate(run)
+    assert len(federated.update.loss) == 3
+    params = in_order_of(federated.server.params, expected.server.params)
+    assert_trees_close(params, expected.server.params, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("replies", [False, True])
+@pytest.mark.parametrize("losses", [1, 2])
+def test_a_call_that_is_lost_is_sent_again(replies, losses, caplog):
+    grid = Losing(RUN, "train", losses, replies=replies)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(grid, RUN, Rules())
+    check_nothing_is_missing(federated, RUN)
+    assert caplog.messages.count(AGAIN) == losses
+    assert called(grid, "train") == RUN.rounds + (losses if replies else 0)
+
+
+def test_an_ask_of_a_readout_that_is_lost_is_sent_again(caplog):
+    grid = Losing(REFIT, "query.readout")
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(grid, REFIT, Rules())
+    assert AGAIN in caplog.messages
+    *_, expected = simulate(REFIT)
+    assert_trees_close(federated.server.readout, expected.server.readout, rtol=1e-3, atol=1e-3)
+
+
+def test_a_node_that_was_never_asked_to_join_is_asked_again():
+    grid = Losing(RUN, "query")
+    check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
+    assert called(grid, "query") == 1
+
+
+def test_a_question_that_is_lost_is_asked_again(caplog):
+    class LosingBoth(Losing):
+        questions = 0
+
+        def _push(self, message):
+            if (message.metadata.dst_node_id, message.metadata.message_type) == (101, "query"):
+                self.questions += 1
+                if self.questions == 2:  # the first that is not about joining
+                    return "lost"
+            return super()._push(message)
+
+    grid = LosingBoth(RUN, "train")
+    with caplog.at_level(logging.WARNING, "flwr"):
+        check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
+    assert grid.questions == 3
+    assert caplog.messages.count(AGAIN) == 1
+
+
+class Slow(Nodes):
+    """What node 101 replies in round 1 can be pulled after so many tries, and nothing that it replies later before."""
+
+    def __init__(self, run, tries):
+        super().__init__(client_app(run), THREE)
+        self.tries, self.held = tries, list[str]()
+
+    def _push(self, message):
+        key = super()._push(message)
+        if message.metadata.dst_node_id == 101 and (self.held or message.metadata.message_type == "train"):
+            self.held.append(key)
+        return key
+
+    def pull_messages(self, message_ids):
+        (key,) = message_ids
+        if key in self.held and self.tries > 0:
+            self.tries -= 1
+            return []
+        return super().pull_messages(message_ids)
+
+
+@pytest.mark.parametrize("tries", range(1, 8))
+def test_a_node_that_still_works_is_not_called_again(tries, caplog):
+    """Also if its reply comes between the server's look for it and the answer to the question."""
+    grid = Slow(RUN, tries)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        check_nothing_is_missing(federate(grid, RUN, Rules(resend_after=0.1)), RUN)
+    assert AGAIN not in caplog.messages
+    assert called(grid, "train") == RUN.rounds
+
+
+def test_nobody_is_asked_while_no_one_has_replied():
+    """Perhaps all of them take long."""
+    grid = Losing(RUN.model_copy(update={"clients": 1, "partition": "iid"}), "train")
+    grid.contexts = {101: grid.contexts[100]}
+    with pytest.raises(RuntimeError, match="0 clients answered properly"):
+        federate(grid, RUN.model_copy(update={"clients": 1, "partition": "iid"}), Rules())
+    assert called(grid, "query") == 1
+
+
+class Broken(Nodes):
+    """Every second call of the SuperLink fails."""
+
+    calls = 0
+
+    def _fail(self):
+        self.calls += 1
+        if self.calls % 2:
+            raise httpx.ReadError("EOF occurred in violation of protocol (_ssl.c:2437)")
+
+    def get_node_ids(self):
+        self._fail()
+        return super().get_node_ids()
+
+    def push_messages(self, messages):
+        self._fail()
+        return super().push_messages(messages)
+
+    def pull_messages(self, message_ids):
+        self._fail()
+        return super().pull_messages(message_ids)
+
+
+def test_a_connection_that_breaks_is_tried_again(caplog):
+    grid = Broken(client_app(RUN), THREE)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
+    assert any("cannot be reached, trying again in 1 s: EOF occurred" in text for text in caplog.messages)
+
+
+def test_a_superlink_that_is_gone_ends_the_run():
+    class Gone(Nodes):
+        def get_node_ids(self):
+            raise httpx.ConnectError("no route to host")
+
+    with pytest.raises(httpx.ConnectError, match="no route to host"):
+        federate(Gone(client_app(RUN), THREE), RUN, Rules())
