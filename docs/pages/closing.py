@@ -24,12 +24,11 @@ Row = Mapping[str, Any]
 def closed(results: Results, seeds: range = range(SEEDS)) -> dict[str, dict[str, Row]]:
     """The results of these seeds by method and cell, for methods that have all of them and a known share in each cell.
     The one that closes most comes first, FedAvg last."""
-    choice = Choice(profile=SETTING.profile, rounds=SETTING.rounds)
     some = results.where(lambda result: result.seed in seeds)
     found: dict[str, dict[str, Row]] = {}
     for cell in CELLS:
-        for row in mapped(cell).rows(some, choice):
-            if row["cell"] == cell and row["ours"] and row["ours"]["seeds"] == [*seeds] and row["ours"]["gap_closed"]:
+        for row in mapped(cell).rows(some, Choice((cell,), rounds=SETTING.rounds, profile=SETTING.profile)):
+            if row["ours"] and row["ours"]["seeds"] == [*seeds] and row["ours"]["gap_closed"]:
                 found.setdefault(row["method"], {})[cell] = row["ours"]
     whole = {method: at for method, at in found.items() if len(at) == len(CELLS)}
     return dict(sorted(whole.items(), key=lambda pair: (pair[0] == BASELINE, -_mean_share(pair[1]))))

@@ -58,7 +58,7 @@ def first(results: Results, data: str) -> Iterator[str]:
     """What FedLC gains on a data set, which method is first in how many cells, and what combinations gain; nothing if
     nothing was run."""
     everything = cells(results, data)
-    at = {cell: {m: of[m] for m in EIGHT if m in of} for cell, of in everything.items()}
+    at = {cell: {method: of[method] for method in EIGHT if method in of} for cell, of in everything.items()}
     gains = against(at, "fedlc", BASELINE)
     if not gains:
         return
