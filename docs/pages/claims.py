@@ -182,6 +182,12 @@ def named(cell: str) -> str:
     return f"{_KINDS[kind]}({value})" if value else kind.upper()
 
 
+def placed(cell: str) -> str:
+    """A cell in short with all that it names: `cifar10 D(0.1)`, `E=5 svhn Q(5)`, `m=10`."""
+    place, _, _ = cell.rpartition("/")
+    return f"{place.replace('/', ' ')} {named(cell)}" if place else cell
+
+
 def span(values: Sequence[float], form: str = "+.2f") -> str:
     """`+0.10 to +2.50`, or the one value if all are equal."""
     low, high = format(min(values), form), format(max(values), form)

@@ -99,8 +99,8 @@ def test_the_first_method_is_first_over_the_seeds_that_all_have() -> None:
     """FedOpt has one seed, and is ahead in it; FedLC is ahead only in the mean of its own seeds."""
     found = _cifar100("dirichlet:0.05", {"fedavg": [0.4, 0.8], "fedlc": [0.5, 0.9], "fedopt": [0.6]})
     assert [*rivals.first(Known(found), "cifar100")][1:] == [
-        "Of the paper's methods and `fedla`, `fedopt` is first there in 1 of 1 splits, +20.0 over FedAvg and +10.0 over "
-        "the next one."
+        "Of the paper's methods and `fedla`, `fedopt` is first there in 1 of 1 splits, +20.0 over FedAvg and +10.0 "
+        "over the next one."
     ]
     apart = [one for one in found if "fedopt" not in one.run["algorithm"] or one.seed]
     later = TABLES["table1"].run("cifar100/dirichlet:0.05", "fedopt", USUAL, seed=2)
