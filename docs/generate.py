@@ -74,11 +74,10 @@ def pages(root: Path) -> dict[Path, str]:
     drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")
     names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md", "docs/algorithms.md"
     readme, design, which, speed, equations = (root / name for name in names)
+    written = reproduction(results, root / "docs" / "figures", repeats, tuned, repairs, *held)
     return {
         design: part(design.read_text(), "rooms", picture()),
-        root / "docs" / "reproduction.md": reproduction(
-            results, root / "docs" / "figures", repeats, tuned, repairs, *held
-        ),
+        **{root / "docs" / name: text for name, text in written.items()},
         root / "docs" / "json.md": json_page(),
         which: part(with_methods(which.read_text()), "evidence", choosing.evidence(results, tuned)),
         equations: part(

@@ -132,7 +132,7 @@ def test_peers_are_as_they_were_measured():
 
 def test_every_page_has_a_place_in_the_site():
     listed = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
-    assert sorted(listed) == sorted(path.name for path in (ROOT / "docs").glob("*.md"))
+    assert sorted(listed) == sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
 
 
 def test_the_site_builds_without_a_warning(tmp_path):

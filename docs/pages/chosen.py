@@ -146,7 +146,7 @@ def _on_the_test_set(found: Sequence[Chosen]) -> Iterator[str]:
     base = next((each for each in known if each.method == BASELINE), None)
     yield (
         f"On the test set, with all training examples and {SETTING.rounds} rounds: means of the last ten rounds over "
-        "the seeds that both variants have, and differences by the rule below. The seed that chose is one of them."
+        "the seeds that both variants have, and differences by the rule above. The seed that chose is one of them."
     )
     heads = ["method", "chosen", "default", "chosen", "chosen against default", "against FedAvg's chosen variant"]
     yield "\n".join(as_markdown(heads, [_row(each, base) for each in known]))

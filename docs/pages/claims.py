@@ -54,7 +54,7 @@ class Claim:
             return f"{self.cell}: FedAvg and FedLC share no length or seed, or one diverged; not compared."
         last = self.ours["fedlc"]["mean"] - self.ours["fedavg"]["mean"]
         theirs = "" if self.printed_gain is None else f"; the paper {self.printed_gain:+.2f}"
-        means = on_common_seeds(self.ours)
+        means = on_common_seeds({method: by_seed(figures) for method, figures in self.ours.items()})
         both = {method: value for method, value in self.printed.items() if method in self.ours}
         return (
             f"{self.cell}: {self.against('fedavg').sentence('FedLC', 'FedAvg')} (last round {last:+.2f}{theirs}). "
@@ -182,6 +182,12 @@ def named(cell: str) -> str:
     return f"{_KINDS[kind]}({value})" if value else kind.upper()
 
 
+def placed(cell: str) -> str:
+    """A cell in short with all that it names: `cifar10 D(0.1)`, `E=5 svhn Q(5)`, `m=10`."""
+    place, _, _ = cell.rpartition("/")
+    return f"{place.replace('/', ' ')} {named(cell)}" if place else cell
+
+
 def span(values: Sequence[float], form: str = "+.2f") -> str:
     """`+0.10 to +2.50`, or the one value if all are equal."""
     low, high = format(min(values), form), format(max(values), form)
@@ -194,9 +200,8 @@ def by_seed(ours: Mapping[str, Any]) -> dict[int, float]:
     return dict(zip(fine, ours["each_last_ten"], strict=True))
 
 
-def on_common_seeds(ours: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+def on_common_seeds(known: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
     """The mean of each method over the seeds that all of them have; nothing if there are none."""
-    known = {method: by_seed(figures) for method, figures in ours.items()}
     common = set.intersection(*map(set, known.values())) if known else set()
     return {method: statistics.fmean(of[seed] for seed in common) for method, of in known.items() if common}
 

@@ -19,41 +19,45 @@ READOUT = "refit"
 SEEDS = 3
 """Seeds that a method needs in every cell to be compared."""
 Row = Mapping[str, Any]
+_HOW = (
+    f"CIFAR-10 with {SETTING.name}: accuracy after {SETTING.rounds} rounds (mean of the last ten), and in brackets the "
+    "share of the gap between FedAvg under skew and FedAvg on IID data that a method closes. The last column is the "
+    "gain on IID data, where there is no skew, with the number of seeds."
+)
 
 
 def closed(results: Results, seeds: range = range(SEEDS)) -> dict[str, dict[str, Row]]:
     """The results of these seeds by method and cell, for methods that have all of them and a known share in each cell.
     The one that closes most comes first, FedAvg last."""
-    choice = Choice(profile=SETTING.profile, rounds=SETTING.rounds)
     some = results.where(lambda result: result.seed in seeds)
     found: dict[str, dict[str, Row]] = {}
     for cell in CELLS:
-        for row in mapped(cell).rows(some, choice):
-            if row["cell"] == cell and row["ours"] and row["ours"]["seeds"] == [*seeds] and row["ours"]["gap_closed"]:
+        for row in mapped(cell).rows(some, Choice((cell,), rounds=SETTING.rounds, profile=SETTING.profile)):
+            if row["ours"] and row["ours"]["seeds"] == [*seeds] and row["ours"]["gap_closed"]:
                 found.setdefault(row["method"], {})[cell] = row["ours"]
     whole = {method: at for method, at in found.items() if len(at) == len(CELLS)}
     return dict(sorted(whole.items(), key=lambda pair: (pair[0] == BASELINE, -_mean_share(pair[1]))))
 
 
 def section(results: Results) -> Iterator[str]:
-    """The tables, and how far the best method gets; nothing if nothing was run."""
-    methods, once = closed(results), closed(results, range(1))
-    if not methods and not once:
-        return
-    yield "## How much of the gap to IID data is closed"
-    yield (
-        f"CIFAR-10 with {SETTING.name}: accuracy after {SETTING.rounds} rounds (mean of the last ten), and in brackets "
-        "the share of the gap between FedAvg under skew and FedAvg on IID data that a method closes. The last column "
-        "is the gain on IID data, where there is no skew, with the number of seeds. Methods that were not run in all "
-        "three cells are in the tables below."
-    )
-    if methods:
-        yield f"Means over the same {SEEDS} seeds for every method:"
+    """The table of the methods that have all seeds, and how far the best one gets; nothing if nothing was run."""
+    if methods := closed(results):
+        yield "## How much of the gap to IID data is closed"
+        yield (
+            f"{_HOW} Means over the same {SEEDS} seeds for every method. [Another page](tables/gap.md) has methods "
+            "with one seed, and what was tried with the best one. Methods that were not run in all three cells are in "
+            "the pages of the tables."
+        )
         yield _table(methods)
         yield from best(methods)
-    rest = {method: at for method, at in once.items() if method not in methods or method in (BASELINE, "fedlc")}
+
+
+def once(results: Results) -> Iterator[str]:
+    """The table of the methods that have fewer seeds; nothing if there are none."""
+    methods, single = closed(results), closed(results, range(1))
+    rest = {method: at for method, at in single.items() if method not in methods or method in (BASELINE, "fedlc")}
     if rest.keys() - methods.keys():
-        yield "One seed, which decides nothing; FedLC and FedAvg with the same seed are here to compare with:"
+        yield f"{_HOW} One seed, which decides nothing; FedLC and FedAvg with the same seed are here to compare with:"
         yield _table(rest)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docs.pages.claims import by_profile, on_common_seeds
+from docs.pages.claims import by_profile, by_seed, on_common_seeds
 from fedskew.paper import TABLES
 from fedskew.paper.profiles import PROFILES
 from fedskew.paper.table import SEVEN
@@ -58,7 +58,7 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
         if mine is None or "fedavg" not in at or mine["ours"]["gain"] is None:
             continue
         alike = {m: row for m, row in at.items() if row["ours"]["rounds"] == mine["ours"]["rounds"]}
-        ours = on_common_seeds({m: row["ours"] for m, row in alike.items() if row["ours"]["last_ten"] is not None})
+        ours = on_common_seeds({m: of for m, row in alike.items() if (of := by_seed(row["ours"]))})
         printed = {m: row["printed"]["mean"] for m, row in alike.items() if row["printed"]["mean"] is not None}
         if {"fedavg", "fedlc"} <= set(ours):
             data = str(mine["ours"]["dataset"]).partition(":")[0]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from docs.pages.claims import listed, named
+from docs.pages.claims import listed, placed
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.results import Result
 from fedskew.runs.verdict import BASELINE
@@ -34,14 +34,10 @@ def section(tries: Sequence[Result]) -> Iterator[str]:
         f"on held-out training examples ({100 * share:g} %), in percent; FedLC's best is bold."
     )
     methods = sorted({method for at in found.values() for method in at}, key=lambda m: (m != BASELINE, m != DEFAULT, m))
-    rows = [[_place(cell), *(_shown(at, method) for method in methods)] for cell, at in found.items()]
+    rows = [[placed(cell), *(_shown(at, method) for method in methods)] for cell, at in found.items()]
     yield "\n".join(as_markdown(["data", *(f"`{method}`" for method in methods)], rows))
-    behind = [f"{at[_best(at)] - at[DEFAULT]:.2f} points at {_place(cell)}" for cell, at in found.items()]
+    behind = [f"{at[_best(at)] - at[DEFAULT]:.2f} points at {placed(cell)}" for cell, at in found.items()]
     yield f"The default is behind the best of FedLC's variants by {listed(behind)}."
-
-
-def _place(cell: str) -> str:
-    return f"{cell.partition('/')[0]} {named(cell)}"
 
 
 def _best(at: Mapping[str, float]) -> str:

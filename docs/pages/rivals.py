@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from docs.pages.claims import by_seed, listed, named, span
+from docs.pages.claims import by_seed, listed, named, on_common_seeds, span
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES
@@ -58,7 +58,7 @@ def first(results: Results, data: str) -> Iterator[str]:
     """What FedLC gains on a data set, which method is first in how many cells, and what combinations gain; nothing if
     nothing was run."""
     everything = cells(results, data)
-    at = {cell: {m: of[m] for m in EIGHT if m in of} for cell, of in everything.items()}
+    at = {cell: {method: of[method] for method in EIGHT if method in of} for cell, of in everything.items()}
     gains = against(at, "fedlc", BASELINE)
     if not gains:
         return
@@ -69,20 +69,7 @@ def first(results: Results, data: str) -> Iterator[str]:
     decided = all(gain.half is not None for gain in gains.values())
     many = f"{seeds(gains.values())}{'' if decided else ', no verdict'}"
     yield f"On {_NAMES[data]} ({many}), FedLC's gains over FedAvg are {listed(told)}."
-    best = {cell: max(of, key=lambda method: _mean(of[method])) for cell, of in at.items()}
-    winner = max(best.values(), key=list(best.values()).count)
-    won = [cell for cell, method in best.items() if method == winner]
-    if len(won) <= len(at) / 2:
-        yield f"Of the paper's methods and `fedla`, none is first there in more than half of the {len(at)} splits."
-    elif winner != BASELINE:
-        over = [_mean(at[cell][winner]) - _mean(at[cell][BASELINE]) for cell in won]
-        next_to = [
-            _mean(at[cell][winner]) - max(_mean(of) for m, of in at[cell].items() if m != winner) for cell in won
-        ]
-        yield (
-            f"Of the paper's methods and `fedla`, `{winner}` is first there in {len(won)} of {len(at)} splits, "
-            f"{span(over, '+.1f')} over FedAvg and {span(next_to, '+.1f')} over the next one."
-        )
+    yield from _ahead({cell: means for cell, of in at.items() if BASELINE in (means := on_common_seeds(of))})
     joined = dict.fromkeys(method for of in everything.values() for method in of if "+" in method)
     if gained := {method: against(everything, method, BASELINE) for method in joined}:
         told = [
@@ -90,6 +77,22 @@ def first(results: Results, data: str) -> Iterator[str]:
             for method, there in gained.items()
         ]
         yield f"{listed(told)}."
+
+
+def _ahead(at: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Which method has the highest mean in most cells, from the means over common seeds."""
+    best = [max(means, key=lambda method: means[method]) for means in at.values()]
+    winner = max(best, key=best.count, default=BASELINE)
+    won = [means for means, method in zip(at.values(), best, strict=True) if method == winner]
+    if at and len(won) <= len(at) / 2:
+        yield f"Of the paper's methods and `fedla`, none is first there in more than half of the {len(at)} splits."
+    elif winner != BASELINE:
+        over = [means[winner] - means[BASELINE] for means in won]
+        next_to = [means[winner] - max(mean for method, mean in means.items() if method != winner) for means in won]
+        yield (
+            f"Of the paper's methods and `fedla`, `{winner}` is first there in {len(won)} of {len(at)} splits, "
+            f"{span(over, '+.1f')} over FedAvg and {span(next_to, '+.1f')} over the next one."
+        )
 
 
 def _splits(found: Mapping[str, Any]) -> str:
@@ -100,7 +103,3 @@ def seeds(gains: Iterable[Difference]) -> str:
     """`one seed`, `2 to 3 seeds`"""
     numbers = [gain.seeds for gain in gains]
     return "one seed" if max(numbers) == 1 else f"{span(numbers, 'd')} seeds"
-
-
-def _mean(of: Mapping[int, float]) -> float:
-    return sum(of.values()) / len(of)

@@ -11,6 +11,7 @@ from docs.pages.reproduction import BEGIN, END, between, reproduction
 from fedskew.paper import FIGURES, TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.formats import NOT_RUN, behind, cell_text, rests_on
+from fedskew.paper.profiles import PROFILES
 from fedskew.runs.results import Results, read_lines
 from fedskew.runs.run import Run
 from fedskew.runs.versions import result_version
@@ -48,26 +49,63 @@ def test_figures_on_the_page_change_with_the_results() -> None:
     choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
     plain, calibrated = TABLES["table1"].runs(choice)
     results = Known([result(plain, 0.4), result(calibrated, 0.61)])
-    page = reproduction(results, Path("nowhere"))
-    assert "FedLC against FedAvg is not decided: one seed, +21.00 (last round +21.00; the paper +17.84)" in page
-    assert "None of this has been run yet." in page
-    assert (
-        "| table1: cifar10/dirichlet:0.1 | stated | 400 | 40.00 · 40.00 | - | 61.00 · 61.00 | - | not decided: one "
-        "seed, +21.00 | 48.07, 65.91 |" in page
-    )
+    pages = reproduction(results, Path("nowhere"))
+    said = "FedLC against FedAvg is not decided: one seed, +21.00 (last round +21.00; the paper +17.84)"
+    assert said in pages["tables/table1.md"]
+    assert "None of this has been run yet." in pages["tables/table2.md"]
+    summary = pages["reproduction.md"]
+    assert "| cifar10 D(0.1) | 48.07 → 65.91 (+17.84) | 40.00 → 61.00 (+21.00; 1 of 2) |" in summary
+    assert "| cifar10 D(0.3) | 55.95 → 72.18 (+16.23) | - |" in summary
+
+
+def test_a_summary_has_common_seeds_the_verdict_and_the_rank() -> None:
+    """FedOpt is ahead of FedLC in the seeds that it has, and logit adjustment is none of the paper's methods."""
+    cell, reached = "cifar10/dirichlet:0.1", {"fedavg": [40] * 4, "fedlc": [60, 60, 60], "fedopt": [70], "fedla": [90]}
+    runs = [
+        result(TABLES["table1"].run(cell, method, Choice(), seed=seed), value / 100)
+        for method, values in reached.items()
+        for seed, value in enumerate(values)
+    ]
+    page = reproduction(Known(runs), Path("nowhere"))["reproduction.md"]
+    assert "| split | the paper | `stated`, 400 rounds |" in page
+    assert "| 48.07 → 65.91 (+17.84) | 40.00 → 60.00 (+20.00 above; 2 of 3) |" in page
+
+
+def test_the_commands_of_a_page_do_the_runs_that_it_names() -> None:
+    for name, table in TABLES.items():
+        for part in (ROOT / "docs" / "tables" / f"{name}.md").read_text().split("\n## Profile ")[1:]:
+            named = set(re.findall(r"\d: ([0-9a-f]{16})", part))
+            asked = set[str]()
+            for line in re.findall(r"^fedskew paper run .*", part, re.M):
+                _, _, _, item, *words = line.split()
+                options = [*zip(words[::2], words[1::2], strict=True)]
+                given = dict(options)
+                choice = Choice(
+                    cells=tuple(value for option, value in options if option == "--cells"),
+                    methods=(given["--methods"],),
+                    seeds=int(given["--seeds"]),
+                    rounds=int(given["--rounds"]) if "--rounds" in given else None,
+                    profile=PROFILES[given["--profile"]],
+                    fields={"precision": given["--precision"], "device": given.get("--device", "cpu")},
+                )
+                assert item == name
+                asked |= {run.hash for run in table.runs(choice)}
+            assert named
+            assert named <= asked
 
 
 def test_data_sets_of_a_table_are_shown_apart() -> None:
     cells = ("cifar10/dirichlet:0.1", "cifar100/dirichlet:0.1")
     runs = TABLES["table1"].runs(Choice(cells=cells, methods=("fedavg",), seeds=1))
-    page = reproduction(Known([result(run, 0.5) for run in runs]), Path("nowhere"))
-    one, other = (page.partition(f"### Profile `stated`, {data}\n")[2].partition("##")[0] for data in DATA_SETS)
+    page = reproduction(Known([result(run, 0.5) for run in runs]), Path("nowhere"))["tables/table1.md"]
+    one, other = (page.partition(f"## Profile `stated`, {data}\n")[2].partition("##")[0] for data in DATA_SETS)
     assert "| method | cifar10/dirichlet:0.1 |" in one
     assert "| method | cifar100/dirichlet:0.1 |" in other
     assert "svhn" not in one
     assert "svhn/dirichlet:0.05" in other  # not run, named once
-    alone = reproduction(Known([result(runs[0], 0.5)]), Path("nowhere"))
-    assert "### Profile `stated`\n" in alone
+    alone = reproduction(Known([result(runs[0], 0.5)]), Path("nowhere"))["tables/table1.md"]
+    assert "## Profile `stated`\n" in alone
+    assert f"- `fedavg`: {cells[0]} 0: {runs[0].hash}" in alone
 
 
 def test_what_was_run_is_counted_in_short() -> None:
@@ -108,11 +146,10 @@ def test_a_gain_over_seeds_is_paired() -> None:
 
 def test_a_run_done_twice_is_shown_twice() -> None:
     (run,) = TABLES["table1"].runs(Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg",), seeds=1))
-    page = reproduction(Known([result(run, 0.5)]), Path("nowhere"), [result(run, 0.52)])
-    assert f"- {run.hash}, fedavg on cifar10 dirichlet:0.1, 20 clients, E 1, 400 rounds: 50.00 · 50.00 on" in page
+    page = reproduction(Known([result(run, 0.5)]), Path("nowhere"), [result(run, 0.52)])["reproduction.md"]
+    assert f"- {run.hash}, fedavg on cifar10 dirichlet:0.1, 20 clients, E 1, 400 rounds: 50.00 · 50.00 in" in page
     assert "52.00 · 52.00." in page
-    assert "- table1: 1 of 96 under `stated`, 1 of them with one seed" in page
-    assert "- table3: nothing" in page
+    assert "Of its 96 pairs of split and method we ran 1 under `stated` (1 with one seed)." in page
 
 
 def test_accuracy_over_classes_and_clients_is_told_where_it_differs() -> None:
@@ -166,8 +203,8 @@ def test_a_figure_names_the_runs_it_rests_on() -> None:
 
 @pytest.mark.parametrize("name", ["figure1", "figure2", "figure5", "figure6", "figure7"])
 def test_every_published_figure_carries_its_runs(name: str) -> None:
-    page = (ROOT / "docs" / "reproduction.md").read_text()
-    part = page.partition(f"### Figure {name[-1]}:")[2].partition("###")[0]
+    page = (ROOT / "docs" / "tables" / "figures.md").read_text()
+    part = page.partition(f"## Figure {name[-1]}:")[2].partition("##")[0]
     assert re.search(r"Rounds \d+; E \d+; .* device ", part)
     assert re.search(r"Runs: [0-9a-f]{16} \(partition [0-9a-f]{16}\)", part)
     assert (name in ("figure2", "figure6", "figure7")) == ("Local updates of that model were measured on " in part)
@@ -177,14 +214,17 @@ def test_a_worse_fedlc_is_said_to_be_below() -> None:
     choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=3)
     runs = TABLES["table1"].runs(choice)
     found = [result(*pair) for pair in zip(runs, (0.6, 0.5, 0.7, 0.4, 0.29, 0.5), strict=True)]
-    assert "FedLC is below FedAvg, -20.33 [-21.77, -18.90] over 3 seeds" in reproduction(Known(found), Path("nowhere"))
+    page = reproduction(Known(found), Path("nowhere"))["tables/table1.md"]
+    assert "FedLC is below FedAvg, -20.33 [-21.77, -18.90] over 3 seeds" in page
 
 
 def test_runs_of_different_seeds_are_not_held_against_each_other() -> None:
     choice = Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg", "fedlc"), seeds=1)
     plain, calibrated = TABLES["table1"].runs(choice)
     results = Known([result(plain.model_copy(update={"seed": 1}), 0.1), result(calibrated, 0.6)])
-    assert "FedAvg and FedLC share no length or seed" in reproduction(results, Path("nowhere"))
+    pages = reproduction(results, Path("nowhere"))
+    assert "FedAvg and FedLC share no length or seed" in pages["tables/table1.md"]
+    assert "| 48.07 → 65.91 (+17.84) |" not in pages["reproduction.md"]
 
 
 def test_only_the_marked_part_is_replaced() -> None:
@@ -194,5 +234,10 @@ def test_only_the_marked_part_is_replaced() -> None:
 
 
 def test_nothing_published_is_an_empty_page() -> None:
-    page = reproduction(Results(), Path("nowhere"))
-    assert len(re.findall("None of this has been run yet", page)) == len(TABLES)
+    pages = reproduction(Results(), Path("nowhere"))
+    assert pages["reproduction.md"].count("None of this has been run yet") == len(TABLES)
+    assert all(pages[f"tables/{name}.md"].count("None of this has been run yet") == 1 for name in TABLES)
+
+
+def test_the_page_on_the_reproduction_is_one_to_read() -> None:
+    assert len((ROOT / "docs" / "reproduction.md").read_text().splitlines()) <= 300

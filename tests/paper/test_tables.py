@@ -279,6 +279,17 @@ def test_a_profile_of_ones_own(tmp_path: Path) -> None:
         find_profile(str(path))
     with pytest.raises(ValueError, match="unknown profile 'staged': did you mean stated"):
         find_profile("staged")
+    for wrong in ("[0.1]", "2020-01-01", "true"):
+        path.write_text(f"[run]\nlr = {wrong}\n")
+        with pytest.raises(ValueError, match="lr is "):
+            TABLES["table1"].run("svhn/dirichlet:0.1", "fedlc", Choice(profile=find_profile(str(path))))
+
+
+def test_a_run_that_a_table_asks_for_again_is_not_made_again() -> None:
+    first, again = (TABLES["table1"].run("svhn/dirichlet:0.1", "fedlc", Choice()) for _ in range(2))
+    assert first is again
+    other = TABLES["table1"].run("svhn/dirichlet:0.1", "fedlc", Choice(), seed=1)
+    assert (other.seed, first.seed) == (1, 0)
 
 
 def test_shares_are_disjoint_and_together_everything() -> None:

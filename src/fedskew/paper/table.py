@@ -5,7 +5,7 @@ import statistics
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache, partial
+from functools import cache, lru_cache, partial
 from importlib import resources
 from itertools import groupby, product
 from typing import Any
@@ -97,7 +97,7 @@ class Table:
             fields = standing_in(fields)
         if choice.rounds is not None:
             fields["rounds"] = choice.rounds
-        return Run(**{**fields, **more})
+        return _made(json.dumps({**fields, **more}, default=str))
 
     def full_rounds(self, cell: str) -> int:
         """How many rounds the paper gives this cell."""
@@ -272,6 +272,12 @@ def by_length(found: Sequence[Result]) -> dict[int, list[Result]]:
     """Results that may be averaged, if they are of one arithmetic: those of the same number of rounds."""
     ordered = sorted(found, key=lambda result: (result.rounds, result.seed))
     return {length: list(group) for length, group in groupby(ordered, lambda result: result.rounds)}
+
+
+@cache
+def _made(fields: str) -> Run:
+    """A run from its fields as JSON: pages ask for each one many times, and checking it takes long."""
+    return Run(**json.loads(fields))
 
 
 def _mean(values: Sequence[float]) -> float | None:

@@ -1,0 +1,138 @@
+"""The paper's tables: a summary of each for the page on the reproduction, and a page with everything that was run."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from docs.pages.claims import Claim, by_profile, by_seed, claims, on_common_seeds, placed, span
+from fedskew.paper import formats
+from fedskew.paper.choice import Choice
+from fedskew.paper.profiles import Profile
+from fedskew.paper.table import SEVEN, Table, printed
+from fedskew.report.text_tables import as_markdown
+from fedskew.runs.results import Results
+from fedskew.runs.verdict import NOT_DECIDED
+
+NONE = "None of this has been run yet."
+SUMMARY = (
+    "Each entry is FedAvg → FedLC in percent (what FedLC gains, and the verdict unless fewer than three seeds leave it "
+    "undecided; FedLC's rank among those of the paper's seven methods that were run). The paper's figures are of the "
+    "last round over five seeds; ours are means of the last ten rounds over the seeds that the methods have in common."
+)
+
+
+def title(table: Table) -> str:
+    return f"Table {table.name.removeprefix('table')}: {table.title}"
+
+
+def summary(table: Table, results: Results) -> Iterator[str]:
+    """What the paper prints for FedAvg and FedLC and what we found, cell by cell, and how much was run."""
+    yield f"### {title(table)}"
+    yield f"{_extent(table, results)} Every method and run: [table {table.name[-1]}](tables/{table.name}.md)."
+    found = {
+        profile.name: {claim.cell: claim for claim in claims(table, rows) if claim.compared}
+        for profile, rows in by_profile(table.name, results)
+    }
+    known = {name: at for name, at in found.items() if at}
+    if known:
+        lengths = {n: span([c.ours["fedlc"]["rounds"] for c in at.values()], "d") for n, at in known.items()}
+        heads = ["split", "the paper", *(f"`{name}`, {rounds} rounds" for name, rounds in lengths.items())]
+        rows = [[placed(c), _in_print(table, c), *(_entry(at.get(c)) for at in known.values())] for c in table.cells]
+        yield "\n".join(as_markdown(heads, rows))
+
+
+def _in_print(table: Table, cell: str) -> str:
+    plain, mine = (printed(table.name)[method][cell][0] for method in ("fedavg", "fedlc"))
+    return "-" if plain is None or mine is None else f"{plain:.2f} → {mine:.2f} ({mine - plain:+.2f})"
+
+
+def _entry(claim: Claim | None) -> str:
+    """`41.29 → 57.14 (+15.86 above; 1 of 7)`"""
+    if claim is None:
+        return "-"
+    known = {method: by_seed(ours) for method, ours in claim.ours.items() if method in SEVEN}
+    means = on_common_seeds({method: known[method] for method in ("fedavg", "fedlc")})
+    gain, ranked = claim.against("fedavg"), on_common_seeds(known)
+    said = "" if gain.verdict == NOT_DECIDED else f" {gain.verdict}"
+    place = f"; {sorted(ranked.values(), reverse=True).index(ranked['fedlc']) + 1} of {len(ranked)}" if ranked else ""
+    return f"{means['fedavg']:.2f} → {means['fedlc']:.2f} ({gain.mean:+.2f}{said}{place})"
+
+
+def _extent(table: Table, results: Results) -> str:
+    """How many pairs of cell and method have a run under each profile."""
+    said, pairs = [], len(table.cells) * len(table.methods)
+    for profile, rows in by_profile(table.name, results):
+        done = [row["ours"] for row in rows if row["ours"] and row["method"] in table.methods]
+        if done:
+            single = sum(len(ours["seeds"]) == 1 for ours in done)
+            said.append(f"{len(done)} under `{profile.name}`" + (f" ({single} with one seed)" if single else ""))
+    return f"Of its {pairs} pairs of split and method we ran {', '.join(said)}." if said else NONE
+
+
+def page(table: Table, results: Results) -> Iterator[str]:
+    """The table under each profile and with each length that was run."""
+    yield f"# {title(table)}"
+    yield (
+        "The paper does not state the following, so we assume it unless a profile says otherwise: "
+        + "; ".join(table.assumed)
+        + ". Batch norm, "
+        "Dirichlet sizes balanced, clients weighted by their examples." + (f" {table.remark}" if table.remark else "")
+    )
+    yield (
+        "[Reproduction](../reproduction.md) has the summary, the profiles and the rule of the verdicts. "
+        f"`fedskew paper show {table.name} --profile usual --format csv` prints a profile's figures with their runs."
+    )
+    parts = list[str]()
+    for profile, rows in by_profile(table.name, results):
+        parts += _shown(table, profile, rows)
+        for rounds in other_lengths(rows):
+            short = table.rows(results, Choice(profile=profile, rounds=rounds))
+            parts += _shown(table, profile, short, f", {rounds} rounds")
+    yield from parts or [NONE]
+
+
+def _shown(table: Table, profile: Profile, rows: Sequence[dict[str, Any]], length: str = "") -> Iterator[str]:
+    """The figures, what they say of the claims, and their runs, for each data set that was run; those that were not are
+    named with the last one."""
+    ran = list(dict.fromkeys(_data(table, row["cell"]) for row in rows if row["ours"]))
+    for data in ran:
+        elsewhere = {*ran} - {data} if data == ran[-1] else {_data(table, cell) for cell in table.cells} - {data}
+        here = [row for row in rows if _data(table, row["cell"]) not in elsewhere]
+        yield f"## Profile `{profile.name}`{length}" + (f", {data}" if len(ran) > 1 else "")
+        yield formats.markdown(here).rstrip()
+        if said := list(claims(table, here)):
+            yield "\n".join(f"- {claim}" for claim in said)
+        yield from _runs(table, profile, here)
+
+
+def _data(table: Table, cell: str) -> str:
+    return str({**table.fields, **table.cells[cell]}["dataset"]).partition(":")[0]
+
+
+def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:
+    """Lengths of runs that exist but that the rows do not show."""
+    return sorted({rounds for row in rows if row["ours"] for rounds in row["ours"]["other_lengths"]})
+
+
+def _runs(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """The runs behind the figures, and the commands that do them."""
+    by_method: dict[str, list[str]] = {}
+    alike: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
+    for row in rows:
+        if ours := row["ours"]:
+            runs = ", ".join(f"{seed}: {name}" for seed, name in zip(ours["seeds"], ours["hashes"], strict=True))
+            by_method.setdefault(row["method"], []).append(f"{row['cell']} {runs}")
+            alike.setdefault((ours["rounds"], ours["precision"]), []).append(row)
+    yield "Runs by seed, and the commands that do them, with as many seeds as any of them has:"
+    yield "\n".join(f"- `{method}`: {'; '.join(runs)}" for method, runs in by_method.items())
+    yield "\n".join(["```bash", *(_command(table, profile, some) for some in alike.values()), "```"])
+
+
+def _command(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> str:
+    """What runs these pairs, which are of one length and arithmetic."""
+    ours = rows[0]["ours"]
+    cells, methods = (dict.fromkeys(row[name] for row in rows) for name in ("cell", "method"))
+    words = [f"fedskew paper run {table.name} --profile {profile.name}", *(f"--cells {cell}" for cell in cells)]
+    words += [f"--methods {','.join(methods)}", f"--seeds {1 + max(max(row['ours']['seeds']) for row in rows)}"]
+    words += [f"--rounds {ours['rounds']}"] if ours["shortened"] else []
+    words += [f"--precision {ours['precision']}", *([] if ours["device"] == "cpu" else ["--device cuda"])]
+    return " ".join(words)
