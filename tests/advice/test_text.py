@@ -150,6 +150,42 @@ def test_a_method_that_diverged_with_every_seed_is_not_called_undecided():
     assert "one or two seeds" not in text
 
 
+def where_fedavg_diverged(reached):
+    """Results of three seeds, in percent; 0 diverged, as FedAvg did."""
+    runs = [Run(algorithm=name, seed=seed, dataset="cifar10") for name in ("fedavg", *reached) for seed in range(3)]
+    each = [0, 0, 0, *(value for values in reached.values() for value in values)]
+    return [result(run, value / 100, diverged=value == 0) for run, value in zip(runs, each, strict=True)]
+
+
+@pytest.mark.parametrize("mine", [True, False], ids=["own runs", "published runs"])
+def test_methods_are_shown_where_fedavg_diverged_with_every_seed(mine):
+    counts = dirichlet(0.1)
+    made = known(
+        where_fedavg_diverged({"fedlc": (60, 61, 62), "fedrs": (50, 0, 52), "scaffold": (0, 0, 0)}), near(counts)
+    )
+    nothing = {"partitions": {}, "settings": []}
+    advice = advise(counts, nothing, made["settings"], IMAGES) if mine else advise(counts, made, kind=IMAGES)
+    rows = {row.method: row.stands for row in (advice.own if mine else advice.like)}
+    assert rows == {"fedlc": "open", "fedrs": "open", "scaffold": "keep"}
+    assert (advice.do, advice.methods) == ("unknown", [])
+    text = "\n".join(lines(advice))
+    assert "FedAvg diverged\n" in text
+    assert "FedAvg diverged, so there is no difference to it: fedlc 61.00 % (3 seeds), fedrs 51.00 % (2 seeds)" in text
+    assert "diverged: fedrs (seeds [1]), scaffold (seeds [0, 1, 2])" in text
+    assert ("fedlc finished and FedAvg diverged [1]; " in text) == mine
+    assert ("your own runs [1] of cifar10/dirichlet:0.1, 3 seeds" in text) == mine
+
+
+def test_a_method_is_ranked_where_fedavg_finished():
+    counts = dirichlet(0.1)
+    alone = known(where_fedavg_diverged({"fedlc": (60, 61, 62)}), near(counts))
+    one_seed = table({"fedavg": 50, "fedlc": 60}, 1, near(counts), lr=0.001)
+    advice = advise(counts, both(alone, one_seed), kind=IMAGES)
+    (row,) = advice.like
+    assert (row.stands, advice.gain(row)[1].mean) == ("open", pytest.approx(10))
+    assert advice.methods == ["fedlc"]
+
+
 def test_nothing_near_and_nothing_for_this_training_are_said():
     counts = 50 + 40 * np.tile(np.eye(10, dtype=int), (2, 1))  # a little skew
     made = table({"fedavg": 60, "fedlc": 64})

@@ -27,8 +27,9 @@ EVEN = 0.05
 
 @dataclass(frozen=True)
 class Gain:
-    """A method, by one of its variants, against FedAvg in one setting, over the seeds that both have: `points` of
-    accuracy, and rounds `saved` on the way to FedAvg's end."""
+    """A method, by one of its variants, against FedAvg in one setting, over the seeds that both finished: `points` of
+    accuracy, and rounds `saved` on the way to FedAvg's end. If FedAvg diverged with all seeds that the method finished,
+    `seeds` are those, and there is no verdict."""
 
     method: str
     algorithm: str
@@ -46,6 +47,11 @@ class Gain:
     @property
     def is_decided(self) -> bool:
         return self.verdict not in (None, OPEN, NOT_DECIDED)
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether it finished only seeds with which FedAvg diverged."""
+        return bool(self.seeds) and self.points is None
 
     @property
     def least(self) -> float:
@@ -207,8 +213,9 @@ def judge(found: Sequence[Evidence]) -> list[Row]:
             item, gain = min((p for p in pairs if p[1].verdict == "above"), key=lambda pair: order[pair[0].number])
             place: tuple[float, ...] = (0, *order[item.number], -gain.least)
         else:
-            stands = "open" if {OPEN, NOT_DECIDED} & settings.keys() else "keep"
-            item, gain = max(pairs, key=lambda pair: len(pair[1].seeds))
+            undecided = {OPEN, NOT_DECIDED} & settings.keys() or any(gain.is_alone for _, gain in pairs)
+            stands = "open" if undecided else "keep"
+            item, gain = max(pairs, key=lambda pair: (pair[1].points is not None, len(pair[1].seeds)))
             place = (1, item.number, -gain.mean)
         ranked.append((place, Row(method, gain.algorithm, stands, settings, diverged, item.number)))
     return [row for _, row in sorted(ranked, key=lambda one: one[0])]
@@ -256,7 +263,8 @@ def _gain(family: str, name: str, methods: Mapping[str, Any]) -> Gain:
     mine, base = (_by_seed(methods[one]) for one in (name, BASELINE))
     alike = [s for s in mine if s in base and mine[s][2] == base[s][2]]
     points = paired(*({s: _percent(one[s][0]) for s in alike} for one in (mine, base)))
-    seeds = [s for s in alike if None not in (mine[s][0], base[s][0])]
+    finished = [s for s in alike if mine[s][0] is not None]
+    seeds = [s for s in finished if base[s][0] is not None] or finished
     saved = paired(*({s: one[s][1] for s in seeds if one[s][1] is not None} for one in (base, mine)))
     accuracy = statistics.fmean(100 * mine[s][0] for s in seeds) if seeds else None
     diverged = [seed for seed, (reached, *_) in mine.items() if reached is None]

@@ -99,9 +99,10 @@ def _rests(advice: Advice, rows: Sequence[Row]) -> str:
         return f"Evidence: none under similar skew; {nearest}."
     used = advice.gain(rows[0])[0] if rows else advice.evidence[0]
     if used.own:
-        splits = {name.rpartition(" ")[2] for name in used.setting["methods"][BASELINE]["partitions"]}
+        base = used.setting["methods"][BASELINE]
+        splits = {name.rpartition(" ")[2] for name in base["partitions"]}
         drawn = ", each with its own draw of the split" if len(splits) > 1 else ""
-        return f"Evidence: your own runs [{used.number}] of {used.cell}, {_seeds(used.base)}{drawn}."
+        return f"Evidence: your own runs [{used.number}] of {used.cell}, {_seeds(base['seeds'])}{drawn}."
     like = "the same kind of data as yours" if used.kind == advice.kind != UNKNOWN else "not known to be like yours"
     mine, far = scaled(advice.skew, advice.classes_held), "" if used.distance <= NEAR else ", which is not near"
     name = max(mine, key=lambda name: abs(mine[name] - used.skew[name]))
@@ -113,15 +114,20 @@ def _rests(advice: Advice, rows: Sequence[Row]) -> str:
 
 
 def _row(advice: Advice, row: Row) -> str:
-    """A method's verdicts: for each verdict the setting with most seeds, and how many more settings have it."""
+    """A method in the user's own runs: for each verdict the setting with most seeds, and how many more settings have
+    it; then the settings in which it finished and FedAvg diverged, and those in which the method lost one."""
     parts = []
     for numbers in row.settings.values():
         item, gain = max((advice.gain(row, n) for n in numbers), key=lambda pair: (len(pair[1].seeds), pair[1].least))
         more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
         said = gain.points.sentence(row.algorithm, "FedAvg") if gain.points else ""
         parts.append(f"{said} [{item.number}]{more}")
+    mine = [(item.number, gain) for item in advice.evidence if item.own for gain in item.gains]
+    alone = "".join(f" [{number}]" for number, gain in mine if gain.method == row.method and gain.is_alone)
     lost = "".join(f" [{number}]" for number in row.diverged)
-    return "; ".join([*parts, *([f"{row.algorithm} diverged{lost}"] if lost else [])])
+    parts += [f"{row.algorithm} finished and FedAvg diverged{alone}"] if alone else []
+    parts += [f"{row.algorithm} diverged{lost}"] if lost else []
+    return "; ".join(parts)
 
 
 def _saved(gain: Gain) -> str:
@@ -155,7 +161,7 @@ def training(advice: Advice) -> str | None:
     if not ranked:
         return None
     pair = max(ranked, key=lambda one: one[:3])[3]
-    told = [f"{gain.mean:+.1f} {_way(item.setting)} ({_seeds(gain)}) [{item.number}]" for item, gain in pair]
+    told = [f"{gain.mean:+.1f} {_way(item.setting)} ({_seeds(gain.seeds)}) [{item.number}]" for item, gain in pair]
     return f"on {pair[0][0].cell} {pair[0][1].algorithm} gains {', '.join(told)}."
 
 
@@ -203,7 +209,11 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
         if few:
             said = (f"{gain.algorithm} {gain.mean:+.2f}" for gain in few)
             yield f"    one or two seeds, which decide nothing: {', '.join(said)}"
-        if lost := [f"{gain.algorithm} (seeds {gain.diverged})" for gain in gains if gain.verdict is None]:
+        if alone := [gain for gain in gains if gain.is_alone]:
+            reached = (f"{gain.algorithm} {gain.accuracy:.2f} % ({_seeds(gain.seeds)})" for gain in alone)
+            yield f"    FedAvg diverged, so there is no difference to it: {', '.join(reached)}"
+        unjudged = [gain for gain in gains if gain.verdict is None and gain.diverged]
+        if lost := [f"{gain.algorithm} (seeds {gain.diverged})" for gain in unjudged]:
             yield f"    diverged: {', '.join(lost)}"
         if len(gains) < len(item.gains):
             yield f"    {len(item.gains) - len(gains)} more: --all"
@@ -226,5 +236,5 @@ def _columns(gains: Sequence[Gain]) -> Iterator[str]:
         yield f"    {'  '.join(f'{cell:{width}}' for cell, width in zip(row, widths, strict=True))}".rstrip()
 
 
-def _seeds(gain: Gain) -> str:
-    return "one seed" if len(gain.seeds) == 1 else f"{len(gain.seeds)} seeds"
+def _seeds(seeds: Sequence[int]) -> str:
+    return "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"

@@ -52,7 +52,7 @@ class Gain(TypedDict):
     saved: Annotated[Difference | None, "rounds saved on the way to FedAvg's end"]
     verdict: Annotated[str | None, "`above`, `below`, `tied`, `open` or `not decided`"]
     accuracy: Annotated[float | None, "mean over seeds"]
-    seeds: Annotated[list[int], "the seeds"]
+    seeds: Annotated[list[int], "seeds that both finished; if FedAvg diverged with all, those the method finished"]
     diverged: Annotated[list[int], "seeds that diverged"]
 
 
