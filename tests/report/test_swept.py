@@ -16,7 +16,7 @@ from fedskew.report.sweep_figure import (
     points_of,
     swept_figure,
 )
-from fedskew.report.swept import Swept
+from fedskew.report.swept import SweepTable
 from fedskew.runs.summary import MEASURES
 
 EACH = {1: [0.5, 0.6, 0.55], 2: [0.7, 0.8, 0.75], 100: [0.2, 0.1, 0.15]}
@@ -38,7 +38,7 @@ def row(values, each, diverged=0, **measures):
 
 def swept(**measures):
     rows = [row({"tau": tau, "lr": lr}, each, **measures) for tau, each in EACH.items() for lr in (0.1, 0.2)]
-    return Swept("digits", rows, 2)
+    return SweepTable("digits", rows, 2)
 
 
 def test_the_table_says_what_the_reference_is():
@@ -73,13 +73,13 @@ def test_held_out_examples_decide_where_there_are_some():
 def test_a_setting_that_lost_a_seed_says_so_once():
     rows = [row({"tau": 1}, [0.1, 0.2, 0.15, 0.1]), row({"tau": 2}, [0.7, 0.8, 0.75, 0.7], diverged=1)]
     rows[1]["accuracy_last10"]["each"] = [0.7, 0.8, 0.75, None]
-    _, lines = Swept("digits", rows, 0).table()
+    _, lines = SweepTable("digits", rows, 0).table()
     assert lines[1][-1] == "open, +60.00 [+60.00, +60.00] over 3 seeds (1 more diverged)"
 
 
 def test_what_does_not_differ_is_no_column():
     rows = [row({"tau": tau, "lr": 0.1}, each) for tau, each in EACH.items()]
-    assert Swept("digits", rows, 0).names == ["tau"]
+    assert SweepTable("digits", rows, 0).names == ["tau"]
 
 
 def test_the_csv_reads_back():
@@ -94,7 +94,7 @@ def test_the_figure_is_against_the_parameter_with_most_numbers():
     assert across_of(found) == "tau"
     assert list(lines_of(found, "tau")) == ["lr=0.1", "lr=0.2"]
     assert places_of(found, "tau") == {1: 1, 2: 2, 100: 100}
-    words = Swept("digits", [row({"partition": name}, [0.5, 0.6]) for name in ("iid", "shards:2", "labels:1")], 0)
+    words = SweepTable("digits", [row({"partition": name}, [0.5, 0.6]) for name in ("iid", "shards:2", "labels:1")], 0)
     assert places_of(words, across_of(words)) == {"iid": 0, "shards:2": 1, "labels:1": 2}
 
 
@@ -107,7 +107,7 @@ def test_an_interval_is_students():
 @pytest.mark.parametrize("seeds", [1, 2])
 def test_seeds_too_few_for_an_interval_are_dots(seeds):
     rows = [row({"tau": tau}, each[:seeds]) for tau, each in EACH.items()]
-    figure = swept_figure(Swept("digits", rows, 0))
+    figure = swept_figure(SweepTable("digits", rows, 0))
     (axes,) = figure.axes
     assert not axes.containers  # no error bar
     dots = [line for line in axes.get_lines() if line.get_linestyle() == "None" and line.get_label() != "_break"]
@@ -135,9 +135,9 @@ def test_for_a_paper_it_is_a_column_wide_without_a_title(tmp_path: Path):
 def test_decades_are_drawn_by_their_logarithm_and_all_dots_are_inside(tmp_path: Path, values, scale):
     rows = [row({"algorithm": "fedlc", "tau": tau}, each) for tau, each in zip(values, EACH.values(), strict=True)]
     rows.append(row({"algorithm": "fedavg", "tau": None}, [0.9, 0.92, 0.91]))
-    made = draw_sweep(tmp_path / "sweep", Swept("digits", rows, 3))
+    made = draw_sweep(tmp_path / "sweep", SweepTable("digits", rows, 3))
     assert [path.name for path in made] == ["sweep.png", "sweep.svg"]
-    (axes,) = swept_figure(Swept("digits", rows, 3)).axes
+    (axes,) = swept_figure(SweepTable("digits", rows, 3)).axes
     assert axes.get_xscale() == scale
     low, high = axes.get_ylim()
     assert 0 <= low < 15 < 91 < high <= 100
@@ -148,5 +148,5 @@ def test_decades_are_drawn_by_their_logarithm_and_all_dots_are_inside(tmp_path: 
 
 def test_words_are_dots_without_a_line():
     rows = [row({"partition": name}, [0.5, 0.6]) for name in ("iid", "shards:2", "labels:1")]
-    (axes,) = swept_figure(Swept("digits", rows, 0)).axes
+    (axes,) = swept_figure(SweepTable("digits", rows, 0)).axes
     assert {line.get_linestyle() for line in axes.get_lines()} == {"None"}

@@ -3,7 +3,7 @@
 import pytest
 
 from fedskew import Run, Store
-from fedskew.report.swept import Swept, stored_runs
+from fedskew.report.swept import SweepTable, stored_runs
 from fedskew.simulation.session import simulate_groups
 from fedskew.simulation.sweep import Sweep, run_at, value_at
 
@@ -80,7 +80,7 @@ def test_results_are_kept_and_read_again(tmp_path, monkeypatch):
 
     first = records()
     assert len(first) == 2 * 2 * (1 + 2)
-    swept = Swept.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
+    swept = SweepTable.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
     assert swept.title == "fedlc on digits dirichlet:0.1, 3 clients"
     monkeypatch.setattr("fedskew.simulation.session.advance", None)
     assert sorted(records()) == sorted(first)

@@ -8,7 +8,7 @@ from typing import Any, Literal
 from fedskew.api.trained import TrainedModel, trained
 from fedskew.core.round import Server
 from fedskew.data import facts
-from fedskew.report.comparison import Finished, csv_text, latex, markdown, method_rows
+from fedskew.report.comparison import FinishedRun, csv_text, latex, markdown, method_rows
 from fedskew.report.figures import Series, curve_figure, draw_method_curves
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.export import describe_model
@@ -66,10 +66,10 @@ class Simulated(Iterator[RoundRecord]):
         getattr(self._coming, "close", lambda: None)()
 
     @property
-    def finished(self) -> Finished:
+    def finished(self) -> FinishedRun:
         """The records in the form that tables need."""
         card = self.store.folder(self.run.hash).card() if self.store is not None else None
-        return Finished(self.run.model_dump(), [record.as_dict() for record in self.records], card)
+        return FinishedRun(self.run.model_dump(), [record.as_dict() for record in self.records], card)
 
     @property
     def summary(self) -> dict[str, Any]:

@@ -6,8 +6,8 @@ from typing import Any
 
 from fedskew.api.comparing import Several, fields_of, simulated
 from fedskew.api.simulated import Simulated, Style, check_table_style, data_frame
-from fedskew.report import swept as report
 from fedskew.report.sweep_figure import draw_on, over, swept_figure
+from fedskew.report.swept import SweepTable
 from fedskew.runs.given import with_specs
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
@@ -24,7 +24,7 @@ class Swept(Several):
     def __init__(self, sweep: Sweep, runs: dict[str, list[Simulated]]) -> None:
         super().__init__(runs)
         finished = [[one.finished for one in seeds] for seeds in runs.values()]
-        self._table = report.Swept.of(sweep.settings, finished, sweep.reference, sweep.title)
+        self._table = SweepTable.of(sweep.settings, finished, sweep.reference, sweep.title)
 
     def rows(self) -> list[dict[str, Any]]:
         """One row per setting: its values, measures with mean and std over seeds, the verdict against the reference."""

@@ -11,7 +11,7 @@ from fedskew.report.tuned import tries_csv, tries_markdown
 from fedskew.runs.given import algorithm_spec
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
-from fedskew.simulation.tune import Choice, Tuning
+from fedskew.simulation.tune import MethodTries, Tuning
 
 
 class Tuned(Compared):
@@ -20,7 +20,7 @@ class Tuned(Compared):
     A method whose tries all diverged is left out of the comparison.
     """
 
-    def __init__(self, runs: dict[str, list[Simulated]], choices: Sequence[Choice]) -> None:
+    def __init__(self, runs: dict[str, list[Simulated]], choices: Sequence[MethodTries]) -> None:
         super().__init__(runs)
         self._choices = choices
 

@@ -14,7 +14,7 @@ from fedskew.cli.values import Assignments, Rest, requested
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import SweptSettings
-    from fedskew.report.swept import Swept
+    from fedskew.report.swept import SweepTable
 
 
 @run_options(*RUN_OPTIONS, several=True)
@@ -37,7 +37,7 @@ def sweep_command(
     Example: fedskew sweep --dataset digits --algorithm fedlc --tau 0.5,1,2,5,10 --lr 0.03,0.1 --seeds 3
     """
     from fedskew.report.style import drawn_for
-    from fedskew.report.swept import Swept, stored_runs
+    from fedskew.report.swept import SweepTable, stored_runs
     from fedskew.simulation.sweep import Sweep
 
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
@@ -49,7 +49,7 @@ def sweep_command(
     decode(sweep.settings[sweep.reference].runs[0], enabled=show)
     for _ in followed(sweep.groups, store, str, show=show):
         pass
-    swept = Swept.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
+    swept = SweepTable.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
     with drawn_for(style):
         made = swept.write(out)
     if json_:
@@ -60,7 +60,7 @@ def sweep_command(
         say_written(made)
 
 
-def _print(swept: "Swept", seeds: int) -> None:
+def _print(swept: "SweepTable", seeds: int) -> None:
     heads, lines = swept.table()
     grid = Grid(*heads, keys=len(swept.names))
     for line in lines:

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from fedskew.cli.document_parts import TunedMethod
     from fedskew.cli.documents import TunedMethods
     from fedskew.simulation.records import RoundRecord
-    from fedskew.simulation.tune import Choice, Tuning
+    from fedskew.simulation.tune import MethodTries, Tuning
 
 ONCE = "no choice used the test set; it was read once, for the chosen settings, with new seeds"
 
@@ -126,7 +126,7 @@ def _held_out_only(step: "Callable[[str, RoundRecord], None]") -> "Callable[[str
 
 
 def _document(
-    tuning: "Tuning", choices: "Sequence[Choice]", asked: dict[str, Any], results: dict[str, Any]
+    tuning: "Tuning", choices: "Sequence[MethodTries]", asked: dict[str, Any], results: dict[str, Any]
 ) -> "TunedMethods":
     about = {
         **asked,
@@ -139,7 +139,7 @@ def _document(
     return cast("TunedMethods", {**about, **results})
 
 
-def _tuned(choice: "Choice") -> "TunedMethod":
+def _tuned(choice: "MethodTries") -> "TunedMethod":
     chosen = None if choice.best is None else choice.best.values
     return cast("TunedMethod", {"tries": choice.rows, "chosen": chosen, "at_an_edge": choice.at_an_edge})
 
@@ -153,7 +153,7 @@ def _print_tries(tries: Sequence[dict[str, Any]]) -> None:
     console().print(grid)
 
 
-def _print_choices(choices: "Sequence[Choice]", share: float) -> None:
+def _print_choices(choices: "Sequence[MethodTries]", share: float) -> None:
     from fedskew.knobs import listed
     from fedskew.runs.summary import setting_text
 

@@ -27,7 +27,7 @@ def heads_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class Finished:
+class FinishedRun:
     """A finished run of one seed: its fields, its records and the card of its partition."""
 
     run: dict[str, Any]
@@ -35,7 +35,7 @@ class Finished:
     card: dict[str, Any] | None = None
 
 
-Methods = Mapping[str, Sequence[Finished]]
+Methods = Mapping[str, Sequence[FinishedRun]]
 
 
 def comparison_rows(
@@ -45,10 +45,10 @@ def comparison_rows(
     return method_rows(_stored(store, hashes, rounds), target=target, iid=_stored(store, iid or {}, rounds))
 
 
-def stored(store: Store, hash: str, rounds: int) -> Finished:
+def stored(store: Store, hash: str, rounds: int) -> FinishedRun:
     """A run in a store, up to a round."""
     folder = store.folder(hash)
-    return Finished(folder.run(), folder.records()[:rounds], folder.card())
+    return FinishedRun(folder.run(), folder.records()[:rounds], folder.card())
 
 
 def _stored(store: Store, hashes: Hashes, rounds: int) -> Methods:

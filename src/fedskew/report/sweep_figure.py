@@ -10,7 +10,7 @@ from typing import Any
 from fedskew.core import spec
 from fedskew.report.figures import drawing, frame, legend, mark_break, save
 from fedskew.report.style import for_paper, look
-from fedskew.report.swept import Swept
+from fedskew.report.swept import SweepTable
 from fedskew.runs.summary import mean_words, setting_text
 from fedskew.runs.verdict import FEWEST, Difference, paired
 
@@ -20,20 +20,20 @@ _APART = 0.008
 """Between the dots of two lines, as a share of the axis, so that no interval hides another."""
 
 
-def draw_sweep(path: Path, swept: Swept, vector: str = "svg") -> list[Path]:
+def draw_sweep(path: Path, swept: SweepTable, vector: str = "svg") -> list[Path]:
     """`swept_figure`, saved as PNG, and also as SVG or PDF."""
     with _drawn_sweep(swept) as figure:
         return save(figure, path, vector)
 
 
-def swept_figure(swept: Swept) -> Any:
+def swept_figure(swept: SweepTable) -> Any:
     """The measure that settings are judged by, against one parameter."""
     with _drawn_sweep(swept) as figure:
         return figure
 
 
 @contextmanager
-def _drawn_sweep(swept: Swept) -> Iterator[Any]:
+def _drawn_sweep(swept: SweepTable) -> Iterator[Any]:
     with drawing(6.4, 3.9) as (figure, [[axes]]):
         draw_on(axes, swept)
         frame(figure, f"{swept.title}, {over(swept)}")
@@ -44,13 +44,13 @@ def _drawn_sweep(swept: Swept) -> Iterator[Any]:
         yield figure
 
 
-def _words(swept: Swept) -> str:
+def _words(swept: SweepTable) -> str:
     if swept.measure == "validation_accuracy":
         return "accuracy on held-out examples (%)"
     return f"accuracy on the test set, {mean_words(row['rounds'] for row in swept.rows)} (%)"
 
 
-def draw_on(axes: Any, swept: Swept) -> None:
+def draw_on(axes: Any, swept: SweepTable) -> None:
     """Lines, ticks and labels, without a title or a legend."""
     across = across_of(swept)
     places = places_of(swept, across)
@@ -71,18 +71,18 @@ def draw_on(axes: Any, swept: Swept) -> None:
     mark_break(axes)
 
 
-def across_of(swept: Swept) -> str:
+def across_of(swept: SweepTable) -> str:
     """What the figure is drawn against: the parameter with the most numbers, else the one with the most values."""
     return max(swept.names, key=lambda name: (_are_numbers(_known(swept, name)), len(swept.values(name))))
 
 
-def places_of(swept: Swept, across: str) -> dict[Any, float]:
+def places_of(swept: SweepTable, across: str) -> dict[Any, float]:
     """The position of each value: a number at its value, words side by side."""
     values = _known(swept, across)
     return {value: value if _are_numbers(values) else i for i, value in enumerate(values)}
 
 
-def lines_of(swept: Swept, across: str) -> dict[str, list[dict[str, Any]]]:
+def lines_of(swept: SweepTable, across: str) -> dict[str, list[dict[str, Any]]]:
     """Rows that differ in nothing else, by what they share."""
     others = [name for name in swept.names if name != across]
     found: dict[str, list[dict[str, Any]]] = {}
@@ -136,7 +136,7 @@ def interval_of(points: Mapping[int, float]) -> Difference:
     return found
 
 
-def _known(swept: Swept, name: str) -> list[Any]:
+def _known(swept: SweepTable, name: str) -> list[Any]:
     return [value for value in swept.values(name) if value is not None]
 
 
@@ -148,7 +148,7 @@ def _is_log(values: Sequence[Any]) -> bool:
     return _are_numbers(values) and min(values) > 0 and max(values) >= _DECADE * min(values)
 
 
-def over(swept: Swept) -> str:
+def over(swept: SweepTable) -> str:
     """What is drawn of the seeds, in words."""
     seeds = len(swept.rows[0]["seeds"])
     if seeds == 1:

@@ -7,14 +7,14 @@ from typing import Any, Protocol
 
 from fedskew.core import spec
 from fedskew.core.spec import Value
-from fedskew.report.comparison import Finished, heads_of, stored, write_texts
+from fedskew.report.comparison import FinishedRun, heads_of, stored, write_texts
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
 from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
 
 
-class Setting(Protocol):
+class SweptSetting(Protocol):
     """A combination of values, its runs and how long they are."""
 
     @property
@@ -26,7 +26,7 @@ class Setting(Protocol):
 
 
 @dataclass(frozen=True)
-class Swept:
+class SweepTable:
     """A row per setting: its `values`, what `over_seeds` has, `against_reference` and the hashes of its runs."""
 
     title: str
@@ -35,8 +35,12 @@ class Swept:
 
     @classmethod
     def of(
-        cls, settings: Sequence[Setting], runs: Sequence[Sequence[Finished]], reference: int = 0, title: str = ""
-    ) -> "Swept":
+        cls,
+        settings: Sequence[SweptSetting],
+        runs: Sequence[Sequence[FinishedRun]],
+        reference: int = 0,
+        title: str = "",
+    ) -> "SweepTable":
         """The rows of settings, each with its finished runs."""
         rows = [_row(setting, group) for setting, group in zip(settings, runs, strict=True)]
         found = cls(title, rows, reference)
@@ -119,12 +123,12 @@ class Swept:
         return [*made, *draw_sweep(out / "sweep", self)]
 
 
-def stored_runs(store: Store, settings: Sequence[Setting]) -> list[list[Finished]]:
+def stored_runs(store: Store, settings: Sequence[SweptSetting]) -> list[list[FinishedRun]]:
     """The runs of each setting that a store has."""
     return [[stored(store, hash, setting.rounds) for hash in setting.hashes] for setting in settings]
 
 
-def _row(setting: Setting, runs: Sequence[Finished]) -> dict[str, Any]:
+def _row(setting: SweptSetting, runs: Sequence[FinishedRun]) -> dict[str, Any]:
     summaries = [summarise(one.run, one.records, one.card) for one in runs]
     about = {"values": dict(setting.values), "rounds": setting.rounds, "runs": list(setting.hashes)}
     return {**about, **over_seeds(summaries)}

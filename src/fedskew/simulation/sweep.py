@@ -24,7 +24,7 @@ NOT_SWEPT = {
 
 
 @dataclass(frozen=True)
-class Setting:
+class PlannedSetting:
     """One combination of values, and its run for each seed. A value is None if the method has no such argument."""
 
     values: dict[str, Value]
@@ -49,7 +49,7 @@ class Sweep:
     """All settings, and the reference that the others are compared with: the one with the default of each name, or with
     its first value if the default is not among them."""
 
-    settings: list[Setting]
+    settings: list[PlannedSetting]
     reference: int
 
     @classmethod
@@ -59,7 +59,7 @@ class Sweep:
         check_seeds(seeds)
         fields = base.given if isinstance(base, Run) else dict(base)
         _check_names(fields, values)
-        settings = dict[tuple[str, int], Setting]()
+        settings = dict[tuple[str, int], PlannedSetting]()
         for combination in product(*values.values()):
             made = _setting(fields, dict(zip(values, combination, strict=True)), seeds)
             settings.setdefault((made.runs[0].hash, made.rounds), made)
@@ -102,14 +102,14 @@ def value_at(run: Run, name: str) -> Value:
     return None if argument is None else argument.value
 
 
-def _setting(fields: Mapping[str, Any], values: Mapping[str, Any], seeds: int) -> Setting:
+def _setting(fields: Mapping[str, Any], values: Mapping[str, Any], seeds: int) -> PlannedSetting:
     method = str(values.get("algorithm", fields.get("algorithm", "fedavg")))
     known = {name: value for name, value in values.items() if name in Run.model_fields or find_argument(method, name)}
     first = run_at(fields, known)
     shown = {name: value_at(first, name) for name in values}
     if "algorithm" in values:
         shown["algorithm"] = run_at(fields, {"algorithm": method}).short_algorithm
-    return Setting(shown, [first.model_copy(update={"seed": first.seed + s}) for s in range(seeds)])
+    return PlannedSetting(shown, [first.model_copy(update={"seed": first.seed + s}) for s in range(seeds)])
 
 
 def _check_names(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]]) -> None:
@@ -126,7 +126,7 @@ def _check_names(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]])
             raise ValueError(spec.unknown(said, name, {**arguments, **Run.model_fields}))
 
 
-def _reference(fields: Mapping[str, Any], settings: Sequence[Setting]) -> int:
+def _reference(fields: Mapping[str, Any], settings: Sequence[PlannedSetting]) -> int:
     """The position of the reference setting."""
     tried = [setting.values for setting in settings]
     method = {"algorithm": _usual("algorithm", tried, "fedavg")} if "algorithm" in tried[0] else {}

@@ -48,7 +48,7 @@ class Try:
 
 
 @dataclass(frozen=True)
-class Choice:
+class MethodTries:
     """All tries of a method. The best is the one with the highest score of those that went furthest, the first of
     equals; None if all of them diverged."""
 
@@ -87,7 +87,7 @@ class Tuning:
     """What will be tried. Tries use the seeds `chosen_with`; results are reported for other seeds."""
 
     fields: dict[str, Any]
-    methods: list[Choice]
+    methods: list[MethodTries]
     chosen_with: list[int]
     seeds: list[int]
     halving: bool
@@ -112,7 +112,7 @@ class Tuning:
         _check(fields, methods, values or {})
         first = run_at(fields, {"algorithm": methods[0]})
         chosen_with = [first.seed + s for s in range(choosing_seeds)]
-        planned = list[Choice]()
+        planned = list[MethodTries]()
         for method in methods:
             knobs = knobs_for(fields, method, values or {})
             found = settings_to_try(knobs, budget, search, generator_for(first.seed, method))
@@ -122,7 +122,7 @@ class Tuning:
             tries = [_try(fields, method, each, chosen_with) for each in found]
             if halving:
                 _check_continued(tries)
-            planned.append(Choice(method, name, knobs, tries))
+            planned.append(MethodTries(method, name, knobs, tries))
         fresh = [chosen_with[-1] + 1 + s for s in range(seeds)]
         return cls(fields, planned, chosen_with, fresh, halving)
 
@@ -132,11 +132,11 @@ class Tuning:
         each = [sum(_lengths(choice.tries, halving=self.halving)) for choice in self.methods]
         return sum(each) * len(self.chosen_with)
 
-    def choose(self, store: Store | None = None, watch: Watch = lambda name, record: None) -> list[Choice]:
+    def choose(self, store: Store | None = None, watch: Watch = lambda name, record: None) -> list[MethodTries]:
         """Run all tries. Nothing here uses the test set. Without a store, halving begins surviving tries again."""
         return [self._chosen(choice, store, watch) for choice in self.methods]
 
-    def comparison(self, choices: Sequence[Choice]) -> Comparison:
+    def comparison(self, choices: Sequence[MethodTries]) -> Comparison:
         """The chosen setting of each method that has one, with new seeds and no example held out."""
         fields, runs = {**self.fields, "validation": 0.0}, dict[str, list[Run]]()
         for choice in choices:
@@ -147,7 +147,7 @@ class Tuning:
             raise RuntimeError("every try of every method diverged; a smaller lr may help: --lr 0.001,0.003")
         return Comparison(runs)
 
-    def _chosen(self, choice: Choice, store: Store | None, watch: Watch) -> Choice:
+    def _chosen(self, choice: MethodTries, store: Store | None, watch: Watch) -> MethodTries:
         """With halving, the better half of the tries continues for twice as many rounds, until one is left."""
         tries, left = dict(enumerate(choice.tries)), list(range(len(choice.tries)))
         for rounds in rungs(len(left), choice.tries[0].runs[0].rounds, halving=self.halving):
