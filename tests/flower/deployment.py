@@ -115,11 +115,16 @@ class Deployment:
         ]
         if until_it_may_join:
             command = ["bash", "-c", f"until {shlex.join(command)}; do sleep 1; done"]
-        return self.start(f"node{node}", *command, SECONDS_BETWEEN_HEARTBEATS=str(heartbeat or ""))
+        variables = {"SECONDS_BETWEEN_HEARTBEATS": str(heartbeat or ""), "LOSES": str(self.loses(node))}
+        return self.start(f"node{node}", *command, **variables)
 
-    def wait_for_node(self, node: int, starts: int = 1) -> None:
-        """Until a node has joined so many times."""
-        wait_until(lambda: self.log(f"node{node}").count("SuperNode ID") >= starts, 300, self.story)
+    def loses(self, node: int) -> Path:
+        """The file that makes a node lose its next call to train."""
+        return self.folder / f"loses{node}"
+
+    def starts(self, node: int) -> int:
+        """How often a node has joined."""
+        return self.log(f"node{node}").count("SuperNode ID")
 
     def start(self, name: str, *command: str | Path, **variables: str) -> Process:
         with (self.folder / f"{name}.log").open("ab") as log:

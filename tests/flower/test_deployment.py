@@ -48,14 +48,16 @@ from flwr.app import Array
 from fedskew.flower import client_app, server_app
 
 def faults(message, context, call_next):
-    """Client 1 does something else wrong in each of four rounds; client 2 does not answer in round 2."""
+    """Client 1 does something else wrong in each of four rounds. Client 2 does not answer in a round, the second if it
+    is called then; two rounds later client 0 waits for its return."""
     round, client = message.content["config"]["round"], context.node_config["partition-id"]
     if client == 1 and round == 1:
         raise RuntimeError("the disk of client 1 is full")
-    if client == 2 and round == 2:
-        Path({asked!r}).touch()
+    asked = Path({asked!r})
+    if client == 2 and round > 1 and not asked.exists():
+        asked.write_text(str(round))
         wait_for("never")
-    if client == 0 and round == 4:
+    if client == 0 and asked.exists() and round == int(asked.read_text()) + 2:
         wait_for({back!r})
     reply = call_next(message, context)
     params, metrics = reply.content["params"], reply.content["metrics"]
@@ -145,6 +147,7 @@ def federation(tmp_path_factory, digits):
         for node in range(3):
             deployment.register(node)
             deployment.start_node(node)
+        wait_until(lambda: all(deployment.starts(node) for node in range(3)), 300, deployment.story)
         yield deployment
 
 
@@ -301,24 +304,35 @@ def test_label_counts_would_be_seen(counts, messages):
         assert leaks({**answer, "records": records}, counts) == [f"{record}/{key}"]
 
 
+def test_a_call_that_a_node_never_sees_is_sent_again(federation):
+    app, run = made_app(federation, "lost", rounds=2, algorithm="fedlc+scaffold", seed=3)
+    federation.loses(1).touch()
+    number = federation.submit(app, "resend-after=1.0")
+    assert federation.finish(number)[0] == "finished:completed", federation.story()
+    assert not federation.loses(1).exists()
+    assert "works on nothing and has not replied: it is called again" in federation.said(number)
+    check_equal_to_simulation(stored(federation, run), run)
+
+
 def test_faults_of_nodes(federation):
     """Client 1 raises, sends NaN, a wrong shape, a negative number; node 2 is killed in a round, is started again at
     once as the docs have it, and takes part when the SuperLink has noticed that it was gone."""
+    starts = federation.starts(2)
     federation.kill("node2", signal.SIGTERM)
     federation.start_node(2, heartbeat=10)
     asked, back = (federation.folder / name for name in ("asked", "back"))
     code = FAULTY.format(asked=str(asked), back=str(back))
     app, run = made_app(federation, "faulty", code, rounds=8, algorithm="fedavg", seed=1)
     number = federation.submit(app)
-    wait_until(asked.exists, 600, federation.story)
+    wait_until(lambda: asked.exists() and asked.read_text(), 600, federation.story)
     federation.kill("node2")
     federation.start_node(2, until_it_may_join=True)
-    federation.wait_for_node(2, starts=3)
+    wait_until(lambda: federation.starts(2) == starts + 2, 300, federation.story)
     back.touch()
     assert federation.finish(number)[0] == "finished:completed", federation.story()
-    answered = [record["clients"] for record in stored(federation, run).records()]
-    assert answered[:2] == [2, 1]
-    assert answered[-1] == 3
+    answered = {record["round"]: record["clients"] for record in stored(federation, run).records()}
+    alone = 1 if int(asked.read_text()) in range(2, 5) else 2  # client 1 is refused in these rounds
+    assert (answered[1], answered[int(asked.read_text())], answered[8]) == (2, alone, 3)
     log = federation.said(number)
     for problem in (
         "client 1, is refused: error 2",
