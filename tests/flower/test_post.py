@@ -10,6 +10,9 @@ from tests.helpers import assert_trees_close
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 import httpx
+from flwr.app import Error, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.superlink.grid import InMemoryGrid
 
 from fedskew.flower import Rules, client_app, post, roll
 from fedskew.flower.server import federate
@@ -27,7 +30,7 @@ RUN = Run(
 )
 REFIT = RUN.model_copy(update={"algorithm": "fedlc+refit:asks=3", "rounds": 1})
 THREE = [{"partition-id": client} for client in range(3)]
-AGAIN = "node 101 works on nothing and has not replied: it is called again"
+AGAIN = "node 101 works on nothing and its reply has not come: it is called again"
 
 
 class Clock:
@@ -51,16 +54,18 @@ def clock(monkeypatch):
 
 
 class Losing(Nodes):
-    """Messages to node 101 of a kind, or the replies to them, are lost until `losses` are."""
+    """Of the messages to node 101 of a kind, or of the replies to them, so many are lost after so many others."""
 
-    def __init__(self, run, kind, losses=1, *, replies=False):
+    def __init__(self, run, kind, losses=1, *, replies=False, after=0):
         super().__init__(client_app(run), THREE)
-        self.kind, self.losses, self.replies = kind, losses, replies
+        self.kind, self.losses, self.replies, self.after = kind, losses, replies, after
 
     def _push(self, message):
         meta = message.metadata
-        loses = self.losses > 0 and (meta.dst_node_id, meta.message_type) == (101, self.kind)
-        if not loses:
+        if (meta.dst_node_id, meta.message_type) != (101, self.kind):
+            return super()._push(message)
+        self.after -= 1
+        if self.after >= 0 or self.losses == 0:
             return super()._push(message)
         self.losses -= 1
         if self.replies:
@@ -93,8 +98,11 @@ def test_a_call_that_is_lost_is_sent_again(replies, losses, caplog):
     assert called(grid, "train") == RUN.rounds + (losses if replies else 0)
 
 
-def test_an_ask_of_a_readout_that_is_lost_is_sent_again(caplog):
-    grid = Losing(REFIT, "query.readout")
+@pytest.mark.parametrize("replies", [False, True])
+@pytest.mark.parametrize("first", [0, 1])
+def test_an_ask_of_a_readout_that_is_lost_is_sent_again(replies, first, caplog):
+    """The first, which brings the model, or a later one."""
+    grid = Losing(REFIT, "query.readout", replies=replies, after=first)
     with caplog.at_level(logging.WARNING, "flwr"):
         federated = federate(grid, REFIT, Rules())
     assert AGAIN in caplog.messages
@@ -164,6 +172,91 @@ def test_nobody_is_asked_while_no_one_has_replied():
     with pytest.raises(RuntimeError, match="0 clients answered properly"):
         federate(grid, RUN.model_copy(update={"clients": 1, "partition": "iid"}), Rules())
     assert called(grid, "query") == 1
+
+
+class HandedOver(Nodes):
+    """Flower forgets a reply when it hands it over. Here the connection breaks at that moment, for so many replies of a
+    kind."""
+
+    def __init__(self, run, kind, losses):
+        super().__init__(client_app(run), THREE)
+        self.kind, self.losses, self.gone = kind, losses, set()
+
+    def pull_messages(self, message_ids):
+        (key,) = message_ids
+        if key in self.gone:
+            unknown = Message(RecordDict(), 101, self.kind)
+            unknown.metadata.__dict__["_message_id"] = key
+            return [Message(Error(ErrorCode.MESSAGE_UNAVAILABLE, "no such message"), reply_to=unknown)]
+        found = super().pull_messages(message_ids)
+        mine = any((m.metadata.src_node_id, m.metadata.message_type) == (101, self.kind) for m in found)
+        if mine and len(self.gone) < self.losses:
+            self.gone.add(key)
+            raise httpx.ReadError("connection reset by peer")
+        return found
+
+
+@pytest.mark.parametrize(("kind", "losses"), [("train", 1), ("train", 3), ("query", 1), ("query", 2)])
+def test_a_reply_that_is_lost_when_it_is_handed_over_is_asked_for_again(kind, losses):
+    grid = HandedOver(RUN, kind, losses)
+    check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
+    assert len(grid.gone) == losses
+    assert called(grid, kind) == (RUN.rounds if kind == "train" else 1) + losses
+
+
+def test_a_call_is_sent_again_three_times_at_most(caplog):
+    grid = HandedOver(RUN, "train", 4)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(grid, RUN, Rules())
+    assert federated.absorbed == {0: 2, 1: 2, 2: 2}
+    assert caplog.messages.count(AGAIN) == 3
+    assert any("round 1: the reply of node 101, client 1, is refused: error 3" in text for text in caplog.messages)
+
+
+def test_the_error_of_a_copy_is_the_clients(caplog):
+    class Failing(Losing):
+        def _push(self, message):
+            if self.losses == 0 and message.metadata.dst_node_id == 101 and message.metadata.message_type == "train":
+                message.content["config"]["run"] = "another"  # the client refuses it
+            return super()._push(message)
+
+    run = RUN.model_copy(update={"rounds": 1})
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(Failing(run, "train"), run, Rules())
+    assert federated.absorbed == {0: 1, 2: 1}
+    assert any("round 1: the reply of node 101, client 1, is refused: error 2" in text for text in caplog.messages)
+
+
+class Late(Nodes):
+    """Node 101 answers the first question after some seconds, and the next ones one after the other."""
+
+    def __init__(self, run, clock, seconds):
+        super().__init__(client_app(run), THREE)
+        self.clock, self.seconds, self.due, self.free = clock, seconds, {}, 0.0
+
+    def _push(self, message):
+        key = super()._push(message)
+        if message.metadata.dst_node_id == 101 and message.metadata.message_type == "query":
+            self.free = self.due[key] = max(self.clock.now, self.free) + self.seconds
+        return key
+
+    def pull_messages(self, message_ids):
+        (key,) = message_ids
+        return super().pull_messages(message_ids) if self.due.get(key, 0.0) <= self.clock.now else []
+
+
+@pytest.mark.parametrize("seconds", [50, 130, 590])
+def test_a_node_that_answers_late_joins_with_its_first_answer(clock, seconds):
+    grid = Late(RUN, clock, seconds)
+    check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
+    assert clock.now == pytest.approx(seconds, abs=2)
+    assert called(grid, "query") == 1 + (seconds > 120)
+
+
+def test_a_simulation_by_flower_is_not_asked():
+    """It works on several messages to a node at once."""
+    assert post.patience_with(InMemoryGrid.__new__(InMemoryGrid), 60.0) == float("inf")
+    assert post.patience_with(Nodes(client_app(RUN), THREE), 60.0) == 60.0
 
 
 class Broken(Nodes):

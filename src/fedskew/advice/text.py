@@ -211,7 +211,7 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
             yield f"    one or two seeds, which decide nothing: {', '.join(said)}"
         if alone := [gain for gain in gains if gain.is_alone]:
             reached = (f"{gain.algorithm} {gain.accuracy:.2f} % ({_seeds(gain.seeds)})" for gain in alone)
-            yield f"    FedAvg diverged, so there is no difference to it: {', '.join(reached)}"
+            yield f"    FedAvg diverged with these seeds, so there is no difference to it: {', '.join(reached)}"
         unjudged = [gain for gain in gains if gain.verdict is None and gain.diverged]
         if lost := [f"{gain.algorithm} (seeds {gain.diverged})" for gain in unjudged]:
             yield f"    diverged: {', '.join(lost)}"

@@ -1,8 +1,9 @@
 """Messages to nodes and their replies.
 
-Flower hands a message over once. If the connection breaks at that moment, the message or its reply is lost, while the
-node stays online and both sides wait. A node works on one message at a time, so a node that answers a question no
-longer works on the call before it: that call is sent again. Training on it again gives the same reply.
+Flower hands a message and its reply over once. If a connection breaks at that moment, or a node is killed and soon
+started again, it is lost, while the node is online and both sides wait. A node works on one message at a time, so one
+that answers a question no longer works on the call before it: that call is sent again. Training on it again gives the
+same reply. Flower's simulation loses nothing, and works on several messages to a node at once, so it is not asked.
 """
 
 import time
@@ -13,14 +14,19 @@ from typing import TypeVar
 
 import httpx
 from flwr.app import ConfigRecord, Error, Message, MessageType, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore import log
+from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
+from flwr.superlink.grid import InMemoryGrid
 
 from fedskew.flower.messages import CONFIG
 
 POLL_SECONDS = 0.3
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
 """Seconds between tries to reach the SuperLink."""
+MOST_QUESTIONS, MOST_COPIES = 2, 3
+"""How often a node is asked about one call, and how often a call is sent again."""
 T = TypeVar("T")
 
 
@@ -58,57 +64,83 @@ def question(run_hash: str, node: int) -> Message:
     return Message(RecordDict({CONFIG: ConfigRecord({"run": run_hash})}), node, MessageType.QUERY)
 
 
+def is_lost(reply: Message) -> bool:
+    """Whether Flower has handed this reply over before, or never received the whole of it."""
+    lost = (ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+    return reply.has_error() and reply.error.code in lost
+
+
+def patience_with(grid: Grid, seconds: float) -> float:
+    """How long a node may take before it is asked."""
+    return float("inf") if isinstance(grid, InMemoryGrid) else seconds
+
+
 @dataclass
 class Asked:
-    """A question to a node, with the key of the answer. Each time it is asked again it may take twice as long."""
+    """The questions to a node that it has not answered, by the keys of the answers. A node may be slow, so the second
+    one comes later, and an answer to either counts."""
 
-    key: str | None = None
+    keys: tuple[str, ...] = ()
     since: float = field(default_factory=lambda: time.monotonic())
-    times: int = 0
 
     def overdue(self, patience: float) -> bool:
-        return time.monotonic() - self.since > patience * (1 << self.times)
+        waited = time.monotonic() - self.since
+        return len(self.keys) < MOST_QUESTIONS and waited > patience * (1 + len(self.keys))
 
-    def again(self, key: str | None) -> "Asked":
-        return Asked(key, times=self.times + 1)
+    def again(self, key: str) -> "Asked":
+        return Asked((*self.keys, key))
 
 
 @dataclass
 class _Call:
-    """A message whose reply is awaited under a key."""
+    """A message whose reply is awaited under its key or that of a copy."""
 
     message: Message
-    key: str
+    keys: list[str]
     asked: Asked = field(default_factory=Asked)
+    copies: int = 0
 
     @property
     def node(self) -> int:
         return self.message.metadata.dst_node_id
 
     def reply(self, grid: Grid) -> Message | None:
-        try:
-            found = pulled(grid, self.key)
-        except ValueError as error:
-            return Message(Error(0, str(error)), reply_to=self.message)
-        if found is None or found.metadata.reply_to_message_id == self.message.metadata.message_id:
+        """The first that comes."""
+        for key in list(self.keys):
+            try:
+                found = pulled(grid, key)
+            except ValueError as error:
+                return Message(Error(0, str(error)), reply_to=self.message)
+            if found is not None and is_lost(found) and self.copies < MOST_COPIES:
+                self.keys.remove(key)
+            elif found is not None:
+                return self._as_reply(found)
+        return None
+
+    def _as_reply(self, found: Message) -> Message:
+        """The reply to a copy as one to the message."""
+        if found.metadata.reply_to_message_id == self.message.metadata.message_id:
             return found
         given: Error | RecordDict = found.error if found.has_error() else found.content
-        return Message(given, reply_to=self.message)  # the reply to a copy
+        return Message(given, reply_to=self.message)
 
-    def is_lost(self, grid: Grid, run_hash: str, patience: float) -> bool:
-        """Whether its node is known to work on nothing. If it takes long, the node is asked, and answers later."""
-        if self.asked.key is not None and _answered(grid, self.asked.key):
+    def look(self, grid: Grid, run_hash: str, patience: float) -> bool:
+        """Whether the call or its reply is known to be lost. If it takes long, the node is asked, and answers later."""
+        if self.copies == MOST_COPIES:
+            return False
+        if not self.keys or any(_answered(grid, key) for key in self.asked.keys):
             return True
         if self.asked.overdue(patience):
             ((key, _),) = pushed(grid, [question(run_hash, self.node)])
-            self.asked = self.asked.again(key)
+            self.asked = self.asked.again(key) if key else Asked(self.asked.keys)
         return False
 
     def send_again(self, grid: Grid) -> None:
-        log(WARNING, "node %s works on nothing and has not replied: it is called again", self.node)
+        log(WARNING, "node %s works on nothing and its reply has not come: it is called again", self.node)
         copy = Message(self.message.content, self.node, self.message.metadata.message_type)
         ((key, _),) = pushed(grid, [copy])
-        self.key, self.asked = key or self.key, self.asked.again(None)
+        self.keys += [key] if key else []
+        self.asked, self.copies = Asked(), self.copies + 1
 
 
 def exchange(
@@ -119,14 +151,14 @@ def exchange(
     A node is asked whether it still works on its call once it has taken `patience` seconds, and three times as long as
     the slowest that replied.
     """
-    waiting = [_Call(sent, key) for key, sent in pushed(grid, messages) if key]
-    began = time.monotonic()
+    waiting = [_Call(sent, [key]) for key, sent in pushed(grid, messages) if key]
+    began, patience = time.monotonic(), patience_with(grid, patience)
     replies, slowest = list[Message](), float("inf")
     while waiting and time.monotonic() < began + seconds:
         left = list[_Call]()
         for call in waiting:
             reply = call.reply(grid)
-            if reply is None and call.is_lost(grid, run_hash, max(patience, 3 * slowest)):
+            if reply is None and call.look(grid, run_hash, max(patience, 3 * slowest)):
                 reply = call.reply(grid)  # if it came just before the answer
                 if reply is None:
                     call.send_again(grid)
@@ -149,6 +181,7 @@ def with_nodes(sent: Iterable[Message], replies: Iterable[Message]) -> Iterator[
 
 
 def _answered(grid: Grid, key: str) -> bool:
+    """Whether there is, or was, an answer."""
     try:
         return pulled(grid, key) is not None
     except ValueError:
@@ -160,7 +193,7 @@ def _steadily(call: Callable[[], T]) -> T:
     for seconds in PAUSES:
         try:
             return call()
-        except httpx.HTTPError as error:
+        except (httpx.HTTPError, ObjectPushError) as error:
             log(WARNING, "the SuperLink cannot be reached, trying again in %.0f s: %s", seconds, short(error))
             time.sleep(seconds)
     return call()

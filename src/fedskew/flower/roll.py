@@ -13,7 +13,7 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 
 from fedskew.flower.messages import CONFIG, EXAMPLES
-from fedskew.flower.post import POLL_SECONDS, Asked, present, pulled, pushed, question, short
+from fedskew.flower.post import POLL_SECONDS, Asked, is_lost, patience_with, present, pulled, pushed, question, short
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,8 @@ class Roll:
             client = self._claims.pop(node).client
             log(WARNING, "node %s, client %s, has left; started again with its key, it can join now", node, client)
         self._refused = {node: reason for node, reason in self._refused.items() if node in there}
-        unanswered = (node for node, asked in self._asked.items() if not asked.overdue(self._patience))
+        patience = patience_with(grid, self._patience)
+        unanswered = (node for node, asked in self._asked.items() if not asked.overdue(patience))
         known = {*self._claims, *unanswered, *(() if again else self._refused)} - self._doubted
         self._ask(grid, sorted(there - known))
         self._doubted.clear()
@@ -91,16 +92,17 @@ class Roll:
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
         for key, sent in pushed(grid, [question(self._hash, node) for node in nodes]) if nodes else ():
             node = sent.metadata.dst_node_id
+            before = Asked() if node in self._doubted else self._asked.get(node, Asked())
             if key:
-                self._asked[node] = self._asked[node].again(key) if node in self._asked else Asked(key)
+                self._asked[node] = before.again(key)
 
     def _hear(self, grid: Grid) -> None:
         for node, asked in list(self._asked.items()):
             try:
-                reply = pulled(grid, str(asked.key))
+                reply = next((found for key in asked.keys if (found := pulled(grid, key)) is not None), None)
                 if reply is None:
                     continue
-                claim = self._claimed(reply)
+                claim = None if is_lost(reply) else self._claimed(reply)
             except ValueError as error:
                 del self._asked[node]
                 self._claims.pop(node, None)
@@ -108,8 +110,9 @@ class Roll:
                 log(WARNING, "node %s is refused: %s", node, short(error))
                 continue
             del self._asked[node]
-            self._refused.pop(node, None)
-            self._enter(node, claim)
+            if claim is not None:  # else it is asked again
+                self._refused.pop(node, None)
+                self._enter(node, claim)
 
     def _enter(self, node: int, claim: Claim) -> None:
         before = self._claims.get(node)
