@@ -8,8 +8,12 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid
 from flwr.supercore.task_identity import TaskIdentity
 
+from fedskew import Run
 from fedskew.core.tree import Params
 
+RUN = Run(dataset="digits", partition="dirichlet:0.3", clients=3, rounds=2, lr=0.1, batch_size=32, engine="serial")
+THREE = [{"partition-id": client} for client in range(3)]
+"""The configurations of its nodes."""
 Change = Callable[[Message], Message | None]
 
 

@@ -1,10 +1,12 @@
 """What gets lost between a server and its nodes."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
-from fedskew import Run, simulate
+from fedskew import simulate
 from tests.helpers import assert_trees_close
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
@@ -16,20 +18,11 @@ from flwr.superlink.grid import InMemoryGrid
 
 from fedskew.flower import Rules, client_app, post, roll
 from fedskew.flower.server import federate
-from tests.flower.in_process import Nodes, in_order_of
+from tests.flower.in_process import RUN as DIGITS
+from tests.flower.in_process import THREE, Nodes, in_order_of
 
-RUN = Run(
-    dataset="digits",
-    partition="dirichlet:0.3",
-    clients=3,
-    rounds=2,
-    lr=0.1,
-    batch_size=32,
-    engine="serial",
-    algorithm="fedlc+scaffold",
-)
+RUN = DIGITS.model_copy(update={"algorithm": "fedlc+scaffold"})
 REFIT = RUN.model_copy(update={"algorithm": "fedlc+refit:asks=3", "rounds": 1})
-THREE = [{"partition-id": client} for client in range(3)]
 AGAIN = "node 101 works on nothing and its reply has not come: it is called again"
 
 
@@ -251,6 +244,12 @@ def test_a_node_that_answers_late_joins_with_its_first_answer(clock, seconds):
     check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
     assert clock.now == pytest.approx(seconds, abs=2)
     assert called(grid, "query") == 1 + (seconds > 120)
+
+
+def test_a_node_does_not_load_flowers_database():
+    """It may be a process per message."""
+    loaded = "import sys, fedskew.flower; sys.exit('alembic' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", loaded], check=False).returncode == 0
 
 
 def test_a_simulation_by_flower_is_not_asked():

@@ -25,11 +25,10 @@ from fedskew.flower import Rules, client_app
 from fedskew.flower.data import facts
 from fedskew.flower.server import federate
 from fedskew.simulation.plan import Plan
-from tests.flower.in_process import Nodes
+from tests.flower.in_process import THREE, Nodes
 
 FIELDS = {"dataset": "digits", "partition": "dirichlet:0.3", "clients": 3, "rounds": 2, "lr": 0.1, "batch_size": 32}
 FEDLC = Run(**FIELDS, algorithm="fedlc", weighting="uniform", engine="serial")
-THREE = [{"partition-id": client} for client in range(3)]
 
 
 def first_model(run):

@@ -24,7 +24,7 @@ from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
 from fedskew.flower import Rules, client_app, reading
 from fedskew.flower.server import federate
-from tests.flower.in_process import Nodes, in_order_of
+from tests.flower.in_process import THREE, Nodes, in_order_of
 
 FIELDS = {
     "dataset": "digits", "partition": "shards:4", "clients": 3, "model": "mlp:hidden=8", "lr": 0.1, "batch_size": 64,
@@ -32,7 +32,6 @@ FIELDS = {
 }  # fmt: skip
 RUN = Run(**FIELDS, rounds=2, algorithm="fedlc+refit:asks=12")
 ONE = RUN.model_copy(update={"rounds": 1})
-THREE = [{"partition-id": client} for client in range(3)]
 ASKS = "query.readout"
 
 

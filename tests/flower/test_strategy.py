@@ -5,7 +5,7 @@ import logging
 import numpy as np
 import pytest
 
-from fedskew import Run, Store, simulate
+from fedskew import Store, simulate
 from fedskew.runs.store import StoreError
 from tests.flower.replies import renamed, with_a_record
 from tests.helpers import assert_trees_close, assert_trees_equal
@@ -16,11 +16,9 @@ from flwr.app import Array, Error, Message, RecordDict
 
 from fedskew.flower import Rules, client_app
 from fedskew.flower.server import federate
-from tests.flower.in_process import Nodes, in_order_of
+from tests.flower.in_process import RUN, THREE, Nodes, in_order_of
 
-RUN = Run(dataset="digits", partition="dirichlet:0.3", clients=3, rounds=2, lr=0.1, batch_size=32, engine="serial")
 SCAFFOLD = RUN.model_copy(update={"algorithm": "fedlc+scaffold", "rounds": 4})
-THREE = [{"partition-id": client} for client in range(3)]
 
 
 def answers_of(client, round, change):

@@ -18,7 +18,6 @@ from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.supercore import log
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
-from flwr.superlink.grid import InMemoryGrid
 
 from fedskew.flower.messages import CONFIG
 
@@ -72,6 +71,8 @@ def is_lost(reply: Message) -> bool:
 
 def patience_with(grid: Grid, seconds: float) -> float:
     """How long a node may take before it is asked."""
+    from flwr.superlink.grid import InMemoryGrid  # brings a database along, which nodes, a process per message, spare
+
     return float("inf") if isinstance(grid, InMemoryGrid) else seconds
 
 
