@@ -304,13 +304,17 @@ def test_label_counts_would_be_seen(counts, messages):
         assert leaks({**answer, "records": records}, counts) == [f"{record}/{key}"]
 
 
-def test_a_call_that_a_node_never_sees_is_sent_again(federation):
-    app, run = made_app(federation, "lost", rounds=2, algorithm="fedlc+scaffold", seed=3)
-    federation.loses(1).touch()
+@pytest.mark.parametrize("nodes", [[1], [0, 1, 2]])
+def test_a_call_that_nodes_never_see_is_sent_again(federation, nodes):
+    """Also if nobody replies."""
+    fields = {"rounds": 2, "algorithm": "fedlc+scaffold", "seed": 2 + len(nodes)}
+    app, run = made_app(federation, f"lost-{len(nodes)}", **fields)
+    for node in nodes:
+        federation.loses(node).touch()
     number = federation.submit(app, "resend-after=1.0")
     assert federation.finish(number)[0] == "finished:completed", federation.story()
-    assert not federation.loses(1).exists()
-    assert "its reply has not come: it is called again" in federation.said(number)
+    assert not any(federation.loses(node).exists() for node in nodes)
+    assert federation.said(number).count("its reply has not come: it is called again") == len(nodes)
     check_equal_to_simulation(stored(federation, run), run)
 
 

@@ -158,13 +158,78 @@ def test_a_node_that_still_works_is_not_called_again(tries, caplog):
     assert called(grid, "train") == RUN.rounds
 
 
-def test_nobody_is_asked_while_no_one_has_replied():
-    """Perhaps all of them take long."""
-    grid = Losing(RUN.model_copy(update={"clients": 1, "partition": "iid"}), "train")
-    grid.contexts = {101: grid.contexts[100]}
-    with pytest.raises(RuntimeError, match="0 clients answered properly"):
-        federate(grid, RUN.model_copy(update={"clients": 1, "partition": "iid"}), Rules())
-    assert called(grid, "query") == 1
+class Timed(Nodes):
+    """Nodes that work on one message at a time, so many seconds on each call to train. In one round the first call to
+    every node is lost."""
+
+    def __init__(self, run, clock, seconds, *, lost_in=0):
+        super().__init__(client_app(run), THREE)
+        self.clock, self.seconds, self.lost_in = clock, seconds, lost_in
+        self.lost, self.asked = set[int](), list[tuple[int, float]]()
+        self.due, self.free = dict[str, float](), dict[int, float]()
+
+    def _push(self, message):
+        meta, config = message.metadata, message.content.config_records["config"]
+        node = meta.dst_node_id
+        if meta.message_type == "query":
+            self.asked.append((node, self.clock.now))
+        elif config["round"] == self.lost_in and node not in self.lost:
+            self.lost.add(node)
+            meta.__dict__["_message_id"] = f"lost{node}"
+            return meta.message_id
+        key = super()._push(message)
+        works = 0.0 if meta.message_type == "query" else self.seconds
+        self.free[node] = self.due[key] = max(self.clock.now, self.free.get(node, 0.0)) + works
+        return key
+
+    def pull_messages(self, message_ids):
+        (key,) = message_ids
+        return super().pull_messages(message_ids) if self.due.get(key, 0.0) <= self.clock.now else []
+
+    @property
+    def questions(self):
+        """The nodes that were asked after they had joined, and when."""
+        return self.asked[len(THREE) :]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "lost_in", "asked_after"), [(5, 1, 60), (5, 2, 60), (100, 2, 300), (600, 1, 60), (600, 2, 1800)]
+)
+def test_if_every_call_of_a_round_is_lost_all_are_called_again(seconds, lost_in, asked_after, clock, caplog):
+    """The slowest reply of the rounds before says how long a call may take; in the first round there is none."""
+    grid = Timed(RUN, clock, seconds, lost_in=lost_in)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
+    assert sum("it is called again" in text for text in caplog.messages) == 3
+    began = (lost_in - 1) * seconds
+    first = [when for _, when in grid.questions if when > began + 1][:3]
+    assert first == pytest.approx([began + asked_after] * 3, abs=3)
+    assert clock.now == pytest.approx(RUN.rounds * seconds + asked_after, abs=5)
+
+
+def test_nodes_that_all_take_long_are_asked_twice_in_the_first_round_alone(clock, caplog):
+    grid = Timed(RUN, clock, 1000)
+    with caplog.at_level(logging.WARNING, "flwr"):
+        check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
+    assert not any("it is called again" in text for text in caplog.messages)
+    assert sorted(node for node, _ in grid.questions) == [100, 100, 101, 101, 102, 102]
+    assert [when for _, when in grid.questions] == pytest.approx([60] * 3 + [180] * 3, abs=2)
+    assert clock.now == pytest.approx(2000, abs=2)
+
+
+def test_the_time_that_a_lost_call_took_is_no_measure_of_replies(clock):
+    """The calls of the first round are lost, and then those of the second as well: no node waits longer for it."""
+    grid = Timed(RUN, clock, 5, lost_in=1)
+    push = grid._push
+
+    def losing_more(message):
+        if message.metadata.message_type == "train" and grid.lost_in == 1 and clock.now > 65:
+            grid.lost_in, grid.lost = 2, set()
+        return push(message)
+
+    grid._push = losing_more
+    check_nothing_is_missing(federate(grid, RUN, Rules()), RUN)
+    assert clock.now == pytest.approx(2 * (60 + 5), abs=3)
 
 
 class HandedOver(Nodes):

@@ -37,6 +37,10 @@ _LEAST = {"client": 0, "round": 1, EXAMPLES: 1, "steps": 1}
 _ADDED = {"norm_bit"}  # by Flower's adaptive clipping
 
 
+class NotFinite(ValueError):
+    """A reply that is as it should be, but for numbers that are not finite."""
+
+
 @dataclass(frozen=True)
 class Call:
     """A server's request to train. `absorbed` is the last round in which this client's answer counted."""
@@ -184,8 +188,13 @@ def _decoded(
     for name, expected in (("client", asked.client), ("round", asked.round)):
         if metrics[name] != expected:
             raise ValueError(f"{name} is {metrics[name]}; expected: {expected}")
-    if not isinstance(metrics["loss"], float) or not isfinite(metrics["loss"]):
+    if not isinstance(metrics["loss"], float):
         raise ValueError(f"loss is {metrics['loss']!r}; allowed: finite numbers")
+    for name, leaves in records.items():
+        if not tree.finite({key: leaf for key, leaf in leaves.items() if leaf.is_floating_point()}):
+            raise NotFinite(f"{name} has values that are not finite numbers")
+    if not isfinite(metrics["loss"]):
+        raise NotFinite(f"loss is {metrics['loss']!r}; allowed: finite numbers")
     return [metrics[name] for name in numbers], records
 
 
@@ -206,5 +215,3 @@ def _check_tree(name: str, leaves: Params, like: Params) -> None:
             if found != wanted:
                 found, wanted = (list(x) if about == "shape" else x for x in (found, wanted))
                 raise ValueError(f"{name} {key} has {about} {found}; allowed: {wanted}")
-    if not tree.finite({key: leaf for key, leaf in leaves.items() if leaf.is_floating_point()}):
-        raise ValueError(f"{name} has values that are not finite numbers")

@@ -1,9 +1,10 @@
 """Messages to nodes and their replies.
 
 Flower hands a message and its reply over once. If a connection breaks at that moment, or a node is killed and soon
-started again, it is lost, while the node is online and both sides wait. A node works on one message at a time, so one
-that answers a question no longer works on the call before it: that call is sent again. Training on it again gives the
-same reply. Flower's simulation loses nothing, and works on several messages to a node at once, so it is not asked.
+started again, it is lost, while the node is online and both sides wait. A node works on one message at a time, oldest
+first, so one that answers a question no longer works on the call before it: that call is sent again. Training on it
+again gives the same reply. Flower's simulation loses nothing, and works on several messages to a node at once, so it is
+not asked.
 """
 
 import time
@@ -94,12 +95,13 @@ class Asked:
 
 @dataclass
 class _Call:
-    """A message whose reply is awaited under its key or that of a copy."""
+    """A message whose reply is awaited under its key or that of a copy, the last of which was `sent` when it says."""
 
     message: Message
     keys: list[str]
     asked: Asked = field(default_factory=Asked)
     copies: int = 0
+    sent: float = field(default_factory=lambda: time.monotonic())
 
     @property
     def node(self) -> int:
@@ -141,37 +143,45 @@ class _Call:
         copy = Message(self.message.content, self.node, self.message.metadata.message_type)
         ((key, _),) = pushed(grid, [copy])
         self.keys += [key] if key else []
-        self.asked, self.copies = Asked(), self.copies + 1
+        self.asked, self.copies, self.sent = Asked(), self.copies + 1, time.monotonic()
 
 
-def exchange(
-    grid: Grid, messages: Sequence[Message], run_hash: str, *, seconds: float, patience: float
-) -> list[Message]:
-    """Send messages and collect replies, until all have arrived or the time is up.
+class Post:
+    """Sends the messages of a run's server and collects the replies to them, for so many `seconds` at most.
 
     A node is asked whether it still works on its call once it has taken `patience` seconds, and three times as long as
-    the slowest that replied.
+    the slowest reply to a message of that kind: of those sent together with it or, while nobody has replied to these,
+    of all earlier ones. The first messages have no such measure. To ask too early does no harm: a node answers once it
+    is done, before its next call, and no more than `MOST_QUESTIONS` questions wait for it.
     """
-    waiting = [_Call(sent, [key]) for key, sent in pushed(grid, messages) if key]
-    began, patience = time.monotonic(), patience_with(grid, patience)
-    replies, slowest = list[Message](), float("inf")
-    while waiting and time.monotonic() < began + seconds:
-        left = list[_Call]()
-        for call in waiting:
-            reply = call.reply(grid)
-            if reply is None and call.look(grid, run_hash, max(patience, 3 * slowest)):
-                reply = call.reply(grid)  # if it came just before the answer
+
+    def __init__(self, run_hash: str, seconds: float, patience: float) -> None:
+        self._hash, self._seconds, self._patience = run_hash, seconds, patience
+        self._slowest = dict[str, float]()
+
+    def exchange(self, grid: Grid, messages: Sequence[Message]) -> list[Message]:
+        """The replies to messages of one kind, once all have arrived or the time is up."""
+        kind = next((message.metadata.message_type for message in messages), "")
+        waiting = [_Call(sent, [key]) for key, sent in pushed(grid, messages) if key]
+        end, patience = time.monotonic() + self._seconds, patience_with(grid, self._patience)
+        replies, times, earlier = list[Message](), list[float](), self._slowest.get(kind, 0.0)
+        while waiting and time.monotonic() < end:
+            left, slowest = list[_Call](), max(times, default=earlier)
+            for call in waiting:
+                reply = call.reply(grid)
+                if reply is None and call.look(grid, self._hash, max(patience, 3 * slowest)):
+                    reply = call.reply(grid)  # if it came just before the answer
+                    if reply is None:
+                        call.send_again(grid)
                 if reply is None:
-                    call.send_again(grid)
-            if reply is None:
-                left.append(call)
-            else:
-                replies.append(reply)
-        if len(left) < len(waiting):
-            slowest = time.monotonic() - began
-        waiting = left
-        time.sleep(POLL_SECONDS if waiting else 0)
-    return replies
+                    left.append(call)
+                else:
+                    replies.append(reply)
+                    times.append(time.monotonic() - call.sent)
+            waiting = left
+            time.sleep(POLL_SECONDS if waiting else 0)
+        self._slowest[kind] = max([*times, earlier])
+        return replies
 
 
 def with_nodes(sent: Iterable[Message], replies: Iterable[Message]) -> Iterator[tuple[int, Message]]:

@@ -2,14 +2,17 @@
 
 The first ask of a fit holds the trained model, later ones only the layer to be tried: a node keeps what it needs of the
 model in Flower's state. If a client gives no valid answer, the fit goes on without it (`readouts/fitting.py` says how),
-with as many asks in all as if it had answered; with fewer than `min-clients` left, the run fails.
+with as many asks in all as if it had answered; with fewer than `min-clients` left, the run fails. If they are that few
+because the gradients of others are not finite, the model is at fault: the fit learns as much, as in a simulation.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 from logging import INFO, WARNING
+from math import nan
 
+import torch
 from flwr.app import ConfigRecord, Message, RecordDict
 from flwr.serverapp import Grid
 from flwr.supercore import log
@@ -25,6 +28,7 @@ from fedskew.flower.messages import (
     PARAMS,
     Ask,
     Gradient,
+    NotFinite,
     decode_gradient,
     encode_ask,
     from_record,
@@ -71,14 +75,16 @@ class Reader:
         """The last layer, fitted to the examples of the clients that are present and answer."""
         server, readout = self.strategy.server, self.strategy.plan.algorithm.readout
         rows, biases = self.layer
-        nodes, asked, all_answered = dict(sorted(self.strategy.roll.nodes.items())), 0, False
+        nodes, asked, all_answered, any_finite = dict(sorted(self.strategy.roll.nodes.items())), 0, False, False
 
         def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
-            nonlocal nodes, asked, all_answered
+            nonlocal nodes, asked, all_answered, any_finite
             model = ({}, {}) if asked else (server.params, server.buffers)
             asked += len(nodes)
             answers = self._ask(grid, round, nodes, model, {rows: weight, biases: bias})
-            all_answered = len(answers) == len(nodes)
+            if answers is None:
+                return nan, torch.full_like(weight, nan), torch.full_like(bias, nan)
+            any_finite, all_answered = True, len(answers) == len(nodes)
             if not all_answered:
                 nodes = {client: node for client, node in nodes.items() if client in answers}
                 raise Fewer
@@ -88,7 +94,9 @@ class Reader:
             return sum(answer.loss for answer in given) / total, gradient[rows] / total, gradient[biases] / total
 
         fitted = fit(readout, server.params, self.layer, ask)
-        if all_answered:
+        if not any_finite:
+            log(WARNING, "round %s: no gradient of the last layer is finite; the layer stays as it was trained", round)
+        elif all_answered:
             done = "round %s: the last layer is fitted to the examples of %s clients, with %s gradients"
             log(INFO, done, round, len(nodes), asked)
         else:
@@ -97,20 +105,25 @@ class Reader:
 
     def _ask(
         self, grid: Grid, round: int, nodes: Mapping[int, int], model: tuple[Params, Params], layer: Params
-    ) -> dict[int, Gradient]:
-        """The valid answers of clients."""
+    ) -> dict[int, Gradient] | None:
+        """The valid answers of clients; None if they are too few because numbers of others are not finite."""
         strategy, records = self.strategy, model_records(*model)
         run, rules = strategy.plan.run, strategy.rules
         asks = {node: Ask(run.hash, client, round, *model, layer) for client, node in nodes.items()}
         sent = [Message(encode_ask(ask, records), node, READOUT) for node, ask in asks.items()]
-        found = dict[int, Gradient]()
+        found, not_finite, needed = dict[int, Gradient](), dict[int, NotFinite](), rules.needed(run.clients)
         for node, reply in with_nodes(sent, strategy.exchange(grid, sent)):
             try:
                 found[asks[node].client] = self._answer(reply, node, asks[node])
+            except NotFinite as error:
+                not_finite[node] = error
             except ValueError as error:
                 strategy.refuse(round, node, asks[node].client, error)
-        what = "answered the readout properly"
-        strategy.check_enough(round, len(found), len(nodes), rules.needed(run.clients), what)
+        if len(found) < needed <= len(found) + len(not_finite):
+            return None
+        for node, problem in not_finite.items():
+            strategy.refuse(round, node, asks[node].client, problem)
+        strategy.check_enough(round, len(found), len(nodes), needed, "answered the readout properly")
         return found
 
     def _answer(self, reply: Message, node: int, ask: Ask) -> Gradient:

@@ -26,7 +26,7 @@ class Rules(BaseModel):
     """Seconds after which a client counts as not answering."""
     resend_after: Annotated[float, Field(gt=0)] = 60.0
     """Seconds without a reply after which the server asks a node whether it still works on its message, and sends the
-    message again if not. It waits longer if the others needed more than a third of that."""
+    message again if not. It waits longer if replies have needed more than a third of that."""
     start_timeout: Annotated[float, Field(gt=0)] = 600.0
     """Seconds to wait for all clients before the first round."""
     max_norm: Annotated[float, Field(ge=0)] | Literal["auto", "off"] = "auto"

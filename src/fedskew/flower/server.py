@@ -24,6 +24,7 @@ from fedskew.core.round import Server
 from fedskew.core.settings import dtype_of
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
+from fedskew.flower.measures import checked
 from fedskew.flower.messages import from_record, to_record
 from fedskew.flower.reading import Reader
 from fedskew.flower.rules import Rules, caller_folder, read_rules, read_run
@@ -77,7 +78,8 @@ def federate(
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
             record = _round(grid, strategy, outer, round, evaluate, reader)
-            shown = "not measured" if record.accuracy is None else f"{100 * record.accuracy:.2f} %"
+            accuracy = record.as_dict()["accuracy"]
+            shown = "not measured" if accuracy is None else f"{100 * accuracy:.2f} %"
             log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, shown)
             if folder is not None:
                 folder.append_record(record.as_dict())
@@ -108,7 +110,7 @@ def _round(
         strategy.server, asked = replace(strategy.server, readout=reading.layer), reading.asked
     update, seconds = strategy.update, time.perf_counter() - began
     return RoundRecord.of(
-        evaluate(strategy.server) if evaluate is not None and due else None,
+        checked(evaluate(strategy.server)) if evaluate is not None and due else None,
         round=round,
         train_loss=None if update is None else float(update.loss.double().mean()),
         clients=0 if update is None else len(update.loss),
@@ -140,7 +142,9 @@ def _opened(
         strategy.absorbed = dict(zip(checkpoint.clients.tolist(), map(int, counted), strict=True))
         strategy.reach = {name: float(norm) for name, norm in tree.unprefix(checkpoint.states, "reach").items()}
     if finished:
-        log(INFO, "nothing left to do: all %s rounds are in %s", run.rounds, folder.path)
+        ended = finished[-1]
+        said = f"it diverged in round {ended.round}" if ended.diverged else f"all {run.rounds} rounds are done"
+        log(INFO, "nothing left to do: %s, stored in %s", said, folder.path)
         return folder, run.rounds
     note_run(run, folder)
     folder.keep_records(done)

@@ -27,7 +27,7 @@ from fedskew.flower.messages import (
     server_records,
     to_record,
 )
-from fedskew.flower.post import exchange, short, with_nodes
+from fedskew.flower.post import Post, short, with_nodes
 from fedskew.flower.roll import Roll
 from fedskew.flower.rules import Rules
 from fedskew.simulation.plan import Plan, sampled_clients, usable_device
@@ -48,6 +48,7 @@ class LabelSkew(Strategy):
         self.update: Update | None = None
         self.reach: Norms = {}
         self.roll = Roll(plan.run.hash, plan.run.clients, self.rules.resend_after)
+        self._post = Post(plan.run.hash, self.rules.round_timeout, self.rules.resend_after)
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
         self._calls, self._sent = dict[int, Call](), list[Message]()
@@ -112,8 +113,7 @@ class LabelSkew(Strategy):
 
     def exchange(self, grid: Grid, messages: Sequence[Message]) -> list[Message]:
         """Send messages and collect replies, as the rules say."""
-        rules = self.rules
-        return exchange(grid, messages, self.plan.run.hash, seconds=rules.round_timeout, patience=rules.resend_after)
+        return self._post.exchange(grid, messages)
 
     def summary(self) -> None:
         run = self.plan.run
