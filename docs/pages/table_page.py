@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from docs.pages.claims import Claim, by_profile, by_seed, claims, on_common_seeds, placed, span
+from fedskew.core.spec import name_in
 from fedskew.paper import formats
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import Profile
@@ -106,7 +107,7 @@ def _shown(table: Table, profile: Profile, rows: Sequence[dict[str, Any]], lengt
 
 
 def _data(table: Table, cell: str) -> str:
-    return str({**table.fields, **table.cells[cell]}["dataset"]).partition(":")[0]
+    return name_in(str({**table.fields, **table.cells[cell]}["dataset"]))
 
 
 def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:

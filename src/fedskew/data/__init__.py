@@ -66,6 +66,11 @@ USUAL = {
 }
 
 
+def usual_for(text: str) -> Usual | None:
+    """The defaults of the data set that a spec names; the user's own has none."""
+    return USUAL.get(spec.name_in(text))
+
+
 def resolve_dataset(text: str) -> spec.Resolved:
     return spec.resolve(text, "dataset", DATASETS, GIVEN)
 
@@ -135,7 +140,7 @@ def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
     None if there are no files, or none that could differ: what `fingerprint` reads is in a run's hash.
     """
     resolved = resolve_dataset(text)
-    usual = USUAL.get(text.partition(":")[0])
+    usual = usual_for(text)
     if usual is None or usual.files is None:
         return None
     find = usual.files

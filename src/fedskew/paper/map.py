@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedskew.core.spec import family
+from fedskew.core.spec import family, name_in
 from fedskew.paper import map_text
 from fedskew.paper.choice import Choice
 from fedskew.paper.map_figure import map_figure
@@ -144,9 +144,7 @@ class Map:
         first, mean = rows[0], mean_words(row["rounds"] for row in rows)
         title = f"FedLC against FedAvg around {self.cell}, {mean}, one seed, {first['precision']}"
         lengths = " and ".join(map(str, sorted({row["rounds"] for row in rows})))
-        stand_in = (
-            "" if self.cell.startswith(first["dataset"].partition(":")[0]) else f"STAND-IN DATA: {first['dataset']}; "
-        )
+        stand_in = "" if self.cell.startswith(name_in(first["dataset"])) else f"STAND-IN DATA: {first['dataset']}; "
         heat = [panel for base in BASES if (panel := _panel(base, rows)) is not None]
         return map_figure(path, heat, _differences(rows), title, f"{stand_in}shortened: {lengths} rounds")
 

@@ -230,7 +230,7 @@ def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[st
 
 def _check_continued(tries: Sequence[Try]) -> None:
     for schedule in (each.runs[0].lr_schedule for each in tries):
-        if SCHEDULES[spec.parse(schedule)[0]].needs_rounds:
+        if SCHEDULES[spec.name_in(schedule)].needs_rounds:
             raise ValueError(f"halving continues runs, and lr_schedule {schedule} depends on how long a run is")
 
 
