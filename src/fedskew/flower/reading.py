@@ -16,6 +16,7 @@ from flwr.supercore import log
 from torch import Tensor
 
 from fedskew.core import tree
+from fedskew.core.own import drawing
 from fedskew.core.reading import Reading, client_gradient, features, fit, last_layer
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes
@@ -69,7 +70,7 @@ class Reader:
 
     def read_out(self, grid: Grid, round: int) -> Reading:
         """The last layer, fitted to the examples of the clients that are present and answer."""
-        server, readout = self.strategy.server, self.strategy.plan.algorithm.readout
+        server, plan = self.strategy.server, self.strategy.plan
         rows, biases = self.layer
         nodes, asked, all_answered = dict(sorted(self.strategy.roll.nodes.items())), 0, False
 
@@ -87,7 +88,8 @@ class Reader:
             gradient = reduce(tree.add, (tree.map(Tensor.double, answer.layer) for answer in given))
             return sum(answer.loss for answer in given) / total, gradient[rows] / total, gradient[biases] / total
 
-        fitted = fit(readout, server.params, self.layer, ask)
+        with drawing(plan.recipe(round), plan.run.seed, "readout", round):
+            fitted = fit(plan.algorithm.readout, server.params, self.layer, ask)
         if all_answered:
             done = "round %s: the last layer is fitted to the examples of %s clients, with %s gradients"
             log(INFO, done, round, len(nodes), asked)
