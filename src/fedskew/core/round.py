@@ -161,7 +161,7 @@ class Sums:
     loss: Tensor
 
 
-Record = TypeVar("Record", Context, Local, Update)
+Record = TypeVar("Record", Server, Context, Local, Update)
 Merge = Callable[[Params, Tensor], Params]
 
 

@@ -27,7 +27,7 @@ from fedskew.core.settings import Settings, arithmetic
 from fedskew.core.tree import Params
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves, same_step
 from fedskew.engine.pool import Examples, Pool
-from fedskew.engine.timetable import Table, Tables, most_rows
+from fedskew.engine.timetable import Table, Tables, longest_first, most_rows
 from fedskew.models import kernels
 from fedskew.models.model import Model
 
@@ -150,7 +150,7 @@ class Stage:
         done: dict[tuple[int, int], Update] = {}
         for slot in self.slots:
             slot.wait_for_main()
-        for job in np.argsort(-table.steps, kind="stable").tolist():
+        for job in longest_first(table.steps).tolist():
             i, k = jobs[job]
             slot = self.slots[int(busy.argmin())]
             busy[busy.argmin()] += table.steps[job]
