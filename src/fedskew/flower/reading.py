@@ -116,7 +116,7 @@ class Reader:
         return found
 
     def _answer(self, reply: Message, node: int, ask: Ask) -> Gradient:
-        answer = decode_gradient(content_of(reply), ask, next(iter(ask.layer.values())).device)
+        answer = decode_gradient(content_of(reply), ask, tree.first(ask.layer).device)
         self.strategy.check_examples(answer.examples, node)
         _, bias = self.layer
         largest = float(answer.layer[bias].abs().max())

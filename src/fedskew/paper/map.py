@@ -77,8 +77,7 @@ class Map:
         if "margin" in self.parts:
             for base in BASES:
                 wanted += [self.run(base, text, choice) for text in (*RIVALS, *margins(self.taus or TAUS))]
-        results = results.only(self.run(BASES[0], "fedavg", choice).precision)
-        if "around" in self.parts and (best := self.best(choice, results, self.taus or TAUS)):
+        if "around" in self.parts and (best := self._chosen(choice, results)):
             for setting in self.settings(choice):
                 wanted += [self.run(setting, text, choice) for text in (*RIVALS, best) if setting != UNCHANGED]
             wanted.append(self.run(UNCHANGED, f"{best},denominator=others", choice))
@@ -86,8 +85,12 @@ class Map:
 
     def settled(self, choice: Choice, results: Results) -> bool:
         """Whether everything that this depends on exists."""
-        results = results.only(self.run(BASES[0], "fedavg", choice).precision)
-        return "around" not in self.parts or self.best(choice, results, self.taus or TAUS) is not None
+        return "around" not in self.parts or self._chosen(choice, results) is not None
+
+    def _chosen(self, choice: Choice, results: Results) -> str | None:
+        """The best of the requested margins, in the arithmetic of the requested runs."""
+        own = results.only(self.run(BASES[0], "fedavg", choice).precision)
+        return self.best(choice, own, self.taus or TAUS)
 
     def rows(self, results: Results, choice: Choice) -> list[dict[str, Any]]:
         """One row per existing run, all of one arithmetic."""

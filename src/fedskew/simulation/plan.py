@@ -127,7 +127,7 @@ def _examples(known: Dataset | Nodes, server: Server) -> Dataset:
     """Examples that show which layer runs last; any will do if only the nodes have some."""
     if isinstance(known, Dataset):
         return known
-    shape, device = (2, *known.input_shape), next(iter(server.params.values())).device
+    shape, device = (2, *known.input_shape), tree.first(server.params).device
     x, y = torch.linspace(-1, 1, torch.Size(shape).numel()).view(shape), torch.zeros(2, dtype=torch.int64)
     return Dataset.of(known.name, (x, y), (x, y), known.num_classes).to(device)
 
