@@ -14,6 +14,7 @@ from fedskew.core import spec
 from fedskew.core.dataset import Dataset as Dataset
 from fedskew.core.memory import check_room, free_memory
 from fedskew.data import cifar, digits, femnist, folder, imagenet12, mnist, nodes, npz, shapes, svhn, synthetic
+from fedskew.data.images import Progress
 from fedskew.data.nodes import Nodes as Nodes
 
 DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
@@ -32,7 +33,6 @@ DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "nodes": nodes.nodes,
 }
 GIVEN = ("seed", "clients", "data_dir", "progress")
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

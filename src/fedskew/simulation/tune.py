@@ -161,9 +161,9 @@ class Tuning:
 def knobs_for(fields: Mapping[str, Any], method: str, values: Mapping[str, Sequence[Any]]) -> list[Knob]:
     """The method's own knobs, then fields of the run; if values are given, only those."""
     found = {knob.name: knob for knob in knobs_of(method, Run.model_fields)}
-    if "lr" not in fields:
-        found["lr"] = Knob("lr", LR, value_at(run_at(fields, {"algorithm": method}), "lr"))
     plain = run_at(fields, {"algorithm": method})
+    if "lr" not in fields:
+        found["lr"] = Knob("lr", LR, value_at(plain, "lr"))
     for name, given in values.items():
         if name in FIELDS or find_argument(method, name) is not None:
             options = [_option(run_at(fields, {"algorithm": method, name: value}), name) for value in given]
