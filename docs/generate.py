@@ -44,7 +44,7 @@ def with_parts(page: str) -> str:
     by_part: dict[str, list[str]] = {}
     for method in describe():
         for name in method.sets or ["nothing"]:
-            by_part.setdefault(name, []).append(f"`{method.spec.partition(':')[0]}`")
+            by_part.setdefault(name, []).append(f"`{method.name}`")
     return part(
         page, "methods", "\n".join(as_markdown(["sets", "methods"], [[k, ", ".join(v)] for k, v in by_part.items()]))
     )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from docs.pages.closing import SETTING
+from fedskew.core.spec import name_in
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.trained import CELL
@@ -54,7 +55,7 @@ def training(result: Result) -> list[str]:
     """`lr 0.03`, `cosine rate`: where a run's rate is not the default."""
     usual, rate, schedule = _run(BASELINE), result.run["lr"], result.run["lr_schedule"]
     told = [f"lr {rate:g}"] if rate != usual.lr else []
-    return told + ([f"{schedule.partition(':')[0]} rate"] if schedule != usual.lr_schedule else [])
+    return told + ([f"{name_in(schedule)} rate"] if schedule != usual.lr_schedule else [])
 
 
 def told(result: Result) -> str:

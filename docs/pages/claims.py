@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES, Profile
@@ -107,7 +108,7 @@ def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
 
 def _where(table: Table, claim: Claim) -> str:
     """A claim's data set, and the table's title if its cells differ in more than data and split."""
-    data = str(claim.ours["fedlc"]["dataset"]).partition(":")[0]
+    data = name_in(claim.ours["fedlc"]["dataset"])
     varied = any(set(fields) - {"dataset", "partition"} for fields in table.cells.values())
     return f"{data}, {table.title.lower()} ({table.name})" if varied else data
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from docs.pages.claims import by_profile, by_seed, on_common_seeds
+from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
 from fedskew.paper.profiles import PROFILES
 from fedskew.paper.table import SEVEN
@@ -61,7 +62,7 @@ def cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
         ours = on_common_seeds({m: of for m, row in alike.items() if (of := by_seed(row["ours"]))})
         printed = {m: row["printed"]["mean"] for m, row in alike.items() if row["printed"]["mean"] is not None}
         if {"fedavg", "fedlc"} <= set(ours):
-            data = str(mine["ours"]["dataset"]).partition(":")[0]
+            data = name_in(mine["ours"]["dataset"])
             runs = (*at["fedavg"]["ours"]["hashes"], *mine["ours"]["hashes"])
             yield Cell(data, Difference(**mine["ours"]["gain"]).verdict, runs, ours, printed)
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from docs.pages.claims import listed, placed
+from fedskew.core.spec import name_in
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.results import Result
 from fedskew.runs.verdict import BASELINE
@@ -14,7 +15,7 @@ def by_cell(tries: Sequence[Result]) -> dict[str, dict[str, float]]:
     """For each data set and split the accuracy of each variant on held-out examples, in percent."""
     found: dict[str, dict[str, float]] = {}
     for one in sorted(tries, key=lambda each: (each.run["dataset"], each.run["partition"])):
-        at = found.setdefault(f"{one.run['dataset'].partition(':')[0]}/{one.short['partition']}", {})
+        at = found.setdefault(f"{name_in(one.run['dataset'])}/{one.short['partition']}", {})
         if at.setdefault(one.short["algorithm"], value := 100 * one.summary["validation_accuracy"]) != value:
             raise ValueError(f"{one.hash}: there is another try of {one.short['algorithm']}; the table has one of each")
     return found

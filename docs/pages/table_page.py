@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from docs.pages.claims import Claim, by_profile, by_seed, claims, on_common_seeds, placed, span
+from fedskew.core.spec import name_in
 from fedskew.paper import formats
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import Profile
@@ -106,7 +107,7 @@ def _shown(table: Table, profile: Profile, rows: Sequence[dict[str, Any]], lengt
 
 
 def _data(table: Table, cell: str) -> str:
-    return str({**table.fields, **table.cells[cell]}["dataset"]).partition(":")[0]
+    return name_in(str({**table.fields, **table.cells[cell]}["dataset"]))
 
 
 def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:
@@ -117,23 +118,31 @@ def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:
 def _runs(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     """The runs behind the figures, and the commands that do them."""
     by_method: dict[str, list[str]] = {}
-    alike: dict[tuple[int, str], list[Mapping[str, Any]]] = {}
     for row in rows:
         if ours := row["ours"]:
             runs = ", ".join(f"{seed}: {name}" for seed, name in zip(ours["seeds"], ours["hashes"], strict=True))
             by_method.setdefault(row["method"], []).append(f"{row['cell']} {runs}")
-            alike.setdefault((ours["rounds"], ours["precision"]), []).append(row)
-    yield "Runs by seed, and the commands that do them, with as many seeds as any of them has:"
+    yield "Runs by seed, and the commands that do them:"
     yield "\n".join(f"- `{method}`: {'; '.join(runs)}" for method, runs in by_method.items())
-    yield "\n".join(["```bash", *(_command(table, profile, some) for some in alike.values()), "```"])
+    yield "\n".join(["```bash", *_commands(table, profile, rows), "```"])
 
 
-def _command(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> str:
-    """What runs these pairs, which are of one length and arithmetic."""
-    ours = rows[0]["ours"]
-    cells, methods = (dict.fromkeys(row[name] for row in rows) for name in ("cell", "method"))
-    words = [f"fedskew paper run {table.name} --profile {profile.name}", *(f"--cells {cell}" for cell in cells)]
-    words += [f"--methods {','.join(methods)}", f"--seeds {1 + max(max(row['ours']['seeds']) for row in rows)}"]
-    words += [f"--rounds {ours['rounds']}"] if ours["shortened"] else []
+def _commands(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """What does these runs and no others: a command for the methods that were run alike in the same cells."""
+    cells: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if ours := row["ours"]:
+            cells.setdefault((row["method"], _options(ours)), []).append(row["cell"])
+    methods: dict[tuple[str, ...], list[str]] = {}
+    for (method, options), where in cells.items():
+        methods.setdefault((options, *where), []).append(method)
+    begin = f"fedskew paper run {table.name} --profile {profile.name}"
+    for (options, *where), names in methods.items():
+        yield " ".join([begin, *(f"--cells {cell}" for cell in where), f"--methods {','.join(names)}", options])
+
+
+def _options(ours: Mapping[str, Any]) -> str:
+    """How a method was run in a cell: over how many seeds, for how long, in which arithmetic and where."""
+    words = [f"--seeds {1 + max(ours['seeds'])}", *([f"--rounds {ours['rounds']}"] if ours["shortened"] else [])]
     words += [f"--precision {ours['precision']}", *([] if ours["device"] == "cpu" else ["--device cuda"])]
     return " ".join(words)

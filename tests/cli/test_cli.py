@@ -547,7 +547,7 @@ def test_export_for_plain_pytorch(capsys, tmp_path):
     import torch
     from safetensors.torch import load_file
 
-    from fedskew.runs.export import load_model
+    from fedskew import load_model
     from fedskew.simulation.plan import build_federation
 
     result = json.loads(call(capsys, "run", *SMALL, "--json")[1])

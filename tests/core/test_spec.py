@@ -62,6 +62,7 @@ def error_of(text: str) -> str:
 def test_parse(text: str, name: str, values: list[Any], named: dict[str, Any]) -> None:
     parsed = spec.parse(text)
     assert parsed == (name, values, named)
+    assert spec.name_in(text) == name
     assert [type(v) for v in parsed[1]] == [type(v) for v in values]
 
 

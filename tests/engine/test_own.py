@@ -42,10 +42,10 @@ def run_of(algorithm: str = "fedavg", **more: Any) -> Run:
     return Run(**{**FIELDS, "algorithm": f"{own}{algorithm}", **more})
 
 
-def params_of(run: Run) -> dict[str, torch.Tensor]:
-    last = list(simulate(run))[-1].server
+def params_of(run: Run, **more: Any) -> dict[str, torch.Tensor]:
+    last = list(simulate(run, **more))[-1].server
     assert last is not None
-    return last.params
+    return dict(last.used)
 
 
 def updates(make: Any, simulation: Simulation, recipe: Recipe) -> Any:
@@ -133,6 +133,10 @@ DRAWING = [
 ]
 
 
+ELSEWHERE = "private", "started", "blurred", "guessed"
+"""Methods that draw outside a client's steps."""
+
+
 @pytest.mark.parametrize(("algorithm", "model", "part"), DRAWING)
 def test_parts_that_draw_are_found_out(algorithm: str, model: str, part: str) -> None:
     chosen = Simulation(run_of(algorithm, model=model))
@@ -150,7 +154,9 @@ def test_a_network_for_threads_that_draws_is_left_to_serial(monkeypatch: pytest.
     assert Simulation(run_of("noise", **fields)).engine_name == "serial"
 
 
-@pytest.mark.parametrize(("algorithm", "model"), [*((a, m) for a, m, _ in DRAWING), ("private", "mlp:hidden=8")])
+@pytest.mark.parametrize(
+    ("algorithm", "model"), [*((a, m) for a, m, _ in DRAWING), *((a, "mlp:hidden=8") for a in ELSEWHERE)]
+)
 def test_what_parts_draw_depends_on_the_run_alone(algorithm: str, model: str) -> None:
     """Not on global generators, which are left where they were."""
     run = run_of(algorithm, model=model)
@@ -163,7 +169,24 @@ def test_what_parts_draw_depends_on_the_run_alone(algorithm: str, model: str) ->
     assert_trees_equal(made[0], made[1])
 
 
-@pytest.mark.parametrize("algorithm", ["noise", "private"])
+@pytest.mark.parametrize("algorithm", ELSEWHERE)
+def test_looking_at_a_method_that_draws_leaves_the_generators_alone(algorithm: str) -> None:
+    """A round under another method, and what its clients would send."""
+    plain, mine = Simulation(run_of()), run_of(algorithm)
+    seen = []
+    for seed in (1, 2):
+        with rng.seeded(seed, "elsewhere"):
+            before = rng.position()
+            made = observe(plain, algorithm=mine.algorithm)
+            assert rng.position() == before
+            seen.append(made.update.delta)
+    assert_trees_equal(seen[0], seen[1])
+    plan, before = plain.plan.with_run(mine), rng.position()
+    plan.message_like(plain.server)
+    assert rng.position() == before
+
+
+@pytest.mark.parametrize("algorithm", ["noise", *ELSEWHERE])
 def test_a_run_that_draws_is_resumed_to_the_bit(algorithm: str, tmp_path: Path) -> None:
     run, store = run_of(algorithm), Store(tmp_path)
     expected = params_of(run)
@@ -171,9 +194,7 @@ def test_a_run_that_draws_is_resumed_to_the_bit(algorithm: str, tmp_path: Path) 
     next(first)
     first.close()
     with rng.seeded(3, "elsewhere"):
-        last = list(simulate(run, store=store))[-1].server
-    assert last is not None
-    assert_trees_equal(last.params, expected)
+        assert_trees_equal(params_of(run, store=store), expected)
 
 
 def test_clients_and_rounds_draw_different_numbers() -> None:

@@ -69,9 +69,9 @@ def test_a_server_without_data(own_files, tmp_path, capsys):
 
 
 def test_an_evaluation_of_ones_own(own_files, tmp_path):
-    from fedskew import Store
+    from fedskew import Store, load_model
     from fedskew.core.evaluation import Evaluation
-    from fedskew.runs.export import export_model, load_model
+    from fedskew.runs.export import export_model
 
     run, seen = without_data(), []
 

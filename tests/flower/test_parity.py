@@ -55,11 +55,11 @@ def test_every_way_of_running(more):
     assert_trees_close(federated.server.buffers, expected.server.buffers, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("algorithm", ["noise", "private", "remembered"])
+@pytest.mark.parametrize("algorithm", ["noise", "private", "remembered", "started", "blurred", "guessed"])
 def test_parts_of_ones_own_draw_the_same_numbers(algorithm):
     run = Run(**DIGITS, algorithm=f"{OWN.parent / 'own_methods.py'}:{algorithm}", engine="serial")
     federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
-    assert_trees_close(federated.server.params, final(run).server.params, rtol=1e-5, atol=1e-5)
+    assert_trees_close(federated.server.used, final(run).server.used, rtol=1e-5, atol=1e-5)
 
 
 def test_natural_clients():

@@ -16,6 +16,7 @@ from fedskew.core.tree import Params
 from fedskew.models import Network
 from fedskew.models.layers import Linear
 from fedskew.optimizers import sgd
+from fedskew.readouts import Ask
 
 
 def _norm(trees: Params) -> Tensor:
@@ -126,6 +127,52 @@ class Private(weighted_mean):
     def merge(self, values: Params, coefficients: Tensor) -> Params:  # type: ignore[override]
         mean = tree.weighted_sum(values, coefficients)
         return {name: leaf + 0.01 * torch.randn_like(leaf) for name, leaf in mean.items()}
+
+
+@dataclass(frozen=True)
+class Started(Correction):
+    """Every client starts from a state that is drawn, and bends its gradients by it."""
+
+    def client_state(self, params: Params) -> Params:
+        return tree.map(torch.randn_like, params)
+
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        return {name: grad + 0.1 * context.client[name] for name, grad in grads.items()}
+
+    def finish(self, context: Context, delta: Params) -> tuple[Params, Params, Params]:
+        return delta, context.client, {}
+
+
+def started() -> Algorithm:
+    return Algorithm("started", correction=Started())
+
+
+@dataclass(frozen=True)
+class Blurred(sgd):
+    """A server that sends its model with noise."""
+
+    def look(self, params: Params, state: Params) -> Params:
+        return {name: leaf + 0.01 * torch.randn_like(leaf) for name, leaf in params.items()}
+
+
+def blurred() -> Algorithm:
+    return Algorithm("blurred", server=Blurred(1.0))
+
+
+@dataclass(frozen=True)
+class Guessed:
+    """A readout that takes one step of a random length."""
+
+    asks: int = 1
+
+    def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
+        _, by_weight, by_bias = ask(weight, bias)
+        step = float(np.random.rand())  # noqa: NPY002
+        return weight - step * by_weight, bias - step * by_bias
+
+
+def guessed() -> Algorithm:
+    return Algorithm("guessed", readout=Guessed())
 
 
 def private() -> Algorithm:

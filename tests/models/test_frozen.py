@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import torch
 
-from fedskew import Run, simulate
-from fedskew.runs.export import export_model, load_model
+from fedskew import Run, load_model, simulate
+from fedskew.runs.export import export_model
 from fedskew.runs.store import Store
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_close
@@ -97,7 +97,7 @@ def test_they_are_in_exports_and_survive_a_resumed_run(mine: Path, tmp_path: Pat
     list(simulate(run.model_copy(update={"rounds": 2}), store=store))
     list(simulate(run, store=store))
     export_model(store.folder(run.hash), tmp_path / "model.safetensors")
-    module = load_model(tmp_path / "model.safetensors", own_files=True)
+    module = load_model(tmp_path / "model.safetensors", own_files=True).module
     first = frozen_of(Simulation(run))
     assert all(torch.equal(module.get_parameter(name), leaf) for name, leaf in first.items())
     whole = list(simulate(run))[-1].server

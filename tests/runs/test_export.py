@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import torch
 
-from fedskew import Run, Store, simulate
+from fedskew import Run, Store, load_model, simulate
 from fedskew.diagnostics import diagnose
 from fedskew.runs import onnx as writer
-from fedskew.runs.export import export_model, load_model
+from fedskew.runs.export import export_model
 from fedskew.runs.store import Folder, StoreError
 
 FIELDS: dict[str, Any] = {"dataset": "digits", "clients": 4, "batch_size": 64, "rounds": 1}
@@ -48,7 +48,7 @@ def test_onnx_gives_what_pytorch_gives(tmp_path: Path, model: str) -> None:
     read = onnx.load(tmp_path / "m.onnx")
     x = torch.randn(5, 1, 8, 8)
     (logits,) = ReferenceEvaluator(read).run(["logits"], {"input": x.numpy()})
-    module = load_model(tmp_path / "m.safetensors", own_files=True)
+    module = load_model(tmp_path / "m.safetensors", own_files=True).module
     torch.testing.assert_close(torch.from_numpy(logits), module(x).detach())
     (about,) = (json.loads(prop.value) for prop in read.metadata_props if prop.key == "fedskew")
     assert about["run"]["dataset"] == "digits"

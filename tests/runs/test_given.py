@@ -166,7 +166,7 @@ def test_where_the_object_is_gone_its_code_is_asked_for(tmp_path, monkeypatch):
     hash = run.hash
     folder = Store(tmp_path).folder(hash)
     monkeypatch.setattr(spec, "LIVE", {})
-    assert folder.short()["algorithm"] == "own_loss"
+    assert folder.about()["short"]["algorithm"] == "own_loss"
     with pytest.raises(StoreError, match=r"'own_loss' \(digest .*own code is needed"):
         Run.stored(folder)
     assert Run(algorithm=own_loss, **SMALL).hash == hash

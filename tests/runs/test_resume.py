@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import torch
 
-from fedskew import Run, Store, engine, simulate
+from fedskew import Run, Store, engine, load_model, simulate
 from fedskew.engine.stacked import Stacked
-from fedskew.runs.export import export_model, load_model
+from fedskew.runs.export import export_model
 from fedskew.runs.results import Result
 from fedskew.runs.store import StoreError
 from fedskew.simulation.plan import build_federation

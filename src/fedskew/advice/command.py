@@ -8,7 +8,7 @@ from typing import Any
 
 from fedskew.advice.findings import Advice
 from fedskew.advice.kinds import UNKNOWN, usual_model
-from fedskew.data import USUAL, resolve_dataset
+from fedskew.data import resolve_dataset, usual_for
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
 from fedskew.runs.verdict import BASELINE
@@ -72,7 +72,7 @@ def _where(origin: Mapping[str, Any], dataset: str | None) -> Mapping[str, Any]:
     if known and (dataset is None or resolve_dataset(dataset).text == known):
         return origin
     resolve_dataset(named := dataset or PLACE)
-    usual = USUAL.get(named.partition(":")[0])
+    usual = usual_for(named)
     without = usual is not None and usual.partition != "natural" and not named.startswith("npz:")
     return {"dataset": named, "partition": SPLIT if without else "natural"}
 

@@ -190,7 +190,7 @@ def has_readout(method: str) -> bool:
 def _parts(method: str) -> frozenset[str]:
     """The parts of a round that it changes; the user's own code changes one of its own."""
     known = {one.name: one.sets for one in describe()}
-    return frozenset(part for text in method.split("+") for part in known.get(text.partition(":")[0], (text,)))
+    return frozenset(part for text in method.split("+") for part in known.get(spec.name_in(text), (text,)))
 
 
 def judge(found: Sequence[Evidence]) -> list[Row]:

@@ -1,6 +1,7 @@
 """The kind of a data set and its model: evidence counts only for its own kind."""
 
-from fedskew.data import USUAL
+from fedskew.core.spec import name_in
+from fedskew.data import usual_for
 
 UNKNOWN = "unknown"
 _DATA = {
@@ -18,11 +19,11 @@ _MODELS = {
 def kind_of(dataset: str | None, model: str | None = None) -> str:
     """`natural images with a convolutional network`, from specs. The model defaults to the data set's; the user's own
     data and models are of unknown kind."""
-    name = (dataset or "").partition(":")[0]
-    data, network = _DATA.get(name), _MODELS.get((model or usual_model(name)).partition(":")[0])
+    name = name_in(dataset or "")
+    data, network = _DATA.get(name), _MODELS.get(name_in(model or usual_model(name)))
     return f"{data} with {network}" if data and network else UNKNOWN
 
 
 def usual_model(dataset: str) -> str:
-    usual = USUAL.get(dataset.partition(":")[0])
+    usual = usual_for(dataset)
     return usual.model if usual else ""

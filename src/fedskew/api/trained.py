@@ -87,7 +87,7 @@ def load_model(
 
 
 def _filled(about: dict[str, Any], tensors: Params, model: nn.Module | None) -> TrainedModel:
-    if model is None and spec.is_live(about["model"]) and about["model"].partition(":")[0] not in spec.LIVE:
+    if model is None and spec.is_live(about["model"]) and spec.name_in(about["model"]) not in spec.LIVE:
         raise ValueError(
             f"{about['model']} was given as a Python object, and this process does not have it: the run's own code is "
             "needed; load_model(..., model=my_module) fills a module that you built the same way"

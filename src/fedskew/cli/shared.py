@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fedskew.cli.options import interruption
 from fedskew.cli.terminal.progress import byte_progress, round_progress
+from fedskew.core.spec import name_in
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import RunResult
@@ -17,7 +18,7 @@ Key = TypeVar("Key")
 
 def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
     """Show the progress of decoding image files, which happens once. Their folders are the class names."""
-    if run.dataset.partition(":")[0] not in ("imagenet12", "folder"):
+    if name_in(run.dataset) not in ("imagenet12", "folder"):
         return None
     from fedskew.data import load_dataset
 

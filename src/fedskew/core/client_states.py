@@ -48,11 +48,11 @@ class ClientStates:
         return np.asarray(self._row_of[clients])
 
     def _places(self, clients: Ints) -> Tensor:
-        device = next(iter(self._rows.values())).device
+        device = tree.first(self._rows).device
         return torch.from_numpy(self._found(clients)).to(device, non_blocking=True)
 
     def _grow(self, needed: int) -> None:
-        have = len(next(iter(self._rows.values())))
+        have = len(tree.first(self._rows))
         if needed > have:
             room = max(needed, 2 * have) - have
             self._rows = tree.map(lambda leaf: torch.cat([leaf, leaf.new_zeros(room, *leaf.shape[1:])]), self._rows)

@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from fedskew.core import tree
+from fedskew.core import rng, tree
 
 Arrays = tuple[NDArray[Any], NDArray[Any]]
 """Examples and labels."""
@@ -106,8 +106,7 @@ class Dataset:
         groups_in_order = groups.cpu().numpy()[order]
         by_group = order[np.argsort(groups_in_order, kind="stable")]
         sizes = np.bincount(groups_in_order)
-        within = np.arange(len(order)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.sort(by_group[within < np.floor(share * np.repeat(sizes, sizes))])
+        return np.sort(by_group[rng.within(sizes) < np.floor(share * np.repeat(sizes, sizes))])
 
 
 def _joined(parts: Sequence[Arrays]) -> tuple[NDArray[Any], NDArray[Any], Tensor]:

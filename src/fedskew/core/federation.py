@@ -85,8 +85,7 @@ class Federation:
     def positions(self, clients: Ints) -> Ints:
         """The positions of the clients' examples in `order`, client after client."""
         sizes = self.sizes(clients)
-        within = np.arange(sizes.sum()) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-        return np.asarray(np.repeat(self.offsets[clients], sizes) + within)
+        return np.asarray(np.repeat(self.offsets[clients], sizes) + rng.within(sizes))
 
     def counts(self, clients: Ints) -> Ints:
         """Label counts [K, C] of some clients."""

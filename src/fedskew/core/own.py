@@ -26,8 +26,9 @@ def own_parts(recipe: "Recipe") -> list[str]:
 def drawing(recipe: "Recipe", seed: int, *path: Any) -> AbstractContextManager[None]:
     """Inside, the parts of a recipe draw the random numbers of this path. Only dropout and parts of the user's own
     draw any, so that a recipe without them pays nothing."""
-    server = recipe.algorithm.aggregate, recipe.algorithm.server
-    quiet = recipe.model.quiet and not own_parts(recipe) and not any(_own(part) for part in server)
+    algorithm = recipe.algorithm
+    of_server = algorithm.aggregate, algorithm.server, algorithm.readout
+    quiet = recipe.model.quiet and not own_parts(recipe) and not any(_own(part) for part in of_server)
     return nullcontext() if quiet else rng.seeded(seed, *path)
 
 

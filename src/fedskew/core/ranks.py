@@ -1,4 +1,4 @@
-"""What torchrun tells its processes through the environment: their rank and how many they are."""
+"""What a process shares a machine with: the ranks that torchrun tells of in the environment, jobs, and the cores."""
 
 import os
 
@@ -18,6 +18,11 @@ def rank() -> int:
 def on_machine() -> int:
     """This rank's number on its machine."""
     return int(os.environ["LOCAL_RANK"]) if expected() > 1 else 0
+
+
+def own_cores() -> int:
+    """How many of the machine's cores this process may use, if it has them to itself."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def machine_share() -> int:

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedskew.core import tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import answers, piece_size
 from fedskew.core.federation import Federation
@@ -29,7 +30,7 @@ class Reading:
 
 def last_layer(model: "Model", params: Params, buffers: Params, data: Dataset) -> tuple[str, str]:
     """The names of the rows w_y and the biases b_y of the linear layer that runs last."""
-    dtype = next(iter(params.values())).dtype
+    dtype = tree.first(params).dtype
     with torch.no_grad(), model.linear_inputs() as noted:
         said, _ = model.apply(params, buffers, data.prepare(data.x_test[:1], dtype), train=False)
     if not noted:
@@ -89,7 +90,7 @@ def fitted_layer(model: "Model", params: Params, buffers: Params, data: Dataset)
 
 def features(model: "Model", params: Params, buffers: Params, data: Dataset, there: Tensor) -> Tensor:
     """What the last layer reads of these training examples, [N, F], in evaluation mode."""
-    dtype, size, known = next(iter(params.values())).dtype, piece_size(data.x_train), list[Tensor]()
+    dtype, size, known = tree.first(params).dtype, piece_size(data.x_train), list[Tensor]()
     for start in range(0, len(there), size):
         piece = there[start : start + size]
         said = next(answers(model, params, buffers, data, data.x_train[piece], dtype)).features

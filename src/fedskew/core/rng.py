@@ -78,10 +78,14 @@ def draws(keys: Keys, sizes: NDArray[np.int64]) -> NDArray[np.int64]:
     return (_drawn(keys, sizes) >> np.uint64(1)).astype(np.int64)
 
 
+def within(sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The numbers from 0 up to each size, concatenated."""
+    return np.arange(sizes.sum(), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+
+
 def _drawn(keys: Keys, sizes: NDArray[np.int64]) -> Keys:
     """64 bits for each position of each key's segment."""
-    position = np.arange(sizes.sum(), dtype=np.int64) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    return _mix(np.repeat(keys, sizes) + (position + 1).astype(np.uint64) * _GOLDEN)
+    return _mix(np.repeat(keys, sizes) + (within(sizes) + 1).astype(np.uint64) * _GOLDEN)
 
 
 @contextmanager

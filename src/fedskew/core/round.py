@@ -161,7 +161,7 @@ class Sums:
     loss: Tensor
 
 
-Record = TypeVar("Record", Context, Local, Update)
+Record = TypeVar("Record", Server, Context, Local, Update)
 Merge = Callable[[Params, Tensor], Params]
 
 
@@ -300,7 +300,7 @@ def add_up(updates: Update, scales: Tensor, count: int, merge: Merge = tree.weig
 
 def zero_sums(recipe: Recipe, server: Server) -> Sums:
     """The sums over no client: zeros in the shape of what clients would have sent."""
-    steps = torch.ones((), dtype=torch.int64, device=next(iter(server.params.values())).device)
+    steps = torch.ones((), dtype=torch.int64, device=tree.first(server.params).device)
     client = recipe.algorithm.correction.client_state(server.params)
     counts = torch.zeros(0, device=steps.device)
     context = Context(server.params, server.buffers, client, server.correction, counts, recipe.travel(steps))

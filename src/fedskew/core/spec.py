@@ -108,6 +108,11 @@ def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
     return name, values, named
 
 
+def name_in(text: str) -> str:
+    """The name in a spec: `dirichlet` in `dirichlet:0.1`."""
+    return text.partition(":")[0].strip()
+
+
 def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given: Collection[str] = ()) -> Resolved:
     """Find a spec's factory among the known ones, or in the user's file, and bind its arguments.
 
@@ -177,7 +182,7 @@ def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
 
 def family(text: str) -> str:
     """A method, or a combination of several, without arguments: `fedlc+scaffold`."""
-    return "+".join(part.partition(":")[0] for part in text.split("+"))
+    return "+".join(name_in(part) for part in text.split("+"))
 
 
 def _value(text: str) -> Value:
@@ -245,7 +250,7 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
 
 def is_live(text: str) -> bool:
     """Whether a spec stands for an object given in Python."""
-    name = text.partition(":")[0].strip()
+    name = name_in(text)
     return "@" in name and not name.endswith(".py")
 
 

@@ -14,6 +14,11 @@ def map(function: Callable[..., Tensor], tree: Params, *others: Params) -> Param
     return {name: function(leaf, *(other[name] for other in others)) for name, leaf in tree.items()}
 
 
+def first(a: Params) -> Tensor:
+    """The first leaf: all leaves have one device, and the parameters of a model one type."""
+    return next(iter(a.values()))
+
+
 def add(a: Params, b: Params) -> Params:
     return {name: leaf + b[name] for name, leaf in a.items()}
 

@@ -14,6 +14,7 @@ from fedskew.core import spec
 from fedskew.core.dataset import Dataset as Dataset
 from fedskew.core.memory import check_room, free_memory
 from fedskew.data import cifar, digits, femnist, folder, imagenet12, mnist, nodes, npz, shapes, svhn, synthetic
+from fedskew.data.images import Progress
 from fedskew.data.nodes import Nodes as Nodes
 
 DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
@@ -32,7 +33,6 @@ DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
     "nodes": nodes.nodes,
 }
 GIVEN = ("seed", "clients", "data_dir", "progress")
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,11 @@ USUAL = {
     "npz": Usual("mlp", "dirichlet:0.1"),
     "nodes": Usual("mlp", "natural"),
 }
+
+
+def usual_for(text: str) -> Usual | None:
+    """The defaults of the data set that a spec names; the user's own has none."""
+    return USUAL.get(spec.name_in(text))
 
 
 def resolve_dataset(text: str) -> spec.Resolved:
@@ -135,7 +140,7 @@ def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
     None if there are no files, or none that could differ: what `fingerprint` reads is in a run's hash.
     """
     resolved = resolve_dataset(text)
-    usual = USUAL.get(text.partition(":")[0])
+    usual = usual_for(text)
     if usual is None or usual.files is None:
         return None
     find = usual.files

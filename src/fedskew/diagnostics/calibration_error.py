@@ -5,9 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedskew.core import tree
 from fedskew.core.evaluation import predict
 from fedskew.core.round import Server
-from fedskew.diagnostics.outputs import dtype_of
 from fedskew.diagnostics.values import plain
 from fedskew.diagnostics.views import data_of
 from fedskew.simulation.records import Observation
@@ -50,7 +50,7 @@ def confusion(logits: Tensor, labels: Tensor) -> list[list[int]]:
 def calibration_of(seen: Observation, server: Server) -> dict[str, Any] | None:
     """A global model on the test set; `overconfidence` is mean confidence less accuracy. None if it is not finite."""
     data = data_of(seen)
-    logits = predict(seen.model, server.used, server.buffers, data, data.x_test, dtype_of(server.params))
+    logits = predict(seen.model, server.used, server.buffers, data, data.x_test, tree.first(server.params).dtype)
     if not bool(logits.isfinite().all()):
         return None
     curve = reliability(logits, data.y_test)

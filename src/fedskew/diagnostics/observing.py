@@ -4,7 +4,6 @@ import copy
 
 from fedskew.core.client_states import ClientStates
 from fedskew.core.federation import Cohort, Ints
-from fedskew.core.round import received, start_server
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.export import check_usable
 from fedskew.runs.origin import check_files, check_origin
@@ -57,13 +56,14 @@ def observe(
     if simulation.ranks.size > 1:
         raise ValueError("observing a round needs all its clients; with several ranks none has them all")
     twin = _copy(simulation, algorithm, local_epochs)
-    round, before = twin.round + 1, received(twin.algorithm, twin.server)
+    round = twin.round + 1
     if clients is None:
         round, cohort = _answered(twin, round)
     elif not len(clients):
         raise ValueError("clients is empty; allowed: one client or more")
     else:
         cohort = Cohort(twin.federation, clients, twin.states.gather(clients), twin.run.seed)
+    before = twin.plan.sent(twin.server, round)
     (update,) = twin.engine.train(twin.recipe(round), [before], [cohort], round)
     twin.absorb(cohort, update)
     return Observation(round, twin.run, twin.model, cohort, before, update, twin.server)
@@ -92,7 +92,7 @@ def _copy(simulation: Simulation, algorithm: str | None, local_epochs: int | Non
     twin.folder, twin.run = None, simulation.run.replace(**changes)
     twin.plan = simulation.plan.with_run(twin.run)
     if twin.run.algorithm != simulation.run.algorithm:
-        twin.server = start_server(twin.recipe(twin.round + 1), twin.server.params, twin.server.buffers)
-        twin.states = ClientStates(twin.algorithm.correction.client_state(twin.server.params))
+        twin.server = twin.plan.start_from(twin.server.params, twin.server.buffers)
+        twin.states = ClientStates(twin.plan.client_state(twin.server.params))
     twin.start_engine()
     return twin

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fedskew.core import tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import answers
 from fedskew.core.tree import Params
@@ -21,14 +22,9 @@ class Outputs:
 
 def outputs(model: Model, state: tuple[Params, Params], data: Dataset, x: Tensor) -> Outputs:
     """Stored examples through a model in evaluation mode, in pieces that stay small in memory."""
-    pieces = list(answers(model, *state, data, x, dtype_of(state[0])))
+    pieces = list(answers(model, *state, data, x, tree.first(state[0]).dtype))
     features = [piece.features for piece in pieces if piece.features is not None]
     if not features:
         raise ValueError(f"{type(model.module).__name__} has no linear layer whose input could be its features")
     logits = torch.cat([piece.logits.double() for piece in pieces])
     return Outputs(torch.cat([each.double() for each in features]).flatten(1), logits)
-
-
-def dtype_of(params: Params) -> torch.dtype:
-    """The type of a model's parameters and inputs."""
-    return next(iter(params.values())).dtype

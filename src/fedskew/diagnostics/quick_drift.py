@@ -40,7 +40,7 @@ def mean_cosine(deltas: Params) -> float | None:
 
 def _length(deltas: Params, coefficients: Tensor) -> Tensor:
     """|sum_k coefficients[k] * deltas[k]|"""
-    coefficients = coefficients.to(next(iter(deltas.values())).device)
+    coefficients = coefficients.to(tree.first(deltas).device)
     return tree.norm(tree.weighted_sum(deltas, coefficients), 0).double()
 
 

@@ -8,12 +8,12 @@ from typing import Any
 
 import torch
 
+from fedskew.core import tree
 from fedskew.core.evaluation import evaluate_model
 from fedskew.core.federation import Federation
 from fedskew.core.reading import fitted_layer, read_out
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
-from fedskew.diagnostics.outputs import dtype_of
 from fedskew.diagnostics.values import plain
 from fedskew.models import Model
 from fedskew.readouts import fitted
@@ -31,7 +31,7 @@ def repairs(model: Model, server: Server, federation: Federation) -> dict[str, A
     norms = settled(model, state, federation) if any(name.endswith("running_mean") for name in state[1]) else None
     mended = {"as_is": (server.used, server.buffers), "norms": norms, "head": refitted(model, state, federation)}
     mended["both"] = None if norms is None else refitted(model, norms, federation)
-    data, dtype = federation.dataset, dtype_of(state[0])
+    data, dtype = federation.dataset, tree.first(state[0]).dtype
     return {
         name: None if each is None else plain(evaluate_model(model, *each, data, dtype).accuracy)
         for name, each in mended.items()
@@ -45,7 +45,7 @@ def settled(model: Model, state: State, federation: Federation) -> State:
     data, order = federation.dataset, torch.from_numpy(federation.order)
     for _ in range(_PASSES):
         drawn = order[torch.randperm(len(order), generator=generator)[:_BATCH]].to(data.x_train.device)
-        batch = data.prepare(data.x_train[drawn], dtype_of(params))
+        batch = data.prepare(data.x_train[drawn], tree.first(params).dtype)
         _, buffers = model.apply(params, buffers, batch, train=True)
     return params, buffers
 

@@ -10,7 +10,6 @@ from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import Evaluation, evaluate_model
 from fedskew.core.round import Server, Update
 from fedskew.core.tree import Params
-from fedskew.diagnostics.outputs import dtype_of
 from fedskew.simulation.records import Observation
 
 
@@ -34,7 +33,7 @@ def global_model(server: Server) -> tuple[Params, Params]:
 
 def evaluated(seen: Observation, model: tuple[Params, Params]) -> Evaluation:
     """A model on the whole test set."""
-    return evaluate_model(seen.model, *model, data_of(seen), dtype_of(model[0]))
+    return evaluate_model(seen.model, *model, data_of(seen), tree.first(model[0]).dtype)
 
 
 def client_counts(seen: Observation, client_limit: int | None = None) -> list[list[int]]:

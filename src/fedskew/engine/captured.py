@@ -28,7 +28,7 @@ from fedskew.data.augment import EDGE, crop_flip
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves, same_step
 from fedskew.engine.pool import Examples
 from fedskew.engine.sheet import Sheet
-from fedskew.engine.timetable import Table, Tables, at_work, most_rows
+from fedskew.engine.timetable import Table, Tables, at_work, label_counts, longest_first, most_rows, owners
 from fedskew.models import kernels
 from fedskew.models.model import Model
 
@@ -51,6 +51,12 @@ def plan(steps: Ints, lanes: int) -> list[int]:
 def served(model: Model, precision: str, device: torch.device) -> bool:
     """Whether our kernels with a client axis run a model's training steps."""
     return model.together and precision == "bf16" and kernels.run_together(device)
+
+
+def spread(servers: Sequence[Server], owner: Tensor) -> Server:
+    """What each client has received from the server of this number; what a single one has sent broadcasts."""
+    sent = join([replace(server, optimizer={}, readout={}) for server in servers], new_axis=True)
+    return sent if len(servers) == 1 else take(sent, owner)
 
 
 @dataclass(frozen=True)
@@ -236,13 +242,11 @@ class Lanes:
             self.steps[lanes] = captured(lambda: self._step(lanes), self.stream, self.pool, self.taken.zero_)
 
     def _copy_in(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], table: Table) -> None:
-        rank = np.argsort(-table.steps, kind="stable")
-        counts = np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])
-        owner = np.repeat(np.arange(len(cohorts)), [len(cohort.clients) for cohort in cohorts])
+        rank = longest_first(table.steps)
         draws = {} if table.draws is None else {"draws": table.draws}
         self.sheet.write(
-            rank=rank, lane=np.argsort(rank), server=owner[rank], first=table.first[rank], steps=table.steps[rank],
-            counts=counts[rank], length=table.length, index=table.index, **draws,
+            rank=rank, lane=np.argsort(rank), server=owners(cohorts)[rank], counts=label_counts(cohorts)[rank],
+            first=table.first[rank], steps=table.steps[rank], length=table.length, index=table.index, **draws,
         )  # fmt: skip
         self.rate.fill_(recipe.optimizer.lr)
         here, there = slice(len(rank)), self.sheet.tensors
@@ -250,20 +254,15 @@ class Lanes:
         self.taken.zero_()
         self.local.loss.zero_()
         copy(leaves(self.local.optimizer), self.fresh)
-
-        def sent(trees: Sequence[Params]) -> Params:
-            stacked = tree.stack(trees)
-            return stacked if self.one else tree.rows(stacked, there["server"][here])
-
-        params, buffers = sent([server.params for server in servers]), sent([server.buffers for server in servers])
+        sent = spread(servers, there["server"][here])
         client = tree.rows(tree.concatenate([cohort.states for cohort in cohorts]), there["rank"][here])
         pairs = (
-            (self.local.params, params),
-            (self.local.buffers, buffers),
+            (self.local.params, sent.params),
+            (self.local.buffers, sent.buffers),
             (self.context.client, client),
-            (self.context.anchor, params),
-            (self.context.buffers, buffers),
-            (self.context.server, sent([server.correction for server in servers])),
+            (self.context.anchor, sent.params),
+            (self.context.buffers, sent.buffers),
+            (self.context.server, sent.correction),
         )
         for into, source in pairs:
             rows = tree.rows(into, here)

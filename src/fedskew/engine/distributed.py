@@ -26,6 +26,7 @@ from fedskew.core.federation import Ints
 from fedskew.core.ranks import expected, machine_share, on_machine
 from fedskew.core.round import Sums
 from fedskew.core.tree import Params
+from fedskew.engine.timetable import longest_first
 
 _PATIENCE = timedelta(minutes=30)
 Made = TypeVar("Made")
@@ -49,7 +50,7 @@ class Ranks:
         The longest come first, each goes to the rank that has least; every rank computes the same answer.
         """
         owner, load = np.zeros(len(steps), np.int64), np.zeros(self.size, np.int64)
-        for position in np.argsort(-steps, kind="stable"):
+        for position in longest_first(steps):
             owner[position] = load.argmin()
             load[owner[position]] += steps[position]
         return np.flatnonzero(owner == self.rank)

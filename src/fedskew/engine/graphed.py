@@ -27,7 +27,7 @@ from fedskew.core.settings import Settings, arithmetic
 from fedskew.core.tree import Params
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves, same_step
 from fedskew.engine.pool import Examples, Pool
-from fedskew.engine.timetable import Table, Tables, most_rows
+from fedskew.engine.timetable import Table, Tables, longest_first, most_rows
 from fedskew.models import kernels
 from fedskew.models.model import Model
 
@@ -150,7 +150,7 @@ class Stage:
         done: dict[tuple[int, int], Update] = {}
         for slot in self.slots:
             slot.wait_for_main()
-        for job in np.argsort(-table.steps, kind="stable").tolist():
+        for job in longest_first(table.steps).tolist():
             i, k = jobs[job]
             slot = self.slots[int(busy.argmin())]
             busy[busy.argmin()] += table.steps[job]
@@ -178,7 +178,7 @@ class Slot:
         travel = torch.ones((), dtype=torch.float64, device=stage.x.device)
         self.context = fixed(Context(server.params, server.buffers, states, server.correction, counts, travel))
         self.local = fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([])))
-        self.zeros = leaves(fixed(begin(stage.recipe, server.params, server.buffers, torch.Size([]))).optimizer)
+        self.fresh = leaves(cloned(self.local.optimizer))
         self.row = torch.zeros(1, dtype=torch.int64, device=stage.x.device)
         pool = torch.cuda.graph_pool_handle() if cuda else None
         self.full = self._captured(1, masked=False, pool=pool)
@@ -191,7 +191,7 @@ class Slot:
             copy(leaves(self.context), leaves(context))
             copy(leaves(self.local.params), leaves(context.anchor))
             copy(leaves(self.local.buffers), leaves(context.buffers))
-            copy(leaves(self.local.optimizer), self.zeros)
+            copy(leaves(self.local.optimizer), self.fresh)
             self.local.loss.zero_()
             self.row.fill_(int(table.first[job]))
             rows = slice(table.first[job], table.first[job] + table.steps[job])

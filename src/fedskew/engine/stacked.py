@@ -19,11 +19,11 @@ from fedskew.core.pulse import meter
 from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, finish, join, take
 from fedskew.core.settings import Settings, arithmetic, threads_for
 from fedskew.core.tree import Params
-from fedskew.engine.captured import Rounds
+from fedskew.engine.captured import Rounds, spread
 from fedskew.engine.fixed import same_step
 from fedskew.engine.pool import Pool
 from fedskew.engine.recorded import Recordings
-from fedskew.engine.timetable import Schedule, schedule
+from fedskew.engine.timetable import Schedule, label_counts, owners, schedule
 from fedskew.engine.trial import capturable
 
 _CHUNK_VALUES = 1 << 20
@@ -110,18 +110,9 @@ class Stacked:
 
 def _context(servers: Sequence[Server], cohorts: Sequence[Cohort], travel: Tensor) -> Context:
     """What each client starts from, in the order of the cohorts. One server's state broadcasts instead."""
-    device = travel.device
-    whose = torch.from_numpy(np.repeat(np.arange(len(cohorts)), [len(cohort.clients) for cohort in cohorts])).to(device)
-
-    def spread(trees: Sequence[Params]) -> Params:
-        stacked = tree.stack(trees)
-        return stacked if len(trees) == 1 else tree.rows(stacked, whose)
-
-    anchor, statistics = spread([server.params for server in servers]), spread([s.buffers for s in servers])
-    client = tree.concatenate([cohort.states for cohort in cohorts])
-    counts = np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])
-    correction, held = spread([s.correction for s in servers]), torch.from_numpy(counts).to(device)
-    return Context(anchor, statistics, client, correction, held, travel)
+    owner, counts = (torch.from_numpy(part).to(travel.device) for part in (owners(cohorts), label_counts(cohorts)))
+    sent, client = spread(servers, owner), tree.concatenate([cohort.states for cohort in cohorts])
+    return Context(sent.params, sent.buffers, client, sent.correction, counts, travel)
 
 
 def _ranked(context: Context, rank: Tensor) -> Context:

@@ -5,7 +5,6 @@ channels-last layout, which its CPU kernels prefer.
 """
 
 import ctypes
-import os
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -19,7 +18,7 @@ from fedskew.core import tree
 from fedskew.core.client import undrawn_update
 from fedskew.core.federation import Cohort
 from fedskew.core.pulse import meter
-from fedskew.core.ranks import machine_share
+from fedskew.core.ranks import machine_share, own_cores
 from fedskew.core.round import Recipe, Server, Update, join
 from fedskew.core.settings import Settings, kernels_of
 
@@ -84,8 +83,7 @@ def keep_memory() -> None:
 
 def cores() -> int:
     """How many cores this process may use, given other ranks on the machine."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, here // machine_share())
+    return max(1, own_cores() // machine_share())
 
 
 def _channels_last(leaf: Tensor) -> Tensor:

@@ -54,7 +54,7 @@ class Table:
 def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, settings: Settings) -> Schedule:
     """The schedule of several cohorts together; `offsets` say where each one's data set begins in the pool."""
     steps = local_steps(cohorts, settings)
-    rank = np.argsort(-steps, kind="stable")
+    rank = longest_first(steps)
     active = at_work(steps)
     first_row = np.cumsum(active) - active
     step = np.repeat(np.arange(len(active)), active)
@@ -63,6 +63,11 @@ def schedule(cohorts: Sequence[Cohort], offsets: Sequence[int], round: int, sett
     column = np.arange(index.shape[1])
     full = np.logical_and.reduceat(length == len(column), first_row)
     return Schedule(rank, steps[rank], active, index, column < length[:, None], full, draws)
+
+
+def longest_first(steps: Ints) -> Ints:
+    """The clients that take so many steps, those with most of them first."""
+    return np.argsort(-steps, kind="stable")
 
 
 def at_work(steps: Ints) -> Ints:
@@ -115,6 +120,16 @@ def most_rows(cohorts: Sequence[Cohort], settings: Settings) -> int:
 def local_steps(cohorts: Sequence[Cohort], settings: Settings) -> Ints:
     """How many steps each client takes."""
     return settings.steps(np.concatenate([cohort.federation.sizes(cohort.clients) for cohort in cohorts]))
+
+
+def owners(cohorts: Sequence[Cohort]) -> Ints:
+    """The number of each client's cohort."""
+    return np.repeat(np.arange(len(cohorts)), [len(cohort.clients) for cohort in cohorts])
+
+
+def label_counts(cohorts: Sequence[Cohort]) -> Ints:
+    """The label counts of each client, [K, C]."""
+    return np.concatenate([cohort.federation.counts(cohort.clients) for cohort in cohorts])
 
 
 def _rows(

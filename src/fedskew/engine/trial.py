@@ -118,7 +118,7 @@ class _Trial:
         travel = recipe.travel(torch.tensor([3, 5], device=device))
         context = Context(anchor, buffers, client, tree.map(near, server.correction), counts, travel)
         optimizer = tree.map(near, recipe.optimizer.init(server.params))
-        like = next(iter(server.params.values()))
+        like = tree.first(server.params)
         return cls(
             replace(recipe, rate=torch.full_like(like.sum(), _RATE)),
             params,

@@ -95,7 +95,7 @@ def _in_app(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
 def _own_files(run: Run) -> dict[str, bytes]:
     """The user's own files by their bare names."""
     found = dict[str, bytes]()
-    for name in (spec.parse(part)[0] for field in _SPECS for part in _parts(run, field)):
+    for name in (spec.name_in(part) for field in _SPECS for part in _parts(run, field)):
         if not name.endswith(".py"):
             continue
         path = spec.own_file(name)

@@ -80,7 +80,7 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
     node.check_asked(call.client)
     plan = Plan.of(run, node.federation.dataset)
     file = _state_file(run, node.client, context)
-    initial = plan.algorithm.correction.client_state(call.server.params)
+    initial = plan.client_state(call.server.params)
     state = state_at(recall(context.state, file, device), call.absorbed, initial)
     clients = np.array([node.client])
     cohort = Cohort(node.federation, clients, tree.stack([state]) if state else {}, run.seed)

@@ -19,6 +19,7 @@ from flwr.supercore import log
 from torch import Tensor
 
 from fedskew.core import tree
+from fedskew.core.own import drawing
 from fedskew.core.reading import Reading, client_gradient, features, fit, last_layer
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes
@@ -73,7 +74,7 @@ class Reader:
 
     def read_out(self, grid: Grid, round: int) -> Reading:
         """The last layer, fitted to the examples of the clients that are present and answer."""
-        server, readout = self.strategy.server, self.strategy.plan.algorithm.readout
+        server, plan = self.strategy.server, self.strategy.plan
         rows, biases = self.layer
         nodes, asked, all_answered, any_finite = dict(sorted(self.strategy.roll.nodes.items())), 0, False, False
 
@@ -93,7 +94,8 @@ class Reader:
             gradient = reduce(tree.add, (tree.map(Tensor.double, answer.layer) for answer in given))
             return sum(answer.loss for answer in given) / total, gradient[rows] / total, gradient[biases] / total
 
-        fitted = fit(readout, server.params, self.layer, ask)
+        with drawing(plan.recipe(round), plan.run.seed, "readout", round):
+            fitted = fit(plan.algorithm.readout, server.params, self.layer, ask)
         if not any_finite:
             log(WARNING, "round %s: no gradient of the last layer is finite; the layer stays as it was trained", round)
         elif all_answered:
@@ -127,7 +129,7 @@ class Reader:
         return found
 
     def _answer(self, reply: Message, node: int, ask: Ask) -> Gradient:
-        answer = decode_gradient(content_of(reply), ask, next(iter(ask.layer.values())).device)
+        answer = decode_gradient(content_of(reply), ask, tree.first(ask.layer).device)
         self.strategy.check_examples(answer.examples, node)
         _, bias = self.layer
         largest = float(answer.layer[bias].abs().max())

@@ -15,7 +15,7 @@ from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 from fedskew.core import tree
 from fedskew.core.federation import weights_of
 from fedskew.core.own import drawing
-from fedskew.core.round import Update, join, received, server_update
+from fedskew.core.round import Update, join, server_update
 from fedskew.flower.limits import Move, Norms, check_reach, learnt, most_examples
 from fedskew.flower.messages import (
     PARAMS,
@@ -59,7 +59,7 @@ class LabelSkew(Strategy):
     ) -> Iterable[Message]:
         """A call to each client that is sampled and present."""
         self.server = replace(self.server, params=from_record(arrays, self._device))
-        self.sent = received(self.plan.algorithm, self.server)
+        self.sent = self.plan.sent(self.server, server_round)
         nodes = self.roll.call(grid) if self._met else self.roll.wait(grid, self.rules.start_timeout)
         self.sizes |= self.roll.sizes
         self._met, self._clipped = True, float(config.get(KEY_CLIPPING_NORM, 0.0))  # type: ignore[arg-type]

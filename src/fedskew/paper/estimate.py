@@ -1,5 +1,6 @@
 """How long a run will take, from finished ones of the same kind on the same device."""
 
+from fedskew.core.spec import name_in
 from fedskew.runs.results import Results
 from fedskew.runs.run import Run
 
@@ -24,7 +25,7 @@ class Speeds:
 
 
 def _kind(dataset: str, model: str) -> tuple[str, str]:
-    return dataset.partition(":")[0], model.partition(":")[0]
+    return name_in(dataset), name_in(model)
 
 
 def device_name(device: str) -> str:

@@ -7,10 +7,20 @@ from typing import Any
 
 from fedskew.paper.map_figure import signed
 from fedskew.report.class_figures import as_percent, class_ticks, mark_classes, standing
-from fedskew.report.figures import canvas, count_bar, draw_curves, draw_rectangles, drawing, finish, legend, mark_break
-from fedskew.report.style import looks
+from fedskew.report.figures import (
+    Series,
+    canvas,
+    count_bar,
+    draw_curves,
+    draw_rectangles,
+    drawing,
+    finish,
+    legend,
+    mark_break,
+)
+from fedskew.report.style import DARK, PALE, looks
 
-_BAR, _DARK, _CLIENTS = "#c6d0dc", "#333333", 5
+_CLIENTS = 5
 
 
 def figure1(path: Path, rows: Sequence[Mapping[str, Any]], title: str, note: str | None = None) -> list[Path]:
@@ -25,10 +35,10 @@ def figure1(path: Path, rows: Sequence[Mapping[str, Any]], title: str, note: str
         for place, row in zip(places, rows, strict=True):
             measured = row["accuracy"]
             height = as_percent(measured["mean"])
-            axes.bar(place, height, 0.8, yerr=as_percent(measured["std"] or 0), color=_BAR, edgecolor=_DARK, capsize=2)
+            axes.bar(place, height, 0.8, yerr=as_percent(measured["std"] or 0), color=PALE, edgecolor=DARK, capsize=2)
             _drop(axes, place, row, reference)
         if reference is not None:
-            axes.axhline(100 * reference, color=_DARK, linestyle="--", linewidth=1, label="IID, measured")
+            axes.axhline(100 * reference, color=DARK, linestyle="--", linewidth=1, label="IID, measured")
         axes.set_xticks(places, [row["label"].replace(":", "\n") for row in rows])
         axes.grid(visible=False, axis="x")
         axes.set(xlabel="label skew", ylabel="accuracy on the test set (%)")
@@ -70,12 +80,7 @@ def figure4(path: Path, cards: Mapping[str, Mapping[str, Any]], title: str) -> l
         return finish(figure, path, title)
 
 
-def figure5(
-    path: Path,
-    cells: Mapping[str, Mapping[str, Sequence[Sequence[dict[str, Any]]]]],
-    title: str,
-    note: str | None = None,
-) -> list[Path]:
+def figure5(path: Path, cells: Mapping[str, Series], title: str, note: str | None = None) -> list[Path]:
     """Accuracy against rounds, a panel per cell; a cell has for each method the records of each seed."""
     styles = looks(dict.fromkeys(name for series in cells.values() for name in series))
     columns = min(2, len(cells))
@@ -133,7 +138,7 @@ def _drop(axes: Any, place: float, row: Mapping[str, Any], reference: float | No
         named = bool(axes.get_legend_handles_labels()[1])
         label = "_" if named else "IID, measured, less the drop the paper prints (in brackets)"
         end = 100 * reference - row["printed_drop"]
-        axes.plot(place, end, "D", markersize=5, markerfacecolor="white", color=_DARK, label=label)
+        axes.plot(place, end, "D", markersize=5, markerfacecolor="white", color=DARK, label=label)
     axes.annotate(text, (place, 0), (0, 3), textcoords="offset points", ha="center", va="bottom", fontsize=7)
 
 
@@ -148,10 +153,10 @@ def _plane(axes: Any, result: Mapping[str, Any], method: Mapping[str, Any], styl
             axes.plot(*_columns([before, after[k]]), color=style["color"], linestyle=dashes, linewidth=0.6, alpha=0.6)
         marker = {"marker": "<>"[k], "markersize": 3, "linestyle": "none"}
         axes.plot(*_columns([after[k] for after in method["local"]]), color=style["color"], alpha=0.7, **marker)
-        axes.plot([], [], color=_DARK, label=f"client {k + 1}'s model after a local update", **marker)
+        axes.plot([], [], color=DARK, label=f"client {k + 1}'s model after a local update", **marker)
     line = {**style, "marker": ".", "linestyle": "-", "linewidth": 1.4, "markersize": 4}
     axes.plot(*_columns(method["global"]), **line, label=f"global model, {method['algorithm']}")
-    axes.plot(*method["global"][0][:2], "s", markersize=5, markerfacecolor="white", color=_DARK, label="start")
+    axes.plot(*method["global"][0][:2], "s", markersize=5, markerfacecolor="white", color=DARK, label="start")
     _optima(axes, result, method, style)
     axes.set_aspect("equal")
     axes.grid(visible=False)
@@ -167,7 +172,7 @@ def _optima(axes: Any, result: Mapping[str, Any], method: Mapping[str, Any], sty
         axes.plot(*corner[:2], **shape, label=f"optimum of client {k + 1}'s data")
         own = {"marker": "<>"[k], "markersize": 5, "linestyle": "none"}
         axes.plot(*method["optima"][k][:2], color=style["color"], **own)
-        axes.plot([], [], color=_DARK, label=f"optimum of client {k + 1}'s own loss under the method", **own)
+        axes.plot([], [], color=DARK, label=f"optimum of client {k + 1}'s own loss under the method", **own)
 
 
 def _after_by_client(

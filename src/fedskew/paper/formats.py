@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedskew.paper.table import answer
-from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
+from fedskew.report.text_tables import as_csv, as_latex, as_markdown
 from fedskew.runs.measures import Reach, Share, target_words
 from fedskew.runs.results import Results
 from fedskew.runs.summary import LAST
@@ -197,15 +197,11 @@ def _values(found: Sequence[Row], name: str) -> str:
 def latex(rows: Sequence[Row], target: float | None = None) -> str:
     """For booktabs: the figures, then the gains over FedAvg."""
     lines = ["% STAND-IN DATA, not the paper's"] if any(row["stand_in"] for row in rows) else []
-    lines += _tabular(*whole(rows))
+    lines += as_latex(*whole(rows))
     if gained := gains(rows, target):
         heads, texts, said = gained
-        lines += ["", *(f"% {line}" for line in said), *_tabular(heads, texts)]
+        lines += ["", *(f"% {line}" for line in said), *as_latex(heads, texts)]
     return "\n".join(lines) + "\n"
-
-
-def _tabular(heads: Sequence[str], texts: Sequence[Sequence[str]]) -> list[str]:
-    return as_latex(heads, [[tex(cell) for cell in line] for line in texts])
 
 
 def csv_text(rows: Sequence[Row]) -> str:

@@ -11,7 +11,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from fedskew.core.interruption import Interruption
-from fedskew.core.ranks import JOBS
+from fedskew.core.ranks import JOBS, own_cores
 from fedskew.core.round import Server
 from fedskew.paper.execute import Problem, execute
 from fedskew.runs.run import Run
@@ -156,5 +156,4 @@ def _unshaken_end() -> Iterator[None]:
 
 def threads_each(jobs: int) -> int:
     """The cores of this machine, divided among the jobs."""
-    here = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, here // jobs)
+    return max(1, own_cores() // jobs)

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedskew.core.spec import family
+from fedskew.core.spec import family, name_in
 from fedskew.paper import map_text
 from fedskew.paper.choice import Choice
 from fedskew.paper.map_figure import map_figure
@@ -77,8 +77,7 @@ class Map:
         if "margin" in self.parts:
             for base in BASES:
                 wanted += [self.run(base, text, choice) for text in (*RIVALS, *margins(self.taus or TAUS))]
-        results = results.only(self.run(BASES[0], "fedavg", choice).precision)
-        if "around" in self.parts and (best := self.best(choice, results, self.taus or TAUS)):
+        if "around" in self.parts and (best := self._chosen(choice, results)):
             for setting in self.settings(choice):
                 wanted += [self.run(setting, text, choice) for text in (*RIVALS, best) if setting != UNCHANGED]
             wanted.append(self.run(UNCHANGED, f"{best},denominator=others", choice))
@@ -86,8 +85,12 @@ class Map:
 
     def settled(self, choice: Choice, results: Results) -> bool:
         """Whether everything that this depends on exists."""
-        results = results.only(self.run(BASES[0], "fedavg", choice).precision)
-        return "around" not in self.parts or self.best(choice, results, self.taus or TAUS) is not None
+        return "around" not in self.parts or self._chosen(choice, results) is not None
+
+    def _chosen(self, choice: Choice, results: Results) -> str | None:
+        """The best of the requested margins, in the arithmetic of the requested runs."""
+        own = results.only(self.run(BASES[0], "fedavg", choice).precision)
+        return self.best(choice, own, self.taus or TAUS)
 
     def rows(self, results: Results, choice: Choice) -> list[dict[str, Any]]:
         """One row per existing run, all of one arithmetic."""
@@ -144,9 +147,7 @@ class Map:
         first, mean = rows[0], mean_words(row["rounds"] for row in rows)
         title = f"FedLC against FedAvg around {self.cell}, {mean}, one seed, {first['precision']}"
         lengths = " and ".join(map(str, sorted({row["rounds"] for row in rows})))
-        stand_in = (
-            "" if self.cell.startswith(first["dataset"].partition(":")[0]) else f"STAND-IN DATA: {first['dataset']}; "
-        )
+        stand_in = "" if self.cell.startswith(name_in(first["dataset"])) else f"STAND-IN DATA: {first['dataset']}; "
         heat = [panel for base in BASES if (panel := _panel(base, rows)) is not None]
         return map_figure(path, heat, _differences(rows), title, f"{stand_in}shortened: {lengths} rounds")
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.report.figures import canvas, finish, legend
-from fedskew.report.style import looks
+from fedskew.report.style import DARK, looks
 
 _LIMIT = 20.0
 """Points beyond which a dot is drawn at the edge with its number."""
@@ -79,7 +79,7 @@ def _dots(figure: Any, varied: Sequence[Mapping[str, Any]]) -> None:
             if abs(value) > _LIMIT:
                 edge = _LIMIT if value > 0 else -_LIMIT
                 axes.annotate(signed(value), (edge, place), (8, 0), textcoords="offset points", va="center", fontsize=7)
-    axes.axvline(0, color="#333333", linewidth=1)
+    axes.axvline(0, color=DARK, linewidth=1)
     axes.set_yticks(range(len(varied)), [row["name"] for row in varied], fontsize=7)
     axes.set_ylim(len(varied) - 0.4, -0.6)
     for place in range(1, len(varied)):

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedskew.core import spec
 from fedskew.core.files import read_toml
-from fedskew.data import USUAL
+from fedskew.data import usual_for
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Profile:
 
     def fields_for(self, dataset: str) -> dict[str, Any]:
         """The fields of every run on a data set."""
-        usual = USUAL.get(dataset.partition(":")[0])
+        usual = usual_for(dataset)
         return {**self.fields, **(self.mirrored if usual is not None and usual.mirrors else {})}
 
 

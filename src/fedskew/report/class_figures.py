@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.report.figures import drawing, finish, no_mathematics
-from fedskew.report.style import KIND_LOOKS, for_paper, looks
+from fedskew.report.style import DARK, KIND_LOOKS, PALE, for_paper, looks
 
-_BAR, _DARK, _MOST = "#c6d0dc", "#333333", 5
+_MOST = 5
 
 
 def before_and_after(path: Path, effects: Mapping[str, Mapping[str, Any]], note: str | None = None) -> list[Path]:
@@ -85,7 +85,7 @@ def _before_after(
 ) -> Any:
     """Bars on the left axis, lines on the right one, which is returned."""
     classes = len(client["counts"])
-    axes.bar(range(classes), client["counts"], 0.8, color=_BAR, label="training examples")
+    axes.bar(range(classes), client["counts"], 0.8, color=PALE, label="training examples")
     axes.set_ylim(0, 1.05 * top)
     axes.grid(visible=False)
     class_ticks(axes, classes)
@@ -93,7 +93,7 @@ def _before_after(
     right.set_ylim(-2, 102)
     right.grid(visible=False)
     size = {"linewidth": 1.1, "markersize": 3.2 if classes <= 20 else 0}
-    dashed = {"linestyle": "--", "marker": ".", "color": _DARK}
+    dashed = {"linestyle": "--", "marker": ".", "color": DARK}
     right.plot([as_percent(a) for a in before], label="accuracy before: the global model", **dashed, **size)
     solid = {**style, "linestyle": "-"}
     right.plot([as_percent(a) for a in client["after"]], label=f"after its local update, {name}", **solid, **size)

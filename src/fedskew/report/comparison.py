@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.report import figures
-from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
+from fedskew.report.text_tables import as_csv, as_latex, as_markdown
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.runs.store import Store, write_whole
 from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, summarise
@@ -106,7 +106,7 @@ def write_comparison(
     made = write_texts(out, {"md": markdown(rows, target), "tex": latex(rows, target), "csv": csv_text(rows)})
     series = {name: [store.folder(hash).records()[:rounds] for hash in group] for name, group in hashes.items()}
     first = store.folder(next(iter(hashes.values()))[0])
-    title, card = first.short()["title"], first.card()
+    title, card = first.about()["short"]["title"], first.card()
     names = {row["method"]: name_of(row) for row in rows}
     made += figures.curves(out / "curves", series, title, names=names)
     if card is not None:
@@ -161,8 +161,7 @@ def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str
 
 
 def latex(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
-    heads, lines = _cells(rows, target)
-    return "\n".join(as_latex(heads, [[tex(cell) for cell in line] for line in lines])) + "\n"
+    return "\n".join(as_latex(*_cells(rows, target))) + "\n"
 
 
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:

@@ -7,9 +7,8 @@ from typing import Any
 
 from fedskew.report.class_figures import before_and_after, feature_maps, mark_classes, standing
 from fedskew.report.figures import drawing, finish, mark_break, no_mathematics
-from fedskew.report.style import KIND_LOOKS
+from fedskew.report.style import DARK, KIND_LOOKS, PALE
 
-_DARK, _PALE = "#333333", "#c6d0dc"
 _MOVE = r"$\Delta w_r \cdot h^{(r)}"
 _SIGNS = {
     True: {"color": "#d7301f", "marker": "v", "label": rf"{_MOVE} < 0$: the update deviates"},
@@ -44,7 +43,7 @@ def bound_figure(path: Path, document: Document) -> list[Path]:
     with drawing(1.0 + 3.2 * len(found), 4.1, 1, len(found), sharex=True, sharey=True) as (figure, [panels]):
         for axes, (name, rows) in zip(panels, pairs.items(), strict=True):
             _pairs(axes, rows, high)
-            axes.plot([low, high], [low, high], color=_DARK, linewidth=1, label="$n_j / n_r = D_{jr}$")
+            axes.plot([low, high], [low, high], color=DARK, linewidth=1, label="$n_j / n_r = D_{jr}$")
             axes.axhspan(high, 4 * high, color="#f2f2f2", zorder=0, label=r"$r$ is missing, $n_j / n_r = \infty$")
             axes.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, 4 * high))
             axes.tick_params(which="minor", left=False)  # the band on top has no values
@@ -62,13 +61,13 @@ def reliability_figure(path: Path, document: Document) -> list[Path]:
     width = 1 / len(bins)
     with drawing(4.2, 4.4, 2, 1, sharex=True, height_ratios=[3, 1]) as (figure, [[axes], [below]]):
         places = [row["low"] + width / 2 for row in known]
-        axes.bar(places, [row["accuracy"] for row in known], width, color=_PALE, edgecolor="white", label="accuracy")
-        axes.plot([0, 1], [0, 1], color=_DARK, linestyle="--", linewidth=1, label="confidence = accuracy")
+        axes.bar(places, [row["accuracy"] for row in known], width, color=PALE, edgecolor="white", label="accuracy")
+        axes.plot([0, 1], [0, 1], color=DARK, linestyle="--", linewidth=1, label="confidence = accuracy")
         dots = {"marker": "o", "markersize": 4, "linewidth": 1.2, "color": "#d7301f"}
         mean = [row["confidence"] for row in known], [row["accuracy"] for row in known]
         axes.plot(*mean, label="mean confidence and accuracy of a bin", **dots)
         axes.set(xlim=(0, 1), ylim=(0, 1.02), ylabel="accuracy")
-        below.bar([row["low"] + width / 2 for row in bins], [row["count"] for row in bins], width, color=_PALE)
+        below.bar([row["low"] + width / 2 for row in bins], [row["count"] for row in bins], width, color=PALE)
         below.set(xlabel="confidence", ylabel="examples")
         note = f"expected calibration error {100 * calibration['ece']:.2f} %"
         return finish(figure, path, _heading(document), note, [axes], 2)
@@ -84,7 +83,7 @@ def confusion_figure(path: Path, document: Document) -> list[Path]:
         image = axes.imshow(shares, cmap="Blues", vmin=0, vmax=1)
         for true in range(classes if classes <= 20 else 0):
             for guess, n in enumerate(counts[true]):
-                colour = "white" if shares[true][guess] > 0.6 else _DARK
+                colour = "white" if shares[true][guess] > 0.6 else DARK
                 axes.text(guess, true, str(n or "·"), ha="center", va="center", fontsize=6, color=colour)
         axes.grid(visible=False)
         ticks = range(0, classes, max(1, classes // 10))

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedskew.core.files import check_target, naming
 from fedskew.report.evened import Points, evened
-from fedskew.report.style import PAPER_SIZE, for_paper, look, settings, size_of
+from fedskew.report.style import DARK, PAPER_SIZE, for_paper, look, settings, size_of
 
 _MOST_BANDS, _MOST_CLIENTS = 4, 40
 _HANDLE, _LETTER = 0.45, 0.065
@@ -108,20 +108,20 @@ def curves(
     vector: str = "svg",
     names: Mapping[str, str] | None = None,
 ) -> list[Path]:
-    """`curve_figure`, saved."""
+    """`curve_figure`, saved; `names` are what methods are called."""
     with _drawn_curves(series, title, measure, names) as figure:
         return save(figure, path, vector)
 
 
-def curve_figure(series: Series, title: str, measure: str = "accuracy", names: Mapping[str, str] | None = None) -> Any:
+def curve_figure(series: Series, title: str, measure: str) -> Any:
     """A measure against rounds: all of them, and the last half from near. One line per method, the mean over its seeds;
-    a few methods also get a band of one standard deviation. `names` are what methods are called."""
-    with _drawn_curves(series, title, measure, names) as figure:
+    a few methods also get a band of one standard deviation."""
+    with _drawn_curves(series, title, measure) as figure:
         return figure
 
 
 @contextmanager
-def _drawn_curves(series: Series, title: str, measure: str, names: Mapping[str, str] | None) -> Iterator[Any]:
+def _drawn_curves(series: Series, title: str, measure: str, names: Mapping[str, str] | None = None) -> Iterator[Any]:
     styles = {name: look(name, position) for position, name in enumerate(series)}
     rows, columns = (2, 1) if for_paper() else (1, 2)
     with drawing(*((6.4, 8.0) if for_paper() else (8.8, 3.9)), rows, columns) as (figure, grid):
@@ -172,7 +172,7 @@ def look_near(axes: Any) -> None:
 
 def draw_curves(
     axes: Any,
-    series: Mapping[str, Sequence[Sequence[dict[str, Any]]]],
+    series: Series,
     styles: Mapping[str, dict[str, Any]],
     measure: str = "accuracy",
     names: Mapping[str, str] | None = None,
@@ -238,7 +238,7 @@ def draw_rectangles(axes: Any, counts: Sequence[Sequence[int]], top: int) -> Any
         for k in range(clients):
             dark = shades[c][k] > 0.6 * top**0.5
             shown = str(counts[k][c]) if counts[k][c] else "·"
-            axes.text(k, c, shown, ha="center", va="center", fontsize=6, color="white" if dark else "#333333")
+            axes.text(k, c, shown, ha="center", va="center", fontsize=6, color="white" if dark else DARK)
     axes.grid(visible=False)
     ticks = {"xticks": range(0, clients, max(1, clients // 20)), "yticks": range(0, classes, max(1, classes // 20))}
     axes.set(xlabel="client", ylabel="label", **ticks)

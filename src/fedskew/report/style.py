@@ -27,6 +27,7 @@ _LOOKS: dict[str, tuple[str, str]] = {
 ORDER = tuple(_LOOKS)
 _SPARE = ("#1f78b4", "#33a02c", "#6a3d9a", "#b15928", "#01665e", "#c51b7d")
 _MARKERS = "osD^vP*Xdph<>"
+DARK, PALE = "#333333", "#c6d0dc"
 KIND_LOOKS: dict[str, dict[str, str]] = {
     "majority": {"marker": "o", "color": "#2171b5"},
     "minority": {"marker": "^", "color": "#e6ab02"},

@@ -20,10 +20,10 @@ _APART = 0.008
 """Between the dots of two lines, as a share of the axis, so that no interval hides another."""
 
 
-def draw_sweep(path: Path, swept: SweepTable, vector: str = "svg") -> list[Path]:
-    """`swept_figure`, saved as PNG, and also as SVG or PDF."""
+def draw_sweep(path: Path, swept: SweepTable) -> list[Path]:
+    """`swept_figure`, saved."""
     with _drawn_sweep(swept) as figure:
-        return save(figure, path, vector)
+        return save(figure, path)
 
 
 def swept_figure(swept: SweepTable) -> Any:

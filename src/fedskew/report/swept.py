@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from fedskew.core import spec
 from fedskew.core.spec import Value
 from fedskew.report.comparison import FinishedRun, heads_of, stored, write_texts
-from fedskew.report.text_tables import as_csv, as_latex, as_markdown, tex
+from fedskew.report.text_tables import as_csv, as_latex, as_markdown
 from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
@@ -93,8 +93,7 @@ class SweepTable:
         return "\n".join(as_markdown(*self.table())) + "\n"
 
     def latex(self) -> str:
-        heads, lines = self.table()
-        return "\n".join(as_latex(heads, [[tex(cell) for cell in line] for line in lines])) + "\n"
+        return "\n".join(as_latex(*self.table())) + "\n"
 
     def csv(self) -> str:
         """A line per setting, with fractions; the difference is in points."""

@@ -21,7 +21,12 @@ def as_markdown(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str
 
 
 def as_latex(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Lines for booktabs; what rows hold is LaTeX already."""
+    """Lines for booktabs."""
+    return tabular(heads, [[tex(cell) for cell in row] for row in rows])
+
+
+def tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The same of rows that are LaTeX already."""
     lines = [f"\\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", "\\toprule"]
     lines += [" & ".join(map(tex, heads)) + " \\\\", "\\midrule", *(" & ".join(row) + " \\\\" for row in rows)]
     return [*lines, "\\bottomrule", "\\end{tabular}"]

@@ -9,7 +9,6 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
-from fedskew.core import spec
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
@@ -95,19 +94,6 @@ def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:
     if not (isinstance(about, dict) and isinstance(about.get("model"), str) and about.keys() >= _ABOUT):
         raise ValueError(f"{path} was not written by `fedskew export`")
     return about, tensors
-
-
-def load_model(path: Path | str, *, own_files: bool = False) -> nn.Module:
-    """The module of an exported file, ready to evaluate. Inputs are (values - mean) / std, as in the file's metadata.
-
-    A model from a Python file is built only with `own_files`, since that runs the file that the metadata names.
-    """
-    about, tensors = read_export(path)
-    if spec.parse(about["model"])[0].endswith(".py") and not own_files:
-        raise ValueError(
-            f"{path} needs {about['model']}, and loading it runs that file; pass own_files=True to allow it"
-        )
-    return rebuild(about, tensors)
 
 
 def rebuild(

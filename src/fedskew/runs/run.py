@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_algorithm
 from fedskew.core import spec
-from fedskew.data import DATASETS, USUAL, fingerprint, resolve_dataset
+from fedskew.data import DATASETS, fingerprint, resolve_dataset, usual_for
 from fedskew.engine import ENGINES
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
@@ -81,7 +81,7 @@ class Run(BaseModel):
             if isinstance(value, str):
                 spec.check_plain(name, value)
         dataset = str(values.get("dataset", "digits"))
-        usual = USUAL.get(dataset.partition(":")[0])
+        usual = usual_for(dataset)
         for name in ("partition", "model"):
             if not values.get(name) and usual is not None:
                 values[name] = getattr(usual, name)
@@ -103,7 +103,7 @@ class Run(BaseModel):
         for name in ("partition", "model"):
             if not getattr(self, name):
                 raise ValueError(f"{self.dataset} has no default {name}; give one")
-        usual = USUAL.get(self.dataset.partition(":")[0])
+        usual = usual_for(self.dataset)
         if usual is not None and usual.partition == "natural" and self.partition != "natural":
             raise ValueError(f"{self.dataset} has its own clients: partition is {self.partition}; allowed: natural")
         if self.engine != "auto" and self.engine not in ENGINES:
@@ -123,7 +123,7 @@ class Run(BaseModel):
             raise ValueError(
                 f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}; allowed: above 0"
             )
-        if self.validation and self.dataset.partition(":")[0] == "nodes":
+        if self.validation and spec.name_in(self.dataset) == "nodes":
             raise ValueError(
                 f"validation is {self.validation:g}; allowed: 0, because the examples of nodes cannot be held out"
             )
@@ -148,7 +148,7 @@ class Run(BaseModel):
     @property
     def given(self) -> dict[str, Any]:
         """The fields that were set, without those that follow from others unless they are set to something else."""
-        usual = USUAL.get(self.dataset.partition(":")[0])
+        usual = usual_for(self.dataset)
         followed = {name for name in ("partition", "model") if usual and self.short[name] == getattr(usual, name)}
         if self.clients_per_round == self.clients:
             followed.add("clients_per_round")
@@ -166,7 +166,7 @@ class Run(BaseModel):
     def hash(self) -> str:
         """Sixteen hexadecimal digits over everything that decides the result."""
         kept = self.model_dump(exclude=_NOT_HASHED)
-        if SCHEDULES[spec.parse(self.lr_schedule)[0]].needs_rounds:
+        if SCHEDULES[spec.name_in(self.lr_schedule)].needs_rounds:
             kept["rounds"] = self.rounds
         if not self.validation:
             del kept["validation"]  # so that runs from before there was such a field keep their hash
@@ -279,7 +279,7 @@ def _files(part: spec.Resolved) -> Iterator[tuple[str, str, str]]:
     """The user's own files that a spec names: the argument that does, nothing for the file that the spec begins with;
     the path there; and a digest of the file."""
     if part.file_sha256:
-        yield "", spec.parse(part.text)[0], part.file_sha256
+        yield "", spec.name_in(part.text), part.file_sha256
     if digest := fingerprint(part):
         argument = "path" if part.arguments.get("path") else "classes"
         yield argument, str(part.arguments[argument]), digest

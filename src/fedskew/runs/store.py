@@ -81,13 +81,8 @@ class Folder:
         lengths = self.lengths()
         return records if records in lengths else max(lengths)
 
-    def short(self) -> dict[str, str]:
-        """The run's specs as people write them, and its title."""
-        short: dict[str, str] = self.about()["short"]
-        return short
-
     def about(self) -> dict[str, Any]:
-        """The run, its hash, its name in tables, and the version of the code that computed its numbers."""
+        """The run, its hash, its specs and title as people read them (`short`), and the version that computed it."""
         path = self.path / _RUN
         text = _content(path)
         format = self._checked(Anything, text, path).get("format")

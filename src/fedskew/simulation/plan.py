@@ -15,7 +15,7 @@ from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Federation, Ints
 from fedskew.core.own import drawing
 from fedskew.core.reading import fitted_layer
-from fedskew.core.round import Recipe, Server, start_server, zero_sums
+from fedskew.core.round import Recipe, Server, Sums, received, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
 from fedskew.core.tree import Params
 from fedskew.data import Nodes, load_dataset
@@ -53,8 +53,22 @@ class Plan:
     def start(self, device: torch.device | str | None = None) -> Server:
         """The initial global model, by default on the run's device."""
         there = usable_device(self.run.device) if device is None else device
+        return self.start_from(*self.model.init(dtype_of(self.run.precision), there))
+
+    def start_from(self, params: Params, buffers: Params) -> Server:
+        """A server with this global model that has seen no round."""
         with drawing(self.recipe(1), self.run.seed, "server", 0):
-            return start_server(self.recipe(1), *self.model.init(dtype_of(self.run.precision), there))
+            return start_server(self.recipe(1), params, buffers)
+
+    def client_state(self, params: Params) -> Params:
+        """What the correction remembers of any client before the client's first round."""
+        with drawing(self.recipe(1), self.run.seed, "client_state"):
+            return self.algorithm.correction.client_state(params)
+
+    def sent(self, server: Server, round: int) -> Server:
+        """The server's state as clients receive it in a round."""
+        with drawing(self.recipe(round), self.run.seed, "sent", round):
+            return received(self.algorithm, server)
 
     def finite(self, server: Server) -> bool:
         """Whether every number of a model is finite, batch statistics included."""
@@ -65,9 +79,14 @@ class Plan:
         """The buffers that are finite at the start; a module may have others, such as a mask of -inf."""
         return [name for name, leaf in self.model.module.named_buffers() if tree.finite({name: leaf})]
 
+    def idle(self, server: Server) -> Sums:
+        """The sums over no client. Only their shapes count, so what parts draw for them is nobody else's."""
+        with drawing(self.recipe(1), self.run.seed, "idle"):
+            return zero_sums(self.recipe(1), server)
+
     def message_like(self, server: Server) -> Params:
         """What a client's correction message looks like."""
-        return zero_sums(self.recipe(1), server).message
+        return self.idle(server).message
 
     def steps(self, examples: int) -> int:
         """How many steps a client with this many examples takes in a round."""
@@ -108,7 +127,7 @@ def _examples(known: Dataset | Nodes, server: Server) -> Dataset:
     """Examples that show which layer runs last; any will do if only the nodes have some."""
     if isinstance(known, Dataset):
         return known
-    shape, device = (2, *known.input_shape), next(iter(server.params.values())).device
+    shape, device = (2, *known.input_shape), tree.first(server.params).device
     x, y = torch.linspace(-1, 1, torch.Size(shape).numel()).view(shape), torch.zeros(2, dtype=torch.int64)
     return Dataset.of(known.name, (x, y), (x, y), known.num_classes).to(device)
 

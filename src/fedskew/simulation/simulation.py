@@ -21,7 +21,7 @@ from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
 from fedskew.core.own import drawing
 from fedskew.core.reading import Reading, read_out
-from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, received, summed, zero_sums
+from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, summed
 from fedskew.core.settings import Settings, dtype_of
 from fedskew.core.tree import Params
 from fedskew.data import resolve_dataset
@@ -58,7 +58,7 @@ class Simulation:
         self._check_model()
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
         self.start_engine()
-        self.states = ClientStates(self.algorithm.correction.client_state(self.server.params))
+        self.states = ClientStates(self.plan.client_state(self.server.params))
         self._pending: tuple[Ints, Params] | None = None
         self._owned: Ints | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
@@ -78,7 +78,7 @@ class Simulation:
         """What this run needs at least, beyond what is loaded."""
         run, data, server = self.run, self.federation.dataset, self.server
         model = tree.nbytes([server.params, server.buffers])
-        correction = tree.nbytes([self.algorithm.correction.client_state(server.params)])
+        correction = tree.nbytes([self.plan.client_state(server.params)])
         each, answering = update_bytes(model, correction), run.clients_per_round * (1 - run.dropout_rate)
         if self.engine_name == "stacked" and self.device.type == "cpu":  # on a GPU it can go on in groups of clients
             optimizer = tree.nbytes([self.recipe(1).optimizer.init(server.params)])
@@ -194,7 +194,7 @@ class Simulation:
         weights = cohort.weights(self.run.weighting)
         with drawing(recipe, self.run.seed, "server", self.round):
             if update is None:
-                sums = zero_sums(recipe, self.server)
+                sums = self.plan.idle(self.server)
             else:
                 travel = recipe.travel(torch.from_numpy(self.settings.steps(self.federation.sizes(whole))))
                 here = torch.from_numpy(np.isin(whole, cohort.clients)) if self.ranks.size > 1 else None
@@ -219,7 +219,8 @@ class Simulation:
             return 0
         reading, server = Reading({}), self.server
         if not self.ranks.rank:
-            reading = read_out(self.algorithm.readout, self.model, server.params, server.buffers, self.federation)
+            with drawing(self.recipe(self.round), self.run.seed, "readout", self.round):
+                reading = read_out(self.algorithm.readout, self.model, server.params, server.buffers, self.federation)
             self.server = replace(server, readout=reading.layer)
         return int(self.ranks.broadcast(reading.asked))
 
@@ -277,7 +278,7 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     began = time.perf_counter()
     first, round = simulations[0], simulations[0].round + 1
     cohorts = [simulation.cohort(round) for simulation in simulations]
-    before = [received(simulation.algorithm, simulation.server) for simulation in simulations]
+    before = [simulation.plan.sent(simulation.server, round) for simulation in simulations]
     some = [i for i, cohort in enumerate(cohorts) if len(cohort.clients)]
     servers, answering = [before[i] for i in some], [cohorts[i] for i in some]
     trained = first.engine.train(first.recipe(round), servers, answering, round) if some else []

@@ -77,8 +77,7 @@ class Sweep:
         reference = self.settings[self.reference]
         run, names = reference.runs[0], set(reference.values)
         where = run.short["dataset"] if {"partition", "clients", "dataset"} & names else run.title
-        methods = (part.partition(":")[0] for part in run.short_algorithm.split("+"))
-        return where if "algorithm" in names else f"{'+'.join(methods)} on {where}"
+        return where if "algorithm" in names else f"{spec.family(run.short_algorithm)} on {where}"
 
 
 def run_at(fields: Mapping[str, Any], values: Mapping[str, Any]) -> Run:

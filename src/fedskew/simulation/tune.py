@@ -161,9 +161,9 @@ class Tuning:
 def knobs_for(fields: Mapping[str, Any], method: str, values: Mapping[str, Sequence[Any]]) -> list[Knob]:
     """The method's own knobs, then fields of the run; if values are given, only those."""
     found = {knob.name: knob for knob in knobs_of(method, Run.model_fields)}
-    if "lr" not in fields:
-        found["lr"] = Knob("lr", LR, value_at(run_at(fields, {"algorithm": method}), "lr"))
     plain = run_at(fields, {"algorithm": method})
+    if "lr" not in fields:
+        found["lr"] = Knob("lr", LR, value_at(plain, "lr"))
     for name, given in values.items():
         if name in FIELDS or find_argument(method, name) is not None:
             options = [_option(run_at(fields, {"algorithm": method, name: value}), name) for value in given]
@@ -230,7 +230,7 @@ def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[st
 
 def _check_continued(tries: Sequence[Try]) -> None:
     for schedule in (each.runs[0].lr_schedule for each in tries):
-        if SCHEDULES[spec.parse(schedule)[0]].needs_rounds:
+        if SCHEDULES[spec.name_in(schedule)].needs_rounds:
             raise ValueError(f"halving continues runs, and lr_schedule {schedule} depends on how long a run is")
 
 

@@ -9,7 +9,7 @@ from fedskew.report.page.entries import MEASURES
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.series import partition_of
 from fedskew.report.page.tables import more_cells, more_heads, shown_measures, verdict_text
-from fedskew.report.text_tables import as_csv, as_latex, tex
+from fedskew.report.text_tables import as_csv, tabular, tex
 from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES as SUMMARISED
 from fedskew.runs.summary import mean_head, percent
@@ -87,7 +87,7 @@ def latex(federation: Federation) -> str:
         cells.append(tex("-" if difference is None else verdict_text(difference)))
         cells += map(tex, more_cells(federation, method))
         rows.append(cells)
-    return "\n".join(as_latex(heads, rows)) + "\n"
+    return "\n".join(tabular(heads, rows)) + "\n"
 
 
 def _result(federation: Federation, method: Method) -> list[object]:
