@@ -14,7 +14,7 @@ def evidence(results: Results, tuned: Results) -> str:
     """A bullet for each thing to know when choosing a method for images."""
     closed, once = closing.closed(results), closing.closed(results, range(1))
     said = [*closing.best(closed), *closing.alone(closed, once), *rivals.against_fedlc(results, "cifar10")]
-    said += [" ".join(told) for data in ("cifar100", "svhn") if (told := [*rivals.first(results, data)])]
+    said += [" ".join(told) for data in ("cifar100", "imagenet12", "svhn") if (told := [*rivals.first(results, data)])]
     return "\n".join(f"- {line}" for line in [*said, *_restricted(results, tuned)])
 
 

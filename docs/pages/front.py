@@ -114,7 +114,12 @@ def _elsewhere(results: Results, stated: Mapping[str, Claim]) -> Iterator[str]:
     """Other training and other data, with the range of gains."""
     if plain := [claim.against("fedavg") for claim in stated.values()]:
         yield f"{_span(plain)} on CIFAR-10 without momentum and crops ({rivals.seeds(plain)})"
-    for data, place in (("cifar100", "CIFAR-100 with both"), ("svhn", "SVHN with momentum")):
+    places = {
+        "cifar100": "CIFAR-100 with both",
+        "imagenet12": "12 classes of ImageNet with both",
+        "svhn": "SVHN with momentum",
+    }
+    for data, place in places.items():
         if there := rivals.against(rivals.cells(results, data), "fedlc", "fedavg"):
             yield f"{_span([*there.values()])} on {place} ({rivals.seeds(there.values())})"
     found = claims(TABLES["table4"], TABLES["table4"].rows(results, Choice()))

@@ -1,6 +1,6 @@
-"""FedLC against the other methods of tables 1 and 2 under the profile `usual`, in sentences."""
+"""FedLC against the other methods of tables 1 to 3 under the profile `usual`, in sentences."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from docs.pages.claims import by_seed, listed, named, on_common_seeds, span
@@ -11,16 +11,14 @@ from fedskew.paper.table import EIGHT, SEVEN
 from fedskew.runs.results import Results
 from fedskew.runs.verdict import BASELINE, VERDICTS, Difference, paired
 
-_CLEAR = 1.0
-"""Points from which a gain of one seed is named with its cell."""
-_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN"}
+_NAMES = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "svhn": "SVHN", "imagenet12": "12 classes of ImageNet"}
 Cells = Mapping[str, Mapping[str, Mapping[int, float]]]
 
 
 def cells(results: Results, data: str) -> Cells:
     """For each cell of a data set, the accuracy of each method by seed; mean of the last ten rounds, in percent."""
     found: dict[str, dict[str, dict[int, float]]] = {}
-    for table in (TABLES["table1"], TABLES["table2"]):
+    for table in (TABLES[name] for name in ("table1", "table2", "table3")):
         there = tuple(cell for cell in table.cells if cell.startswith(f"{data}/"))
         for row in table.rows(results, Choice(cells=there, profile=PROFILES["usual"])) if there else ():
             if row["ours"] and not row["ours"]["diverged"]:
@@ -55,43 +53,43 @@ def against_fedlc(results: Results, data: str) -> Iterator[str]:
 
 
 def first(results: Results, data: str) -> Iterator[str]:
-    """What FedLC gains on a data set, which method is first in how many cells, and what combinations gain; nothing if
-    nothing was run."""
+    """FedLC against FedAvg on a data set, which method is first in how many cells, and what combinations gain; nothing
+    if nothing was run."""
     everything = cells(results, data)
     at = {cell: {method: of[method] for method in EIGHT if method in of} for cell, of in everything.items()}
     gains = against(at, "fedlc", BASELINE)
     if not gains:
         return
-    clear = {cell: gain for cell, gain in gains.items() if gain.mean >= _CLEAR}
-    rest = [gain.mean for cell, gain in gains.items() if cell not in clear]
-    told = [f"{gain.mean:+.1f} at {named(cell)}" for cell, gain in clear.items()]
-    told += [f"{span(rest, '+.1f')} in {'the other ' if clear else ''}{len(rest)} splits"] if rest else []
-    decided = all(gain.half is not None for gain in gains.values())
-    many = f"{seeds(gains.values())}{'' if decided else ', no verdict'}"
-    yield f"On {_NAMES[data]} ({many}), FedLC's gains over FedAvg are {listed(told)}."
-    yield from _ahead({cell: means for cell, of in at.items() if BASELINE in (means := on_common_seeds(of))})
+    yield f"On {_NAMES[data]}, FedLC against FedAvg is {verdicts(gains)}."
+    yield from _ahead({cell: of for cell, of in at.items() if BASELINE in on_common_seeds(of)})
     joined = dict.fromkeys(method for of in everything.values() for method in of if "+" in method)
     if gained := {method: against(everything, method, BASELINE) for method in joined}:
         told = [
-            f"`{method}` gains {span([gain.mean for gain in there.values()], '+.1f')} in {_splits(there)}"
+            f"`{method}` gains {span([gain.mean for gain in there.values()], '+.1f')} in {_splits(there)} "
+            f"({seeds(there.values())})"
             for method, there in gained.items()
         ]
         yield f"{listed(told)}."
 
 
-def _ahead(at: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
-    """Which method has the highest mean in most cells, from the means over common seeds."""
-    best = [max(means, key=lambda method: means[method]) for means in at.values()]
+def _ahead(at: Cells) -> Iterator[str]:
+    """Which method has the highest mean in most cells, over the seeds that all methods of a cell have."""
+    means = [on_common_seeds(of) for of in at.values()]
+    common = _many([len(set.intersection(*(set(values) for values in of.values()))) for of in at.values()])
+    best = [max(of, key=lambda method: of[method]) for of in means]
     winner = max(best, key=best.count, default=BASELINE)
-    won = [means for means, method in zip(at.values(), best, strict=True) if method == winner]
+    won = [of for of, method in zip(means, best, strict=True) if method == winner]
     if at and len(won) <= len(at) / 2:
-        yield f"Of the paper's methods and `fedla`, none is first there in more than half of the {len(at)} splits."
+        yield (
+            f"Of the paper's methods and `fedla`, none is first there in more than half of the {len(at)} splits "
+            f"({common} in common)."
+        )
     elif winner != BASELINE:
-        over = [means[winner] - means[BASELINE] for means in won]
-        next_to = [means[winner] - max(mean for method, mean in means.items() if method != winner) for means in won]
+        over = [of[winner] - of[BASELINE] for of in won]
+        next_to = [of[winner] - max(mean for method, mean in of.items() if method != winner) for of in won]
         yield (
             f"Of the paper's methods and `fedla`, `{winner}` is first there in {len(won)} of {len(at)} splits, "
-            f"{span(over, '+.1f')} over FedAvg and {span(next_to, '+.1f')} over the next one."
+            f"{span(over, '+.1f')} over FedAvg and {span(next_to, '+.1f')} over the next one ({common} in common)."
         )
 
 
@@ -100,6 +98,9 @@ def _splits(found: Mapping[str, Any]) -> str:
 
 
 def seeds(gains: Iterable[Difference]) -> str:
+    return _many([gain.seeds for gain in gains])
+
+
+def _many(numbers: Sequence[int]) -> str:
     """`one seed`, `2 to 3 seeds`"""
-    numbers = [gain.seeds for gain in gains]
     return "one seed" if max(numbers) == 1 else f"{span(numbers, 'd')} seeds"

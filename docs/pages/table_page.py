@@ -7,10 +7,11 @@ from docs.pages.claims import Claim, by_profile, by_seed, claims, on_common_seed
 from fedskew.core.spec import name_in
 from fedskew.paper import formats
 from fedskew.paper.choice import Choice
-from fedskew.paper.profiles import Profile
-from fedskew.paper.table import SEVEN, Table, printed
+from fedskew.paper.profiles import PROFILES, Profile
+from fedskew.paper.table import SEVEN, Table, end, printed
+from fedskew.report.page.provenance import command
 from fedskew.report.text_tables import as_markdown
-from fedskew.runs.results import Results
+from fedskew.runs.results import Result, Results
 from fedskew.runs.verdict import NOT_DECIDED
 
 NONE = "None of this has been run yet."
@@ -90,6 +91,28 @@ def page(table: Table, results: Results) -> Iterator[str]:
             short = table.rows(results, Choice(profile=profile, rounds=rounds))
             parts += _shown(table, profile, short, f", {rounds} rounds")
     yield from parts or [NONE]
+    yield from _longer(table, results)
+
+
+def _longer(table: Table, results: Results) -> Iterator[str]:
+    """Runs of more rounds than the table has, which it cannot show."""
+    found: dict[str, Result] = {}
+    for profile in PROFILES.values():
+        for cell, method in table.pairs(Choice()):
+            for result in results.answering(table.run(cell, method, Choice(profile=profile)).model_dump()):
+                if result.rounds > table.full_rounds(cell):
+                    found[result.hash] = result
+    if found:
+        yield "## Longer runs"
+        heads = ("data", "split", "method", "seed", "rounds", "last round", "mean of the last ten", "run")
+        yield "\n".join(as_markdown(heads, [_line(result) for result in found.values()]))
+        yield "\n".join(["```bash", *(command(result.run) for result in found.values()), "```"])
+
+
+def _line(result: Result) -> list[str]:
+    short, ends = result.short, (100 * result.summary["accuracy"], end(result))
+    about = [name_in(result.run["dataset"]), short["partition"], short["algorithm"], str(result.seed)]
+    return [*about, str(result.rounds), *(f"{value:.2f}" for value in ends), result.hash]
 
 
 def _shown(table: Table, profile: Profile, rows: Sequence[dict[str, Any]], length: str = "") -> Iterator[str]:

@@ -37,6 +37,8 @@ _TABLES = (
             "which 12 classes, and how many images of each: ours are Tiny-ImageNet's, 500 for training and 50 for "
             "testing",
         ),
+        remark="A client has 300 images, so it takes 3 steps a round, where one of CIFAR-10 takes 20: 200 rounds are a "
+        "short training here. There are 600 images for testing: an accuracy of 40 % has a standard error of 2 points.",
     ),
     Table(
         name="table4",
