@@ -77,7 +77,7 @@ def measure(turns: int) -> list[Figure]:
             "node: an answer into records": partial(encode_answer, answer),
             "server: an answer read and checked": partial(decode_answer, came, call, {}, "cpu"),
             f"server: the update from {CLIENTS} answers": partial(
-                server_update, build_algorithm("fedavg"), call.server, stacked, weights, 1.0
+                server_update, build_algorithm("fedavg"), call.server, stacked, weights
             ),
         }
         figures += milliseconds(title, interleaved(tasks, turns))

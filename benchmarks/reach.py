@@ -9,8 +9,8 @@ from typing import Any
 
 from fedskew import Run, simulate
 from fedskew.core import tree
-from fedskew.core.settings import Settings
 from fedskew.flower.limits import Move, Norms, expected_norm, learnt
+from fedskew.simulation.plan import settings_of
 from fedskew.simulation.records import Observation
 
 TINY = "dirichlet:{},balance=off,min_size=1"
@@ -32,7 +32,7 @@ def watching() -> Callable[[Observation], dict[str, float]]:
         if seen.update is None:
             return {}
         sizes = seen.cohort.federation.sizes(seen.cohort.whole)
-        steps = Settings.of(seen.run, seen.cohort.federation.dataset.input_shape).steps(sizes)
+        steps = settings_of(seen.run, seen.cohort.federation.dataset.input_shape).steps(sizes)
         records = {"params": seen.update.delta, "message": seen.update.message}
         norms = {name: tree.norm(leaves, 1).tolist() for name, leaves in records.items() if leaves}
         moves = [Move(int(s), {name: norms[name][k] for name in norms}) for k, s in enumerate(steps)]

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks import convnet, core
+from benchmarks import convnet, core, distributed, messages, reach
 from benchmarks.by_hand import AUTOGRAD, PLAIN, TUNED, Batched
 from benchmarks.clients import start
 from benchmarks.tables import Table, goals
 from benchmarks.timing import Figure, Spread
+from fedskew import Run, simulate
 
 PROGRAMS = sorted(path.stem for path in (Path(__file__).parent.parent / "benchmarks").glob("*.py"))
 
@@ -30,6 +31,15 @@ def test_the_loops_by_hand_give_the_same_parameters(step):
     simulation = start(1_000)
     initial = simulation.server.params["linear.weight"], simulation.server.params["linear.bias"]
     core.check_same_work(simulation, Batched(simulation.federation, *initial, step))
+
+
+def test_sums_of_ranks_messages_and_reach_are_measured(monkeypatch):
+    assert len(distributed.task("10")().delta["w"]) == 10
+    monkeypatch.setattr(messages, "SIZES", {"100 parameters": 100})
+    assert {figure.part for figure in messages.measure(2)} == {"100 parameters"}
+    run = Run(dataset="digits", partition="shards:1", clients=10, rounds=1, algorithm="scaffold")
+    (record,) = simulate(run, [reach.watching()])
+    assert record.probes.keys() == {"params", "message"}
 
 
 @pytest.fixture
