@@ -74,12 +74,14 @@ def first(results: Results, data: str) -> Iterator[str]:
 
 def _ahead(at: Cells) -> Iterator[str]:
     """Which method has the highest mean in most cells, over the seeds that all methods of a cell have."""
+    if not at:
+        return
     means = [on_common_seeds(of) for of in at.values()]
     common = _many([len(set.intersection(*(set(values) for values in of.values()))) for of in at.values()])
     best = [max(of, key=lambda method: of[method]) for of in means]
-    winner = max(best, key=best.count, default=BASELINE)
+    winner = max(best, key=best.count)
     won = [of for of, method in zip(means, best, strict=True) if method == winner]
-    if at and len(won) <= len(at) / 2:
+    if len(won) <= len(at) / 2:
         yield (
             f"Of the paper's methods and `fedla`, none is first there in more than half of the {len(at)} splits "
             f"({common} in common)."

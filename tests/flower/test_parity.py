@@ -55,6 +55,14 @@ def test_every_way_of_running(more):
     assert_trees_close(federated.server.buffers, expected.server.buffers, rtol=1e-6, atol=1e-6)
 
 
+def test_a_clients_first_state_is_of_the_initial_model():
+    """Also if the client is first sampled in a later round."""
+    some = {"clients": 6, "clients_per_round": 2}
+    run = Run(**{**DIGITS, **some}, algorithm=f"{OWN.parent / 'own_methods.py'}:attached", engine="serial")
+    federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    assert_trees_close(federated.server.params, final(run).server.params, rtol=1e-6, atol=1e-6)
+
+
 @pytest.mark.parametrize("algorithm", ["noise", "private", "remembered", "started", "blurred", "guessed"])
 def test_parts_of_ones_own_draw_the_same_numbers(algorithm):
     run = Run(**DIGITS, algorithm=f"{OWN.parent / 'own_methods.py'}:{algorithm}", engine="serial")

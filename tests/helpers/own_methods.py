@@ -148,6 +148,21 @@ def started() -> Algorithm:
 
 
 @dataclass(frozen=True)
+class Attached(Started):
+    """Every client is pulled to the model that the run began with."""
+
+    def client_state(self, params: Params) -> Params:
+        return tree.map(torch.clone, params)
+
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        return {name: grad + 0.5 * (params[name] - context.client[name]) for name, grad in grads.items()}
+
+
+def attached() -> Algorithm:
+    return Algorithm("attached", correction=Attached())
+
+
+@dataclass(frozen=True)
 class Blurred(sgd):
     """A server that sends its model with noise."""
 

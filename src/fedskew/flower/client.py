@@ -5,6 +5,7 @@ from logging import INFO
 from pathlib import Path
 
 import numpy as np
+import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
@@ -14,6 +15,7 @@ from flwr.supercore import log
 from fedskew.core import spec, tree
 from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
+from fedskew.core.tree import Params
 from fedskew.data import facts
 from fedskew.flower.data import load_node, run_here
 from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_ask, decode_call, encode_answer, encode_gradient
@@ -80,7 +82,7 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
     node.check_asked(call.client)
     plan = Plan.of(run, node.federation.dataset)
     file = _state_file(run, node.client, context)
-    initial = plan.client_state(call.server.params)
+    initial = _first_state(plan, call.server.params, device)
     state = state_at(recall(context.state, file, device), call.absorbed, initial)
     clients = np.array([node.client])
     cohort = Cohort(node.federation, clients, tree.stack([state]) if state else {}, run.seed)
@@ -98,6 +100,11 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
         buffers=update.buffers,
         message=update.message,
     )
+
+
+def _first_state(plan: Plan, params: Params, device: torch.device) -> Params:
+    """What the correction remembers before a client's first round: of the model that the run began with."""
+    return plan.client_state(plan.start(device).params) if plan.client_state(params) else {}
 
 
 def _state_file(run: Run, client: int, context: Context) -> Path | None:
