@@ -125,3 +125,12 @@ def test_nbytes() -> None:
 def test_an_empty_array_of_numpy_has_the_digest_of_an_empty_tensor() -> None:
     empty = torch.from_numpy(np.zeros(0, dtype=np.int64))
     assert tree.digest({"a": empty}) == tree.digest({"a": torch.zeros(0, dtype=torch.int64)})
+
+
+def test_numbers_that_are_not_finite_may_only_stay_as_they_were() -> None:
+    like = {"mask": torch.tensor([0.0, -torch.inf]), "count": torch.tensor(3)}
+    same = {"mask": torch.tensor([1.0, -torch.inf]), "count": torch.tensor(4)}
+    assert tree.as_finite(same, like)
+    for other in (torch.nan, torch.inf):
+        assert not tree.as_finite({"mask": torch.tensor([0.0, other])}, like)
+        assert not tree.as_finite({"mask": torch.tensor([other, -torch.inf])}, like)

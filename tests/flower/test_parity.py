@@ -63,6 +63,13 @@ def test_a_clients_first_state_is_of_the_initial_model():
     assert_trees_close(federated.server.params, final(run).server.params, rtol=1e-6, atol=1e-6)
 
 
+def test_a_buffer_that_is_not_finite_from_the_start():
+    run = Run(**DIGITS, model=f"{OWN.parent / 'own_methods.py'}:masked", engine="serial")
+    federated, expected = federate(Nodes(client_app(run), partitions(run)), run, Rules()), final(run)
+    assert_trees_close(federated.server.params, expected.server.params, rtol=1e-6, atol=1e-6)
+    assert_trees_equal(federated.server.buffers, expected.server.buffers)
+
+
 @pytest.mark.parametrize("algorithm", ["noise", "private", "remembered", "started", "blurred", "guessed"])
 def test_parts_of_ones_own_draw_the_same_numbers(algorithm):
     run = Run(**DIGITS, algorithm=f"{OWN.parent / 'own_methods.py'}:{algorithm}", engine="serial")

@@ -267,6 +267,25 @@ class DroppingOne(nn.Module):
         return out
 
 
+class Masked(nn.Module):
+    """A class that is never said, by a mask that is not finite."""
+
+    mask: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.linear = nn.Linear(64, 10)
+        self.register_buffer("mask", torch.tensor([0.0] * 9 + [-torch.inf]))
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.linear(x.flatten(1)) + self.mask.clamp(min=-9)
+        return out
+
+
+def masked() -> nn.Module:
+    return Masked()
+
+
 def dropping() -> nn.Module:
     return Dropping()
 

@@ -99,6 +99,11 @@ def finite(a: Params) -> bool:
     return bool(torch.stack([(0 * leaf).sum() for leaf in a.values()]).sum() == 0) if a else True
 
 
+def as_finite(a: Params, like: Params) -> bool:
+    """Whether every number is finite or the same as in `like`: a mask may be infinite from the start."""
+    return all(bool((leaf.isfinite() | (leaf == like[name])).all()) for name, leaf in a.items())
+
+
 def nbytes(trees: Iterable[Params]) -> int:
     return sum(leaf.numel() * leaf.element_size() for tree in trees for leaf in tree.values())
 

@@ -78,7 +78,8 @@ def most_examples(held: int | None, others: Sequence[int]) -> int | None:
 
 def _change(after: Params, before: Params) -> Params:
     """By how much real numbers changed, without overflow; counters are left out."""
-    return {name: leaf.double() - before[name] for name, leaf in after.items() if leaf.is_floating_point()}
+    moved = {name: leaf.double() - before[name] for name, leaf in after.items() if leaf.is_floating_point()}
+    return {name: change.masked_fill(after[name] == before[name], 0) for name, change in moved.items()}
 
 
 def _norm(leaves: Params) -> float:

@@ -191,7 +191,7 @@ def _decoded(
     if not isinstance(metrics["loss"], float):
         raise ValueError(f"loss is {metrics['loss']!r}; allowed: finite numbers")
     for name, leaves in records.items():
-        if not tree.finite({key: leaf for key, leaf in leaves.items() if leaf.is_floating_point()}):
+        if not tree.as_finite(leaves, wanted[name]):
             raise NotFinite(f"{name} has values that are not finite numbers")
     if not isfinite(metrics["loss"]):
         raise NotFinite(f"loss is {metrics['loss']!r}; allowed: finite numbers")

@@ -211,8 +211,7 @@ class LabelSkew(Strategy):
         with drawing(self.plan.recipe(round), run.seed, "server", round):
             after = server_update(self.plan.algorithm, self.server, self.update, weights, everyone)
         for part in fields(after):
-            leaves = getattr(after, part.name)
-            if not tree.finite({name: leaf for name, leaf in leaves.items() if leaf.is_floating_point()}):
+            if not tree.as_finite(getattr(after, part.name), getattr(self.server, part.name)):
                 raise RuntimeError(f"round {round}: the server's {part.name} are not finite; the round is dropped")
         self.server = after
         self.absorbed |= {answer.client: round for answer in answers}
