@@ -96,12 +96,12 @@ def page(table: Table, results: Results) -> Iterator[str]:
 
 def _longer(table: Table, results: Results) -> Iterator[str]:
     """Runs of more rounds than the table has, which it cannot show."""
-    found: dict[str, Result] = {}
+    found: dict[tuple[str, int], Result] = {}
     for profile in PROFILES.values():
-        for cell, method in table.pairs(Choice()):
+        for cell, method in table.pairs(Choice(methods=(*table.methods, *table.beyond))):
             for result in results.answering(table.run(cell, method, Choice(profile=profile)).model_dump()):
                 if result.rounds > table.full_rounds(cell):
-                    found[result.hash] = result
+                    found[result.hash, result.rounds] = result
     if found:
         yield "## Longer runs"
         heads = ("data", "split", "method", "seed", "rounds", "last round", "mean of the last ten", "run")

@@ -59,7 +59,7 @@ def test_a_model_whose_features_overflow(on_bad_reply, tmp_path, caplog):
     assert federated == {**simulated, "asked": 4 * 3}
     assert (simulated["diverged"], simulated["asked"]) == (True, 0)
     assert not any("is refused" in text for text in caplog.messages)
-    stays = "round 1: no gradient of the last layer is finite; the layer stays as it was trained"
+    stays = "round 1: gradients of clients 0, 1, 2 are not finite; the last layer is the best found before them"
     assert stays in caplog.messages
 
 
@@ -84,6 +84,46 @@ def test_gradients_that_are_not_finite_are_the_models_fault_if_too_few_are_left(
     server = federate(grid, run, Rules(min_clients=min_clients)).server
     trained = {name: server.params[name] for name in server.readout}
     assert fitted == any((trained[name] != leaf).any() for name, leaf in server.readout.items())
+
+
+@pytest.mark.parametrize(("finite_asks", "asks_in_all"), [(0, 1), (1, 4)])
+def test_whose_gradients_are_not_finite_is_told(finite_asks, asks_in_all, caplog):
+    """Also if a fit was under way. Layers that are not finite are not sent."""
+    run, change, asks = (
+        Run(**{**FIELDS, "rounds": 1}, model="mlp:hidden=8", algorithm="refit:asks=4"),
+        overflowing([1]),
+        0,
+    )
+
+    def on_its_way(reply):
+        nonlocal asks
+        asks += reply.metadata.message_type == "query.readout"
+        return reply if asks <= len(THREE) * finite_asks else change(reply)
+
+    grid = Nodes(client_app(run), THREE, on_its_way)
+    with caplog.at_level(logging.INFO, "flwr"):
+        federate(grid, run, Rules(min_clients=3))
+    told = [text for text in caplog.messages if "the last layer is" in text]
+    assert told == ["round 1: gradients of clients 1 are not finite; the last layer is the best found before them"]
+    asked_about = [m.content["layer"] for m in grid.messages if {"layer", "config"} <= m.content.keys()]
+    assert all(np.isfinite(leaf.numpy()).all() for layer in asked_about for leaf in layer.values())
+    assert len(asked_about) == len(THREE) * asks_in_all
+
+
+def test_a_silent_client_is_awaited_once_if_too_few_gradients_are_finite(monkeypatch):
+    run = Run(**{**FIELDS, "rounds": 1, "clients": 6}, model="mlp:hidden=8", algorithm="refit:asks=8")
+    change, asked = overflowing([1, 2, 3]), []
+
+    def on_its_way(reply):
+        if reply.metadata.message_type != "query.readout":
+            return reply
+        asked.append(reply.content["metrics"]["client"])
+        return None if asked[-1] == 0 else change(reply)
+
+    six = [{"partition-id": client} for client in range(6)]
+    federate(Nodes(client_app(run), six, on_its_way), run, Rules(round_timeout=0.5))
+    assert asked.count(0) == 1
+    assert asked.count(5) == 2
 
 
 def test_too_few_gradients_fail_a_run_if_others_are_lost():
@@ -136,6 +176,11 @@ def test_an_evaluation_of_ones_own_may_have_numbers_of_numpy_and_pytorch(kind, t
     assert measured_as(tmp_path, **changes) == [(0.25, 2.5, [0.75], False)] * 3
 
 
+def test_a_share_may_miss_its_range_by_rounding(tmp_path):
+    found = measured_as(tmp_path, accuracy=np.float32(1.0000001), per_class_accuracy=np.array([-1e-8, 1]))
+    assert found == [(1.0, 1.5, [0.0, 1.0], False)] * 3
+
+
 @pytest.mark.parametrize(
     ("wrong", "problem"),
     [
@@ -143,6 +188,12 @@ def test_an_evaluation_of_ones_own_may_have_numbers_of_numpy_and_pytorch(kind, t
         ({"per_class_accuracy": [-1]}, r"evaluate: per_class_accuracy is -1\.0; allowed: 0 to 1"),
         ({"client_accuracy": math.inf}, "evaluate: client_accuracy is inf; allowed: 0 to 1"),
         ({"loss": None}, "evaluate: loss is None; allowed: a number"),
+        ({"loss": "1.5"}, "evaluate: loss is '1.5'; allowed: a number"),
+        ({"loss": 10**400}, "evaluate: loss is 10000.*; allowed: a number"),
+        ({"accuracy": True}, "evaluate: accuracy is True; allowed: a number"),
+        ({"accuracy": torch.ones(2)}, "evaluate: accuracy is tensor.*; allowed: a number"),
+        ({"per_class_accuracy": {0: 0.5}}, "evaluate: per_class_accuracy is {0: 0.5}; allowed: a list"),
+        ({"per_class_accuracy": None}, "evaluate: per_class_accuracy is None; allowed: a list"),
     ],
 )
 def test_an_evaluation_of_ones_own_that_cannot_be_recorded_is_refused(wrong, problem, tmp_path):

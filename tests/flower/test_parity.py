@@ -70,7 +70,9 @@ def test_a_buffer_that_is_not_finite_from_the_start():
     assert_trees_equal(federated.server.buffers, expected.server.buffers)
 
 
-@pytest.mark.parametrize("algorithm", ["noise", "private", "remembered", "started", "blurred", "guessed"])
+@pytest.mark.parametrize(
+    "algorithm", ["noise", "private", "remembered", "started", "blurred", "guessed", "tossed", "lazy"]
+)
 def test_parts_of_ones_own_draw_the_same_numbers(algorithm):
     run = Run(**DIGITS, algorithm=f"{OWN.parent / 'own_methods.py'}:{algorithm}", engine="serial")
     federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())

@@ -159,12 +159,13 @@ def test_a_node_that_still_works_is_not_called_again(tries, caplog):
 
 
 class Timed(Nodes):
-    """Nodes that work on one message at a time, so many seconds on each call to train. In one round the first call to
-    every node is lost."""
+    """Nodes that work on one message at a time, so many seconds on each call to train, perhaps more in the first round.
+    In one round the first call to every node is lost. One node may fail at once."""
 
-    def __init__(self, run, clock, seconds, *, lost_in=0):
+    def __init__(self, run, clock, seconds, *, lost_in=0, at_first=None, failing=None):
         super().__init__(client_app(run), THREE)
-        self.clock, self.seconds, self.lost_in = clock, seconds, lost_in
+        self.clock, self.seconds, self.lost_in = clock, {1: seconds if at_first is None else at_first}, lost_in
+        self.later, self.failing = seconds, failing
         self.lost, self.asked = set[int](), list[tuple[int, float]]()
         self.due, self.free = dict[str, float](), dict[int, float]()
 
@@ -178,7 +179,9 @@ class Timed(Nodes):
             meta.__dict__["_message_id"] = f"lost{node}"
             return meta.message_id
         key = super()._push(message)
-        works = 0.0 if meta.message_type == "query" else self.seconds
+        works = 0.0 if meta.message_type == "query" else self.seconds.get(config["round"], self.later)
+        if works and node == self.failing:
+            works, self._replies[key] = 1.0, Message(Error(ErrorCode.UNKNOWN, "no memory"), reply_to=message)
         self.free[node] = self.due[key] = max(self.clock.now, self.free.get(node, 0.0)) + works
         return key
 
@@ -215,6 +218,21 @@ def test_nodes_that_all_take_long_are_asked_twice_in_the_first_round_alone(clock
     assert sorted(node for node, _ in grid.questions) == [100, 100, 101, 101, 102, 102]
     assert [when for _, when in grid.questions] == pytest.approx([60] * 3 + [180] * 3, abs=2)
     assert clock.now == pytest.approx(2000, abs=2)
+
+
+def test_a_slow_first_round_does_not_make_the_server_wait_in_later_ones(clock):
+    run = RUN.model_copy(update={"rounds": 3})
+    grid = Timed(run, clock, 10, lost_in=3, at_first=1300)
+    check_nothing_is_missing(federate(grid, run, Rules()), run)
+    assert clock.now == pytest.approx(1300 + 10 + 60 + 10, abs=3)
+
+
+def test_a_node_that_fails_at_once_is_no_measure_of_the_others(clock):
+    run = RUN.model_copy(update={"rounds": 3})
+    grid = Timed(run, clock, 1000, failing=102)
+    federate(grid, run, Rules(min_clients=2))
+    assert [when for _, when in grid.questions if when < 999] == pytest.approx([60] * 2 + [180] * 2, abs=2)
+    assert not [when for node, when in grid.questions if when > 1000 and node != 102]
 
 
 def test_the_time_that_a_lost_call_took_is_no_measure_of_replies(clock):

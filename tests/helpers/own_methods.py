@@ -186,6 +186,36 @@ class Guessed:
         return weight - step * by_weight, bias - step * by_bias
 
 
+@dataclass(frozen=True)
+class Tossed(Guessed):
+    """The same, of Python's numbers, which other libraries draw from as well."""
+
+    def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
+        _, by_weight, by_bias = ask(weight, bias)
+        step = random.random()
+        return weight - step * by_weight, bias - step * by_bias
+
+
+def tossed() -> Algorithm:
+    return Algorithm("tossed", readout=Tossed())
+
+
+@dataclass(frozen=True)
+class Lazy(sgd):
+    """Momentum whose state begins with the first update."""
+
+    def init(self, params: Params) -> Params:
+        return {}
+
+    def update(self, grads: Params, state: Params, params: Params, rate: float | Tensor) -> tuple[Params, Params]:
+        state = {name: grad + 0.5 * state[name] if state else grad for name, grad in grads.items()}
+        return {name: -rate * leaf for name, leaf in state.items()}, state
+
+
+def lazy() -> Algorithm:
+    return Algorithm("lazy", server=Lazy(1.0))
+
+
 def guessed() -> Algorithm:
     return Algorithm("guessed", readout=Guessed())
 

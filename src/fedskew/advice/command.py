@@ -8,6 +8,7 @@ from typing import Any
 
 from fedskew.advice.findings import Advice
 from fedskew.advice.kinds import UNKNOWN, usual_model
+from fedskew.core.spec import name_in
 from fedskew.data import resolve_dataset, usual_for
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
@@ -73,7 +74,7 @@ def _where(origin: Mapping[str, Any], dataset: str | None) -> Mapping[str, Any]:
         return origin
     resolve_dataset(named := dataset or PLACE)
     usual = usual_for(named)
-    without = usual is not None and usual.partition != "natural" and not named.startswith("npz:")
+    without = usual is not None and usual.partition != "natural" and name_in(named) != "npz"
     return {"dataset": named, "partition": SPLIT if without else "natural"}
 
 

@@ -101,7 +101,8 @@ def finite(a: Params) -> bool:
 
 def as_finite(a: Params, like: Params) -> bool:
     """Whether every number is finite or the same as in `like`: a mask may be infinite from the start."""
-    return all(bool((leaf.isfinite() | (leaf == like[name])).all()) for name, leaf in a.items())
+    right = [(leaf.isfinite() | (leaf == like.get(name, torch.nan))).all() for name, leaf in a.items()]
+    return bool(torch.stack(right).all()) if right else True
 
 
 def nbytes(trees: Iterable[Params]) -> int:

@@ -5,7 +5,6 @@ from logging import INFO
 from pathlib import Path
 
 import numpy as np
-import torch
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
@@ -15,7 +14,6 @@ from flwr.supercore import log
 from fedskew.core import spec, tree
 from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
-from fedskew.core.tree import Params
 from fedskew.data import facts
 from fedskew.flower.data import load_node, run_here
 from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_ask, decode_call, encode_answer, encode_gradient
@@ -82,8 +80,8 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
     node.check_asked(call.client)
     plan = Plan.of(run, node.federation.dataset)
     file = _state_file(run, node.client, context)
-    initial = _first_state(plan, call.server.params, device)
-    state = state_at(recall(context.state, file, device), call.absorbed, initial)
+    state = state_at(recall(context.state, file, device), call.absorbed, plan.client_state(call.server.params))
+    state = plan.first_state(device) if state is None else state
     clients = np.array([node.client])
     cohort = Cohort(node.federation, clients, tree.stack([state]) if state else {}, run.seed)
     update = client_update(plan.recipe(call.round), plan.settings, call.server, cohort, 0, call.round)
@@ -100,11 +98,6 @@ def _train(run: Run, message: Message, context: Context) -> Answer:
         buffers=update.buffers,
         message=update.message,
     )
-
-
-def _first_state(plan: Plan, params: Params, device: torch.device) -> Params:
-    """What the correction remembers before a client's first round: of the model that the run began with."""
-    return plan.client_state(plan.start(device).params) if plan.client_state(params) else {}
 
 
 def _state_file(run: Run, client: int, context: Context) -> Path | None:

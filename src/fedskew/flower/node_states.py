@@ -25,15 +25,14 @@ States = dict[int, Params]
 """By the round that made them; round 0 is the state that every client starts from."""
 
 
-def state_at(states: States, round: int, initial: Params) -> Params:
-    """The state that counts according to the server."""
-    if round == 0 or not initial:
-        return initial
-    found = states.get(round)
-    if found is None or not _alike(found, initial):
-        log(WARNING, "the correction's state of round %s is no longer on this node: it starts at zero", round)
-        return initial
-    return found
+def state_at(states: States, round: int, like: Params) -> Params | None:
+    """The state that counts according to the server; None for the one that every client starts from."""
+    found = states.get(round) if like else {}
+    if found is not None and _alike(found, like):
+        return found
+    if round:
+        log(WARNING, "the correction's state of round %s is no longer on this node: it starts anew", round)
+    return None
 
 
 def recall(state: RecordDict, file: Path | None, device: torch.device) -> States:
@@ -71,7 +70,7 @@ def _read(file: Path, device: torch.device) -> States:
             rounds = [int(round) for round in opened.metadata()["rounds"].split(",")]
             leaves = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"{file} is damaged ({error}); remove it, and this client starts at zero") from error
+        raise ValueError(f"{file} is damaged ({error}); remove it, and this client starts anew") from error
     return _split(leaves, rounds)
 
 

@@ -151,7 +151,7 @@ class Post:
 
     A node is asked whether it still works on its call once it has taken `patience` seconds, and three times as long as
     the slowest reply to a message of that kind: of those sent together with it or, while nobody has replied to these,
-    of all earlier ones. The first messages have no such measure. To ask too early does no harm: a node answers once it
+    of those sent before. The first messages have no such measure. To ask too early does no harm: a node answers once it
     is done, before its next call, and no more than `MOST_QUESTIONS` questions wait for it.
     """
 
@@ -177,10 +177,10 @@ class Post:
                     left.append(call)
                 else:
                     replies.append(reply)
-                    times.append(time.monotonic() - call.sent)
+                    times += [] if reply.has_error() else [time.monotonic() - call.sent]
             waiting = left
             time.sleep(POLL_SECONDS if waiting else 0)
-        self._slowest[kind] = max([*times, earlier])
+        self._slowest[kind] = max(times, default=earlier)
         return replies
 
 

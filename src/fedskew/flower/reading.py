@@ -18,7 +18,7 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 from torch import Tensor
 
-from fedskew.core import tree
+from fedskew.core import rng, tree
 from fedskew.core.own import drawing
 from fedskew.core.reading import Reading, client_gradient, features, fit, last_layer
 from fedskew.core.tree import Params
@@ -76,19 +76,24 @@ class Reader:
         """The last layer, fitted to the examples of the clients that are present and answer."""
         server, plan = self.strategy.server, self.strategy.plan
         rows, biases = self.layer
-        nodes, asked, all_answered, any_finite = dict(sorted(self.strategy.roll.nodes.items())), 0, False, False
+        nodes, asked, all_answered = dict(sorted(self.strategy.roll.nodes.items())), 0, False
+        overflown = set[int]()
 
         def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
-            nonlocal nodes, asked, all_answered, any_finite
-            model = ({}, {}) if asked else (server.params, server.buffers)
+            nonlocal nodes, asked, all_answered
+            layer, model = {rows: weight, biases: bias}, ({}, {}) if asked else (server.params, server.buffers)
             asked += len(nodes)
-            answers = self._ask(grid, round, nodes, model, {rows: weight, biases: bias})
-            if answers is None:
+            if not tree.finite(layer):  # as gradients that are not finite have made it
                 return nan, torch.full_like(weight, nan), torch.full_like(bias, nan)
-            any_finite, all_answered = True, len(answers) == len(nodes)
+            answers, not_finite = self._ask(grid, round, nodes, model, layer)
+            present = {client: node for client, node in nodes.items() if client in answers or client in not_finite}
+            all_answered = len(present) == len(nodes)
             if not all_answered:
-                nodes = {client: node for client, node in nodes.items() if client in answers}
+                nodes = present
                 raise Fewer
+            if not_finite:
+                overflown.update(not_finite)
+                return nan, torch.full_like(weight, nan), torch.full_like(bias, nan)
             given = [answers[client] for client in nodes]  # always added up in the same order
             total = sum(answer.examples for answer in given)
             gradient = reduce(tree.add, (tree.map(Tensor.double, answer.layer) for answer in given))
@@ -96,8 +101,9 @@ class Reader:
 
         with drawing(plan.recipe(round), plan.run.seed, "readout", round):
             fitted = fit(plan.algorithm.readout, server.params, self.layer, ask)
-        if not any_finite:
-            log(WARNING, "round %s: no gradient of the last layer is finite; the layer stays as it was trained", round)
+        if overflown:
+            early = "round %s: gradients of clients %s are not finite; the last layer is the best found before them"
+            log(WARNING, early, round, ", ".join(map(str, sorted(overflown))))
         elif all_answered:
             done = "round %s: the last layer is fitted to the examples of %s clients, with %s gradients"
             log(INFO, done, round, len(nodes), asked)
@@ -107,14 +113,16 @@ class Reader:
 
     def _ask(
         self, grid: Grid, round: int, nodes: Mapping[int, int], model: tuple[Params, Params], layer: Params
-    ) -> dict[int, Gradient] | None:
-        """The valid answers of clients; None if they are too few because numbers of others are not finite."""
+    ) -> tuple[dict[int, Gradient], set[int]]:
+        """The valid answers of clients. If they are too few because numbers of others are not finite, also those."""
         strategy, records = self.strategy, model_records(*model)
         run, rules = strategy.plan.run, strategy.rules
         asks = {node: Ask(run.hash, client, round, *model, layer) for client, node in nodes.items()}
         sent = [Message(encode_ask(ask, records), node, READOUT) for node, ask in asks.items()]
         found, not_finite, needed = dict[int, Gradient](), dict[int, NotFinite](), rules.needed(run.clients)
-        for node, reply in with_nodes(sent, strategy.exchange(grid, sent)):
+        with rng.seeded(run.seed, "asks", round):  # Flower draws, and a readout of the user's own may draw too
+            replies = strategy.exchange(grid, sent)
+        for node, reply in with_nodes(sent, replies):
             try:
                 found[asks[node].client] = self._answer(reply, node, asks[node])
             except NotFinite as error:
@@ -122,11 +130,11 @@ class Reader:
             except ValueError as error:
                 strategy.refuse(round, node, asks[node].client, error)
         if len(found) < needed <= len(found) + len(not_finite):
-            return None
+            return found, {asks[node].client for node in not_finite}
         for node, problem in not_finite.items():
             strategy.refuse(round, node, asks[node].client, problem)
         strategy.check_enough(round, len(found), len(nodes), needed, "answered the readout properly")
-        return found
+        return found, set()
 
     def _answer(self, reply: Message, node: int, ask: Ask) -> Gradient:
         answer = decode_gradient(content_of(reply), ask, tree.first(ask.layer).device)

@@ -65,6 +65,10 @@ class Plan:
         with drawing(self.recipe(1), self.run.seed, "client_state"):
             return self.algorithm.correction.client_state(params)
 
+    def first_state(self, device: torch.device) -> Params:
+        """The same, of the model that the run begins with."""
+        return self.client_state(self.model.init(dtype_of(self.run.precision), device)[0])
+
     def sent(self, server: Server, round: int) -> Server:
         """The server's state as clients receive it in a round."""
         with drawing(self.recipe(round), self.run.seed, "sent", round):
