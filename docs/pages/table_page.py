@@ -18,8 +18,8 @@ NONE = "None of this has been run yet."
 SUMMARY = (
     "Each entry is FedAvg → FedLC in percent (what FedLC gains, and the verdict unless fewer than three seeds leave it "
     "undecided; FedLC's rank among those of the paper's seven methods that were run). The paper's figures are of the "
-    "last round over five seeds; ours are means of the last ten rounds (in runs of ten or fewer the last round) over "
-    "the seeds that the methods have in common."
+    "last round over five seeds; ours are means of the last ten rounds (of short runs the last half) over the seeds "
+    "that the methods have in common."
 )
 
 

@@ -317,7 +317,7 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     for word in ("fedavg", "fedlc", "fedlc:tau=2", "±", "2 seeds"):
         assert word in out
     verdict = r"fedlc:tau=2 against fedavg is not decided: two seeds, [+-]\d+\.\d\d\n"
-    assert re.search(f"mean of all rounds: {verdict}", out)
+    assert re.search(f"last 3 rounds: {verdict}", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
     assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md", "table.tex"}
     document = json.loads(call(capsys, *arguments, "--json")[1])
@@ -350,7 +350,7 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
     }
     assert "| FedLC (tau=2) |" in (tmp_path / "figures" / "table.md").read_text()
     heads, first = re.findall(r"(.+) \\\\", (tmp_path / "figures" / "table.tex").read_text())[:2]
-    assert "mean of all rounds $-$ FedAvg, points" in heads
+    assert "last 3 rounds $-$ FedAvg, points" in heads
     assert first.startswith("FedAvg & ")
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [(row["method"], row["name"]) for row in document["rows"]] == [

@@ -26,7 +26,7 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
         "best of 3 tries",
         "10 % of training examples held out",
         "2 seeds (mean ± std)",
-        "mean of all rounds: fedlc",
+        "last 2 rounds: fedlc",
     ):
         assert words in out
     assert "no choice used the test set; it was read once" in out

@@ -193,7 +193,7 @@ def test_a_figure_names_the_runs_it_rests_on() -> None:
     some = figure.runs(Choice(cells=("imagenet12/dirichlet:0.1",), seeds=1, rounds=7))
     results = Known([result(run, 0.3) for run in some])
     rows = figure.rows(results)
-    said = "30.00 % after 7 rounds, mean of all rounds 30.00 %, shortened"
+    said = "30.00 % after 7 rounds, mean of the last 4 rounds 30.00 %, shortened"
     assert [line.endswith(said) for line in figure.lines(rows)] == [True, True]
     text = "\n".join(behind(rows, results))
     assert "Rounds 7; E 1;" in text

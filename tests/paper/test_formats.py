@@ -7,7 +7,6 @@ from typing import Any
 
 from fedskew.paper import TABLES, formats
 from fedskew.paper.choice import Choice
-from fedskew.paper.table import end
 from tests.paper.test_tables import Known, result
 
 CHOICE = Choice(cells=("cifar10/dirichlet:0.1", "cifar10/dirichlet:0.5"), methods=("fedavg", "fedlc"), seeds=2)
@@ -62,21 +61,15 @@ def test_gains_on_iid_data_are_told_apart_by_what_a_table_varies() -> None:
     assert "Gain on IID data, points: m=10: fedlc +1.00; m=30: fedlc +3.00." in text
 
 
-def test_the_end_of_a_short_run_is_its_last_round() -> None:
+def test_the_end_of_a_short_run_is_its_last_half() -> None:
     def of(*lengths: int) -> str:
         runs = TABLES["table1"].runs(replace(CHOICE, seeds=1))
         first = runs[0].partition
         short = [run.model_copy(update={"rounds": lengths[run.partition != first]}) for run in runs]
         return formats.markdown(TABLES["table1"].rows(Known([result(run) for run in short]), CHOICE))
 
-    assert "In runs of ten rounds or fewer, the last round stands for the mean." in of(6, 60)
-    assert "In runs of ten rounds or fewer" not in of(60, 60)
-    (run,) = TABLES["table1"].runs(replace(CHOICE, seeds=1, methods=("fedavg",), cells=("cifar10/dirichlet:0.1",)))
-    ends = []
-    for rounds in (10, 11):
-        one = result(run.model_copy(update={"rounds": rounds}), 0.8)
-        ends.append(end(replace(one, summary={**one.summary, "accuracy_last10": 0.5})))
-    assert ends == [80, 50]
+    assert "Of fewer than 19 rounds, the last half stands for the last ten." in of(18, 60)
+    assert "the last half" not in of(19, 60)
 
 
 def test_nothing_run_yet() -> None:

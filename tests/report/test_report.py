@@ -71,7 +71,7 @@ def test_tables():
     ]
     assert "| last ten rounds % | last ten rounds − fedavg, points |" in markdown(rows)
     short = [{**row, "rounds": 6} for row in rows]
-    assert "| mean of all rounds % | mean of all rounds − fedavg, points |" in markdown(short)
+    assert "| last 3 rounds % | last 3 rounds − fedavg, points |" in markdown(short)
     assert csv_text(short) == csv_text(rows)
     assert "| fedavg | 25.00 | 25.00 | 25.00 | - | never | 1 |" in markdown(rows)
     assert "| fedlc | 50.00 | 50.00 | 50.00 | not decided: one seed, +25.00 | never | 1 |" in markdown(rows)

@@ -3,6 +3,7 @@
 import pytest
 
 from fedskew.runs.measures import Reach, Share, end, first_round, gap_closed, rounds_to_reach
+from fedskew.runs.summary import mean_words
 
 
 def flat(accuracy: float, rounds: int = 20) -> list[tuple[int, float]]:
@@ -12,6 +13,18 @@ def flat(accuracy: float, rounds: int = 20) -> list[tuple[int, float]]:
 def test_the_end_is_the_mean_of_the_last_ten_rounds_of_those_evaluated() -> None:
     assert end([(10, 0.1), (20, 0.2), (21, 0.4), (30, 0.6)]) == pytest.approx(0.5)
     assert end([(3, 0.3)]) == 0.3
+
+
+def test_the_end_of_a_short_run_is_its_last_half() -> None:
+    def rising(rounds: int) -> list[tuple[int, float]]:
+        return [(r, float(r)) for r in range(1, rounds + 1)]
+
+    assert [end(rising(n)) for n in (1, 2, 3, 8, 18, 19, 20)] == [1, 2, 2.5, 6.5, 14, 14.5, 15.5]
+    assert [mean_words([n]) for n in (1, 2, 8, 18, 19)] == [
+        "last round", "last round", "mean of the last 4 rounds", "mean of the last 9 rounds",
+        "mean of the last ten rounds",
+    ]  # fmt: skip
+    assert mean_words([8, 40]) == "mean of the last 4 to ten rounds"
 
 
 def test_a_round_that_was_not_evaluated_is_not_the_first() -> None:

@@ -58,7 +58,7 @@ class OverSeeds(TypedDict):
     accuracy: Annotated[Measure, "on the test set after the last evaluated round, as a fraction"]
     balanced_accuracy: Annotated[Measure, "mean of the accuracies per class"]
     client_accuracy: Annotated[Measure, "mean of the accuracies on each client's own test part"]
-    accuracy_last10: Annotated[Measure, "mean accuracy of the last ten rounds"]
+    accuracy_last10: Annotated[Measure, "mean accuracy of the last ten rounds, at most half of all"]
     loss: Annotated[Measure, "on the test set"]
     validation_accuracy: Annotated[Measure, "on the examples held out by `--validation`"]
 
@@ -159,7 +159,7 @@ class Ours(TypedDict):
 
     mean: Annotated[float | None, "accuracy after the last round"]
     std: Annotated[float | None, "its sample standard deviation; null for fewer than two seeds"]
-    last_ten: Annotated[float | None, "mean accuracy of the last ten rounds"]
+    last_ten: Annotated[float | None, "mean accuracy of the last ten rounds, at most half of all"]
     each_last_ten: Annotated[list[float], "the same, for each seed"]
     balanced: Annotated[float | None, "mean of the accuracies per class"]
     client_mean: Annotated[float | None, "mean over clients of the accuracy on their own test parts"]

@@ -17,7 +17,7 @@ class RunResult(TypedDict):
     seed: Annotated[int, "the seed"]
     rounds: Annotated[int, "rounds done"]
     accuracy: Annotated[float | None, "on the test set after the last evaluated round"]
-    accuracy_last10: Annotated[float | None, "mean accuracy of the last ten rounds"]
+    accuracy_last10: Annotated[float | None, "mean accuracy of the last ten rounds, at most half of all"]
     balanced_accuracy: Annotated[float | None, "mean of the accuracies per class"]
     client_accuracy: Annotated[float | None, "mean of the accuracies on each client's own test part, or null"]
     loss: Annotated[float | None, "on the test set"]

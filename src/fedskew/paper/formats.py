@@ -7,7 +7,7 @@ from fedskew.paper.table import answer
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown
 from fedskew.runs.measures import Reach, Share, target_words
 from fedskew.runs.results import Results
-from fedskew.runs.summary import LAST
+from fedskew.runs.summary import LAST, tail
 from fedskew.runs.verdict import Difference
 
 Row = dict[str, Any]
@@ -150,8 +150,8 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
         text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if any(ours["shortened"] for ours in found):
         text.append("Rounds in square brackets are fewer than the paper's.")
-    if any(ours["rounds"] <= LAST for ours in found):
-        text.append("In runs of ten rounds or fewer, the last round stands for the mean.")
+    if any(tail(ours["rounds"]) < LAST for ours in found):
+        text.append(f"Of fewer than {2 * LAST - 1} rounds, the last half stands for the last ten.")
     ran = {row["cell"] for row in rows if row["ours"]}
     if absent := dict.fromkeys(row["cell"] for row in rows if row["cell"] not in ran):
         text.append(f"Not run: {', '.join(absent)}.")

@@ -14,7 +14,6 @@ from fedskew.paper.choice import STAND_IN, Choice, chosen, standing_in
 from fedskew.runs.measures import IID, gap_closed, rounds_to_reach
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
-from fedskew.runs.summary import LAST
 from fedskew.runs.verdict import BASELINE, paired
 from fedskew.simulation.tune import VALIDATION
 
@@ -203,9 +202,8 @@ def _ends(found: Mapping[int, Result]) -> dict[int, float | None]:
 
 
 def end(result: Result) -> float:
-    """Accuracy at a run's end, in percent: the mean of the last ten rounds. A run of ten rounds or fewer has no such
-    end apart from its beginning; there it is that of the last round."""
-    return 100 * float(result.summary["accuracy_last10" if result.rounds > LAST else "accuracy"])
+    """Accuracy at a run's end, in percent."""
+    return 100 * float(result.summary["accuracy_last10"])
 
 
 def commonest_length(found: Iterable[Sequence[Result]], full: int) -> int | None:

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from fedskew.runs.summary import LAST
+from fedskew.runs.summary import tail
 
 IID = "iid"
 """The partition without skew."""
@@ -45,9 +45,9 @@ class Share:
 
 
 def end(curve: Curve) -> float:
-    """The mean accuracy of the last ten rounds."""
+    """The mean accuracy of the last ten rounds, at most half of all."""
     last = curve[-1][0]
-    return statistics.fmean(accuracy for round, accuracy in curve if round > last - LAST)
+    return statistics.fmean(accuracy for round, accuracy in curve if round > last - tail(last))
 
 
 def first_round(curve: Curve, target: float) -> int | None:

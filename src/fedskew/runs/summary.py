@@ -10,9 +10,19 @@ LAST = 10
 """Rounds at the end of a run that are always evaluated, so that their mean does not depend on eval_every."""
 
 
+def tail(rounds: int) -> int:
+    """How many rounds are the end of a run: the last ten, but no more than half of them, since a mean over a run's
+    beginning rewards a fast start."""
+    return min(LAST, (rounds + 1) // 2)
+
+
 def mean_words(rounds: Iterable[int]) -> str:
-    """What `accuracy_last10` is of runs with these numbers of rounds; shorter ones have no ten."""
-    return "mean of all rounds" if max(rounds, default=LAST + 1) <= LAST else "mean of the last ten rounds"
+    """What `accuracy_last10` is of runs with these numbers of rounds: `mean of the last ten rounds`."""
+    lengths = {tail(number) for number in rounds} or {LAST}
+    if lengths == {1}:
+        return "last round"
+    most = "ten" if max(lengths) == LAST else str(max(lengths))
+    return f"mean of the last {most if len(lengths) == 1 else f'{min(lengths)} to {most}'} rounds"
 
 
 def mean_head(rounds: Iterable[int]) -> str:
@@ -24,7 +34,7 @@ def is_finished(records: Sequence[dict[str, Any]], rounds: int, saved: int) -> b
     """Whether the first records of a run make a complete run of this length: it diverged on the way, or it was
     evaluated in each of its last rounds. For records after the last saved round no model was kept."""
     first = records[:rounds]
-    whole = len(first) == rounds and all(record["accuracy"] is not None for record in first[-LAST:])
+    whole = len(first) == rounds and all(record["accuracy"] is not None for record in first[-tail(rounds) :])
     return len(first) <= saved and (whole or bool(first and first[-1]["diverged"]))
 
 
@@ -36,16 +46,16 @@ def state_of(done: int, rounds: int, saved: int, *, diverged: bool) -> str:
 
 
 def summarise(run: dict[str, Any], records: Sequence[dict[str, Any]], card: dict[str, Any] | None) -> dict[str, Any]:
-    """The result of a run: its last evaluated round, and the mean accuracy of the last ten rounds."""
+    """The result of a run: its last evaluated round, and the mean accuracy of its end."""
     measured = [record for record in records if record["accuracy"] is not None]
-    last = measured[-1] if measured else {}
-    tail = [record["accuracy"] for record in measured if record["round"] > records[-1]["round"] - LAST]
+    last, rounds = measured[-1] if measured else {}, records[-1]["round"] if records else 0
+    end = [record["accuracy"] for record in measured if record["round"] > rounds - tail(rounds)]
     return {
         "algorithm": run["algorithm"],
         "seed": run["seed"],
-        "rounds": records[-1]["round"] if records else 0,
+        "rounds": rounds,
         "accuracy": last.get("accuracy"),
-        "accuracy_last10": statistics.fmean(tail) if tail else None,
+        "accuracy_last10": statistics.fmean(end) if end else None,
         "balanced_accuracy": last.get("balanced_accuracy"),
         "client_accuracy": last.get("client_accuracy"),
         "loss": last.get("loss"),

@@ -24,8 +24,8 @@ RULE = (
     f"zero. If it contains zero, they are tied if all of it lies within {CLOSE:g} points of zero; otherwise the "
     "question is open and needs more seeds. One or two seeds decide nothing. A method that diverged with a seed that "
     "the other one finished is not above it or tied with it, whatever the other seeds say: that is open as well. "
-    "Differences are in points of the mean accuracy of the last ten rounds, intervals in brackets, without a "
-    "correction for the number of comparisons."
+    "Differences are in points of the mean accuracy of the last ten rounds (of a short run, its last half), intervals "
+    "in brackets, without a correction for the number of comparisons."
 )
 
 

@@ -17,7 +17,7 @@ from fedskew.knobs import LR, Choices, Knob, find_argument, knobs_of
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.schedules import SCHEDULES
 from fedskew.runs.store import Store
-from fedskew.runs.summary import LAST
+from fedskew.runs.summary import tail
 from fedskew.simulation.compare import Comparison
 from fedskew.simulation.records import RoundRecord
 from fedskew.simulation.search import Values, generator_for, settings_to_try
@@ -185,8 +185,9 @@ def rungs(tries: int, rounds: int, *, halving: bool) -> list[int]:
 
 
 def score_of(records: Sequence[tuple[int, float | None]]) -> float | None:
-    """The mean accuracy on held-out examples over the last ten rounds, of those that were evaluated."""
-    known = [share for round, share in records if share is not None and round > records[-1][0] - LAST]
+    """The mean accuracy on held-out examples at the end, over the rounds that were evaluated."""
+    last = records[-1][0]
+    known = [share for round, share in records if share is not None and round > last - tail(last)]
     return statistics.fmean(known) if known else None
 
 
