@@ -9,7 +9,7 @@ from pathlib import Path
 from selenium import webdriver
 
 ROOT = Path(__file__).parent.parent
-SETTING = "--dataset digits --partition dirichlet:0.1 --clients 10 --rounds 10 --lr 0.1 --batch-size 16"
+SETTING = "--dataset digits --partition dirichlet:0.1 --clients 10 --rounds 40 --lr 0.1 --batch-size 16"
 WIDTH, HEIGHT = 1280, 970
 
 
