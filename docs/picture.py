@@ -9,8 +9,8 @@ from pathlib import Path
 from selenium import webdriver
 
 ROOT = Path(__file__).parent.parent
-SETTING = "--dataset digits --partition dirichlet:0.1 --clients 10 --rounds 10 --lr 0.1 --batch-size 16"
-WIDTH, HEIGHT = 1280, 970
+SETTING = "--dataset digits --partition dirichlet:0.1 --clients 10 --rounds 40 --lr 0.1 --batch-size 16"
+WIDTH, HEIGHT = 1280, 1040
 
 
 def photograph(page: Path, picture: Path) -> None:

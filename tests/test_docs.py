@@ -110,6 +110,14 @@ def test_what_label_skew_does_is_what_the_commands_print(folder, monkeypatch, ca
     assert "fedlc is below fedavg" in paste(compare, capsys)
 
 
+def test_what_the_pages_say_of_digits_is_what_the_commands_print(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    said = paste(commands(blocks("docs/which-method.md", "bash")[2])[0], capsys)
+    assert "scaffold is above fedavg" in said
+    assert "fedlc:tau=1 is tied with fedavg" in said
+    assert re.search(r"fedlc against fedavg is open, -\d", said)
+
+
 def test_the_loss_in_a_loop_of_ones_own():
     names = {}
     with rng.seeded(0, "docs"):

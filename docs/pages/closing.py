@@ -44,7 +44,8 @@ def section(results: Results) -> Iterator[str]:
     if methods := closed(results):
         yield "## How much of the gap to IID data is closed"
         yield (
-            f"{_HOW} Means over the same {SEEDS} seeds for every method. [Another page](tables/gap.md) has methods "
+            f"{_HOW} Means over the same {SEEDS} seeds for every method, so FedAvg's can differ from "
+            "that of tables with more seeds. [Another page](tables/gap.md) has methods "
             "with one seed, and what was tried with the best one. Methods that were not run in all three cells are in "
             "the pages of the tables."
         )
