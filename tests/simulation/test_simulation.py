@@ -9,7 +9,7 @@ from fedskew import Run, simulate
 from fedskew.core.round import server_update
 from fedskew.diagnostics.observing import observe
 from fedskew.simulation import simulation
-from fedskew.simulation.plan import build_federation
+from fedskew.simulation.plan import Plan, build_federation
 from fedskew.simulation.session import simulate_many
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import assert_trees_close
@@ -227,3 +227,17 @@ def test_another_number_of_epochs_is_weighed_as_such():
     weights = seen.cohort.weights("samples")
     expected = server_update(simulation.algorithm, seen.before, seen.update, weights)
     assert_trees_close(seen.after.params, expected.params)
+
+
+def test_a_rounds_seconds_include_waiting_for_the_device(monkeypatch):
+    """A GPU works on after its commands were given; whether the model is finite is known when it is done."""
+    now, finite = 0.0, Plan.finite
+
+    def waiting(plan, server):
+        nonlocal now
+        now += 7.0
+        return finite(plan, server)
+
+    monkeypatch.setattr(Plan, "finite", waiting)
+    monkeypatch.setattr(simulation.time, "perf_counter", lambda: now)
+    assert [record.seconds for record in simulate(Run(**SMALL, rounds=2))] == [7.0, 7.0]

@@ -181,7 +181,7 @@ class Ours(TypedDict):
     clients: Annotated[int, "clients of the runs"]
     partitions: Annotated[list[str], "beginning of each run's partition hash"]
     hashes: Annotated[list[str], "hashes of the runs"]
-    seconds: Annotated[float, "total time"]
+    seconds: Annotated[float | None, "total time; null if it was not measured"]
     gain: Annotated[Difference | None, "points over FedAvg in the last ten rounds; null if runs are missing"]
     iid_gain: Annotated[Difference | None, "the same on IID data"]
     rounds_to_reach: Annotated[Reach | None, "rounds to FedAvg's final accuracy, or to `--target`"]

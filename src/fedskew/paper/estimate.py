@@ -11,10 +11,10 @@ class Speeds:
     def __init__(self, results: Results, device: str) -> None:
         found: dict[tuple[str, str], list[float]] = {}
         for result in results:
-            if result.where == device and result.summary["rounds"]:
-                run, rounds = result.run, result.summary["rounds"]
+            run, rounds, seconds = result.run, result.summary["rounds"], result.summary["seconds"]
+            if result.where == device and rounds and seconds is not None:
                 epochs = rounds * run["local_epochs"] * run["clients_per_round"] / run["clients"]
-                found.setdefault(_kind(run["dataset"], run["model"]), []).append(result.summary["seconds"] / epochs)
+                found.setdefault(_kind(run["dataset"], run["model"]), []).append(seconds / epochs)
         self._seconds = {kind: sorted(values)[len(values) // 2] for kind, values in found.items()}
 
     def seconds(self, run: Run) -> float | None:

@@ -161,10 +161,11 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
 def settings_of(found: Sequence[Row]) -> list[str]:
     """The settings of the runs, each value once."""
     settings = [f"{label} {_values(found, name)}" for name, label in _LABELS.items()]
-    seconds = sum(ours["seconds"] for ours in found)
+    seconds = [ours["seconds"] for ours in found]
+    total = "" if None in seconds else f"; {sum(seconds):,.0f} s of rounds in total"
     return [
         "; ".join(settings) + ".",
-        f"Seeds {_values(found, 'seeds')}; {seconds:,.0f} s of rounds in total.",
+        f"Seeds {_values(found, 'seeds')}{total}.",
         f"Methods as run: {', '.join(dict.fromkeys('`' + ours['resolved'] + '`' for ours in found))}.",
     ]
 

@@ -243,6 +243,7 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
     first, finished = group[0], [result for result in group if not result.diverged]
     fine, ends = [result.summary for result in finished], [end(result) for result in finished]
     values = [100 * summary["accuracy"] for summary in fine]
+    seconds = [result.summary["seconds"] for result in group]
     return {
         "mean": _mean(values),
         "std": round(statistics.stdev(values), 4) if len(values) > 1 else None,
@@ -262,7 +263,7 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
         **{name: first.run[name] for name in _SHOWN},
         "partitions": [str(result.summary["partition_hash"])[:16] for result in group],
         "hashes": [result.hash for result in group],
-        "seconds": round(sum(result.summary["seconds"] for result in group), 1),
+        "seconds": None if None in seconds else round(sum(seconds), 1),
     }
 
 

@@ -143,7 +143,7 @@ class SummaryForm(TypedDict):
     validation_accuracy: NotRequired[Share | None]
     per_class_accuracy: list[Share | None] | None
     diverged: bool
-    seconds: float
+    seconds: float | None
     engine: Line | None
     device: Line | None
     partition_hash: Line | None

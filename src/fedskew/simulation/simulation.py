@@ -286,10 +286,11 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     for i, made in zip(some, trained, strict=True):
         updates[i] = made
     sums = [s.absorb(cohort, update) for s, cohort, update in zip(simulations, cohorts, updates, strict=True)]
+    finite = [simulation.plan.finite(simulation.server) for simulation in simulations]  # waits for the device
     seconds = (time.perf_counter() - began) / len(simulations)
     records = []
     for i, simulation in enumerate(simulations):
-        fit = _fit(simulation)
+        fit = _fit(simulation, finite[i])
         after = simulation.server
         seen = Observation(round, simulation.run, simulation.model, cohorts[i], before[i], updates[i], after)
         looked = {name: value for probe in probes for name, value in probe(seen).items()}
@@ -306,10 +307,10 @@ class _Fit(NamedTuple):
     seconds: float
 
 
-def _fit(simulation: Simulation) -> _Fit:
-    """Read out a model that is finite. Measures see the result, and so do probes of the model as it is used; probes of
+def _fit(simulation: Simulation, finite: bool) -> _Fit:
+    """Read out a model if it is finite. Measures see the result, and so do probes of the model as it is used; probes of
     local updates see the model that they start from."""
-    finite, began = simulation.plan.finite(simulation.server), time.perf_counter()
+    began = time.perf_counter()
     return _Fit(finite, simulation.read_out() if finite else 0, time.perf_counter() - began)
 
 
