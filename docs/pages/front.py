@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.pages import closing, rivals
+from docs.pages import closing, depends, rivals
 from docs.pages.claims import Claim, by_seed, claims, listed, named, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.paper import TABLES
@@ -14,7 +14,7 @@ from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach, Share
 from fedskew.runs.results import Results
-from fedskew.runs.verdict import VERDICTS
+from fedskew.runs.verdict import NOT_DECIDED, Difference
 
 DATA, CHART = "cifar10", "gains"
 REVEALS = "docs/algorithms.md#the-readout-refit-ours"
@@ -49,12 +49,27 @@ def part(results: Results, figures: str) -> str:
     chart = f"![FedLC's gain over FedAvg by skew: the paper's, and ours under two profiles]({figures}/{CHART}.png)"
     return "\n\n".join(
         [
+            *_short(results, usual),
             chart,
             "\n".join(f"- {line}" for line in _lines(results, usual, stated)),
             _table(usual),
             _key(usual),
         ]
     )
+
+
+def _short(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
+    """One sentence: in how many splits of which data FedLC is above FedAvg or below, where enough seeds decide that."""
+    gains = {"CIFAR-10": [claim.against("fedavg") for claim in usual.values()]}
+    for data, name in (("cifar100", "CIFAR-100"), ("svhn", "SVHN")):
+        gains[name] = [*rivals.against(rivals.cells(results, data), "fedlc", "fedavg").values()]
+    told = []
+    for name, found in {**gains, "the linear Synthetic data": _linear(results)}.items():
+        said = [gain.verdict for gain in found if gain.verdict != NOT_DECIDED]
+        words = [f"{word} in {said.count(word)}" for word in ("above", "below") if word in said] or ["above in none"]
+        told += [f"{listed(words)} of {len(said)} splits of {name}"] if said else []
+    if told:
+        yield f"FedLC against FedAvg, over three seeds or more: {', '.join(told)}. The others are tied or open."
 
 
 def _cells() -> list[str]:
@@ -83,7 +98,7 @@ def _length(found: Mapping[str, Claim]) -> str:
 
 def _lines(results: Results, usual: Mapping[str, Claim], stated: Mapping[str, Claim]) -> Iterator[str]:
     """A bullet each for what FedLC gains, what it gains elsewhere, and what closes more of the gap."""
-    yield " ".join(_gained(usual))
+    yield " ".join([*_gained(usual), *_longer(results)])
     if told := [*_elsewhere(results, stated)]:
         yield f"**Elsewhere** FedLC's gain over FedAvg, in points, is {listed(told)}."
     if best := " ".join(_best(closing.closed(results))):
@@ -93,11 +108,9 @@ def _lines(results: Results, usual: Mapping[str, Claim], stated: Mapping[str, Cl
 def _gained(usual: Mapping[str, Claim]) -> Iterator[str]:
     ours = [claim.ours["fedlc"] for claim in usual.values()]
     gains = [claim.against("fedavg") for claim in usual.values()]
-    said = [gain.verdict for gain in gains]
-    counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
     yield (
         f"**With momentum and random crops**, as such networks are usually trained, FedLC gains {_span(gains)} points "
-        f"over FedAvg in {len(gains)} splits of CIFAR-10 ({counted}; one or two seeds decide nothing)."
+        f"over FedAvg in {len(gains)} splits of CIFAR-10."
     )
     reached = [one["rounds_to_reach"]["rounds"] for one in ours if one["rounds_to_reach"]["rounds"] is not None]
     closed = [one["gap_closed"]["share"] for one in ours if one["gap_closed"]]
@@ -108,6 +121,19 @@ def _gained(usual: Mapping[str, Claim]) -> Iterator[str]:
         + (f"; on IID data its gain is {statistics.fmean(level):+.1f}" if level else "")
         + "."
     )
+
+
+def _longer(results: Results) -> Iterator[str]:
+    """What is left of the gain in runs that are twice as long."""
+    *_, usual, longer = depends.SETTINGS
+    found = depends.measured(results)
+    short, long = ({one.cell: one.gain for one in found if one.setting == each} for each in (usual, longer))
+    both = [cell for cell in short if cell in long]
+    if both:
+        yield (
+            f"At {listed(map(named, both))} the gain is {_span([short[cell] for cell in both])} after {usual.rounds} "
+            f"rounds and {_span([long[cell] for cell in both])} after {longer.rounds} ({rivals.seeds(long.values())})."
+        )
 
 
 def _elsewhere(results: Results, stated: Mapping[str, Claim]) -> Iterator[str]:
@@ -122,10 +148,13 @@ def _elsewhere(results: Results, stated: Mapping[str, Claim]) -> Iterator[str]:
     for data, place in places.items():
         if there := rivals.against(rivals.cells(results, data), "fedlc", "fedavg"):
             yield f"{_span([*there.values()])} on {place} ({rivals.seeds(there.values())})"
-    found = claims(TABLES["table4"], TABLES["table4"].rows(results, Choice()))
-    linear = [claim.against("fedavg") for claim in found if claim.compared and claim.cell.startswith("synthetic")]
-    if linear:
+    if linear := _linear(results):
         yield f"{_span(linear)} on the linear Synthetic data ({rivals.seeds(linear)})"
+
+
+def _linear(results: Results) -> list[Difference]:
+    found = claims(TABLES["table4"], TABLES["table4"].rows(results, Choice()))
+    return [claim.against("fedavg") for claim in found if claim.compared and claim.cell.startswith("synthetic")]
 
 
 def _best(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
