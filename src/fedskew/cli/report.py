@@ -32,7 +32,7 @@ def report_command(
 
     Example: fedskew report -o report.html
     """
-    from fedskew.report.page.federations import federations
+    from fedskew.report.page.federations import federations, hashes_of
     from fedskew.report.page.files import write_files
     from fedskew.report.page.page import write_page
     from fedskew.report.style import drawn_for
@@ -51,7 +51,7 @@ def report_command(
         document: Report = {
             "file": str(out),
             "bytes": size,
-            "runs": [entry.hash for federation in found for entry in federation.entries],
+            "runs": hashes_of(found),
             "federations": [
                 {"title": f.name, "methods": [m.name for m in f.methods], "names": [m.label for m in f.methods]}
                 for f in found
@@ -67,7 +67,7 @@ def report_command(
         echo(str(out))
     else:
         beside = f", and {len(made) - 1} files in {figures}" if figures else ""
-        echo(f"report of {len(entries)} runs, {size / 1e6:.1f} MB: {out}{beside}")
+        echo(f"report of {len(hashes_of(found))} runs, {size / 1e6:.1f} MB: {out}{beside}")
 
 
 def _entries(store: "Store", hashes: list[str] | None) -> "tuple[list[Entry], list[LeftOut]]":

@@ -9,7 +9,7 @@ from typing import Any
 from fedskew import __version__
 from fedskew.report.page import tables
 from fedskew.report.page.entries import LeftOut
-from fedskew.report.page.federations import Federation, Method
+from fedskew.report.page.federations import Federation, Method, hashes_of
 from fedskew.report.page.files import file_name, latex, results_csv
 from fedskew.report.page.html import Html, join, tag
 from fedskew.report.page.panels import measured_panels
@@ -30,7 +30,7 @@ def write_page(path: Path, federations: Sequence[Federation], left_out: Sequence
 
 
 def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) -> str:
-    runs = sum(len(federation.entries) for federation in federations)
+    runs = len(hashes_of(federations))
     parts = {
         "CSS": _asset("page.css"),
         "THEME": _asset("theme.js"),

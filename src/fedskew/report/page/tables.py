@@ -114,7 +114,7 @@ def states(method: Method) -> str:
 def words(federation: Federation) -> list[str]:
     """The table in sentences."""
     if federation.baseline is None:
-        return [f"There is no {BASELINE} run here to compare with."]
+        return [_no_baseline(federation)]
     found = [federation.difference(method) for method in federation.methods]
     said = [difference.verdict for difference in found if difference is not None]
     if not said:
@@ -122,6 +122,16 @@ def words(federation: Federation) -> list[str]:
     counted = ", ".join(f"{said.count(word)} {word}" for word in VERDICTS if word in said)
     single = " One or two seeds decide nothing." if NOT_DECIDED in said else ""
     return [f"Methods against {federation.base_label}: {counted}.{single}"]
+
+
+def _no_baseline(federation: Federation) -> str:
+    if federation.longer is None:
+        return f"There is no {BASELINE} run here to compare with."
+    mine, more = federation.rounds, federation.longer.rounds
+    return (
+        f"There is no {BASELINE} run of {mine} rounds to compare with, but one of {more}. After `fedskew compare` with "
+        f"{BASELINE}, these methods and --rounds {mine}, a report judges them."
+    )
 
 
 def timing(federation: Federation) -> Html:
