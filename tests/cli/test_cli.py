@@ -328,8 +328,8 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     mean = sum(values) / 2
     assert row["accuracy"]["mean"] == pytest.approx(mean)
     assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
-    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "lost", "other_lost", "verdict"}
-    assert document["rows"][0]["against_fedavg"] is None
+    assert set(row["against_baseline"]) == {"mean", "half", "seeds", "lost", "other_lost", "verdict"}
+    assert document["rows"][0]["against_baseline"] is None
     assert (row["iid"], row["gap_closed"], document["iid_runs"]) == (None, None, None)
 
 
@@ -350,7 +350,7 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
     }
     assert "| FedLC (tau=2) |" in (tmp_path / "figures" / "table.md").read_text()
     heads, first = re.findall(r"(.+) \\\\", (tmp_path / "figures" / "table.tex").read_text())[:2]
-    assert "mean of all rounds $-$ FedAvg, points" in heads
+    assert heads == r"method & accuracy, mean of all rounds (\%) & difference to FedAvg (points) & "
     assert first.startswith("FedAvg & ")
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [(row["method"], row["name"]) for row in document["rows"]] == [
@@ -362,6 +362,27 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
         assert code == 2
         assert said in err
         assert not (tmp_path / "elsewhere").exists()
+
+
+def test_compare_judges_against_another_baseline(capsys, tmp_path):
+    small = ["--dataset", "digits", "--partition", "shards:2", "--clients", "4", "--rounds", "3"]
+    methods = [*small, "--algorithm", "fedavg,fedlc,fedlc:tau=1"]
+    code, out, _ = call(capsys, "compare", *methods, "--baseline", "fedlc:tau=5", "--name", "fedlc=FedLC")
+    assert code == 0
+    assert re.search(r"fedavg against FedLC is not decided: one seed", out)
+    assert "FedLC's end" in " ".join(out.split())
+    assert "against fedavg" not in out
+    for kind in ("md", "tex"):
+        assert "FedAvg" not in (tmp_path / "comparison" / f"table.{kind}").read_text()
+    document = json.loads(call(capsys, "compare", *methods, "--baseline", "fedlc", "--iid", "--json")[1])
+    assert [row["against_baseline"] is None for row in document["rows"]] == [False, True, False]
+    assert {row["baseline"] for row in document["rows"]} == {"fedlc"}
+    level = [row["iid"] for row in document["rows"]]
+    assert [row["against_baseline"] is None for row in level] == [False, True, False]
+    code, _, err = call(capsys, "compare", *methods, "--baseline", "fedrs", "--runs", "elsewhere")
+    assert code == 2
+    assert "baseline is 'fedrs'; allowed: one of the compared methods, fedavg; fedlc; fedlc:tau=1" in err
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):

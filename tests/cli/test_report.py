@@ -88,7 +88,7 @@ def test_names_order_and_call_methods(call, tmp_path):
     code, out, _ = call("--name", "scaffold=SCAFFOLD (a=b)", "--name", "fedavg = FedAvg", "--json", "--figures", "f")
     assert code == 0
     (federation,) = json.loads(out)["federations"]
-    assert "last ten rounds $-$ FedAvg (95" in Path("f/1-digits/results.tex").read_text()
+    assert "difference to FedAvg (points)" in Path("f/1-digits/results.tex").read_text()
     assert "last ten rounds − FedAvg, points" in Path("report.html").read_text()
     assert federation["methods"] == ["scaffold", "fedavg", "fedlc"]
     assert federation["names"] == ["SCAFFOLD (a=b)", "FedAvg", "fedlc"]

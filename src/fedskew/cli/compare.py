@@ -36,6 +36,9 @@ def compare_command(
     algorithm: Algorithms = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, starting at --seed.")] = 1,
     target: Target = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The method that others are judged against.  [default: fedavg]")
+    ] = None,
     iid: Annotated[bool, typer.Option("--iid", help="Also run the methods on an IID split.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
     display: Names = None,
@@ -51,6 +54,7 @@ def compare_command(
     """
     from fedskew.report.comparison import comparison_rows, write_comparison
     from fedskew.report.style import drawn_for
+    from fedskew.runs.verdict import BASELINE
     from fedskew.simulation.compare import Comparison
     from fedskew.tracking import Several, check
 
@@ -58,6 +62,7 @@ def compare_command(
     names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
     called = display_names(display, comparison.runs)
+    judged_by = BASELINE if baseline is None else comparison.name_of(baseline)
     level = comparison.on_iid() if iid else None
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
@@ -70,7 +75,7 @@ def compare_command(
         spent[name].add(record)
         told(run, record)
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
-    rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes)
+    rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes, baseline=judged_by)
     rows = [{**row, "name": called.get(row["method"], row["method"])} for row in rows]
     with drawn_for(style):
         made = write_comparison(store, hashes, rows, some.rounds, out, target)

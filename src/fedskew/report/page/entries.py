@@ -13,7 +13,7 @@ MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
 
 @dataclass(frozen=True)
 class Entry:
-    """One run at one of its lengths; it is `cut` if the run has gone further. `curve` is the accuracy of every evaluated
+    """One run at one of its lengths; it is `cut` if the run went further. `curve` is the accuracy of every evaluated
     round; `points` are those that are drawn, at most MOST_POINTS; `classes` those with accuracies per class. `measured`
     belongs to the model after the last record; `notes` name measurements that are left out.
     """
