@@ -319,7 +319,11 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     verdict = r"fedlc:tau=2 against fedavg is not decided: two seeds, [+-]\d+\.\d\d\n"
     assert re.search(f"mean of all rounds: {verdict}", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md", "table.tex"}
+    tables, drawn = (
+        {"table.csv", "table.md", "table.tex"},
+        ("curves.png", "curves.svg", "partition.png", "partition.svg"),
+    )
+    assert made == {".fedskew-compare.json", *tables, *drawn}
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [row["method"] for row in document["rows"]] == ["fedavg", "fedlc", "fedlc:tau=2"]
     assert set(document) == {"runs", "iid_runs", "target", "rows", "files"}
@@ -342,6 +346,7 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
     assert "fedlc:tau=2" not in out
     assert "fedavg" not in out
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        ".fedskew-compare.json",
         "curves.pdf",
         "partition.pdf",
         "table.csv",
@@ -362,6 +367,39 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
         assert code == 2
         assert said in err
         assert not (tmp_path / "elsewhere").exists()
+
+
+def test_compare_says_which_comparison_it_replaces(capsys, tmp_path):
+    first = ["compare", *SMALL, "--algorithm", "fedavg,fedlc"]
+    assert "holds another" not in call(capsys, *first)[2]
+    assert "holds another" not in call(capsys, *first, "--style", "paper")[2]
+    assert sorted(path.name for path in Path("comparison").glob("curves.*")) == ["curves.pdf"]
+    held = (
+        r"comparison holds another comparison \(synthetic.*, 6 rounds, one seed: fedavg, fedlc, against fedavg\), which"
+    )
+    for other in (["--algorithm", "fedrs"], ["--seeds", "2"], ["--baseline", "fedlc"], ["--lr", "0.5"]):
+        code, _, err = call(capsys, *first, *other, "--quiet")
+        assert code == 0
+        assert re.search(held, " ".join(err.split()))
+        assert call(capsys, *first, "--out", "elsewhere")[2] == ""
+        call(capsys, *first)
+
+
+def test_compare_replaces_only_what_it_wrote(capsys, tmp_path):
+    arguments = ["compare", *SMALL, "--algorithm", "fedavg", "--out", "figures"]
+    call(capsys, *arguments)
+    Path("figures/notes.md").write_text("mine")
+    assert call(capsys, *arguments)[0] == 0
+    Path("figures/table.tex").write_text("edited")
+    code, _, err = call(capsys, *arguments, "--lr", "0.5")
+    assert code == 2
+    assert "figures/table.tex would be lost" in " ".join(err.split())
+    assert (Path("figures/table.tex").read_text(), Path("figures/notes.md").read_text()) == ("edited", "mine")
+    Path("figures/table.tex").unlink()
+    Path("figures/.fedskew-compare.json").write_text("[]")
+    code, _, err = call(capsys, *arguments)
+    assert code == 2
+    assert "figures/table.md would be lost" in " ".join(err.split())
 
 
 def test_compare_judges_against_another_baseline(capsys, tmp_path):

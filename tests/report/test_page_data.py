@@ -6,7 +6,7 @@ import pytest
 
 from fedskew.report.page.entries import MOST_COLUMNS, MOST_POINTS, read_entries
 from fedskew.report.page.federations import federations, hashes_of
-from fedskew.report.page.files import latex, results_csv, runs_csv
+from fedskew.report.page.files import latex, results_csv, runs_csv, write_files
 from fedskew.report.page.measured import deviations, effects
 from fedskew.report.page.series import curve, drawn, heat
 from fedskew.report.page.tables import words
@@ -290,6 +290,16 @@ def test_tables_beside_the_page(tmp_path):
     assert table.count("\\textbf{") == 1
     assert "my\\_loss.py:50\\%\\&" in table
     assert all(rule in table for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
+
+
+def test_progress_is_told_for_every_section(tmp_path):
+    store = Store(tmp_path / "runs")
+    write_run(store, "a")
+    write_run(store, "b", lr=0.5)
+    told = []
+    made = write_files(tmp_path / "figures", gathered(store), lambda *now: told.append(now)).made
+    assert told == [(0, 2), (1, 2)]
+    assert all(path.is_file() for path in made)
 
 
 def test_rounds_and_the_iid_gap_are_those_of_the_sibling_section(tmp_path):

@@ -129,6 +129,12 @@ def write_comparison(
     return made
 
 
+def comparison_files(out: Path) -> list[Path]:
+    """All that `write_comparison` may write."""
+    drawn = [file for name in ("curves", "partition") for file in figures.files_of(out / name)]
+    return [*(out / f"table.{kind}" for kind in ("md", "tex", "csv")), *drawn]
+
+
 def write_texts(out: Path, texts: Mapping[str, str]) -> list[Path]:
     """A table in several forms: `table.md` and so on."""
     for kind, text in texts.items():

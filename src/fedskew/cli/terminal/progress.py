@@ -136,6 +136,15 @@ def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+@contextmanager
+def item_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar, if standard error is a terminal; else one line that says what is being done."""
+    if enabled and not sys.stderr.isatty():
+        echo(name, err=True)
+    with byte_progress(name, enabled=enabled) as step:
+        yield step
+
+
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a line, escaped: titles, paths and specs come from files that others may have written."""
     print(printable(text), file=sys.stderr if err else sys.stdout, end="\n" if nl else "", flush=True)

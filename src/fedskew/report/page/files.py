@@ -1,7 +1,7 @@
 """Files with the page: figures as PNG and PDF, tables as CSV and LaTeX, in a folder per federation."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedskew.report import figures
@@ -11,23 +11,51 @@ from fedskew.report.page.overview import overview_latex
 from fedskew.report.page.series import partition_of
 from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, method_latex
 from fedskew.report.text_tables import as_csv
+from fedskew.report.written import Replaced, check_replaceable, replacing_results
 from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES as SUMMARISED
 from fedskew.runs.verdict import Difference
 
+Progress = Callable[[int, int], None]
+"""Called with how many sections are done, and how many there are."""
 _MORE = ("rounds_to_reach", "seeds_that_reached", "iid_gap", "iid_gap_closed")
 
 
-def write_files(folder: Path, federations: Sequence[Federation]) -> list[Path]:
+def write_files(
+    folder: Path, federations: Sequence[Federation], progress: Progress = lambda done, of: None
+) -> Replaced:
     """`FOLDER/1-digits/` and so on, with curves, the partition, results and runs; `overview.tex` where there are
-    several federations."""
-    made = []
-    for number, federation in enumerate(federations, 1):
-        made += _of_federation(folder / f"{number}-{file_name(federation.name)}", federation)
-    if len(federations) > 1:
-        write_whole(folder / "overview.tex", overview_latex(federations).encode())
-        made.append(folder / "overview.tex")
-    return made
+    several federations. They take the place of those that were written there before."""
+    sections = _sections(folder, federations)
+    with replacing_results("report", folder, {}, _targets(folder, sections), "--figures") as found:
+        for done, (section, federation) in enumerate(sections.items()):
+            progress(done, len(sections))
+            found.made += _of_federation(section, federation)
+        found.made += _overview(folder, federations)
+    return found
+
+
+def check_files(folder: Path, federations: Sequence[Federation]) -> None:
+    """Refuse before any work if `write_files` would replace what is not ours."""
+    check_replaceable("report", folder, _targets(folder, _sections(folder, federations)), "--figures")
+
+
+def _sections(folder: Path, federations: Sequence[Federation]) -> dict[Path, Federation]:
+    return {folder / f"{n}-{file_name(each.name)}": each for n, each in enumerate(federations, 1)}
+
+
+def _targets(folder: Path, sections: Iterable[Path]) -> list[Path]:
+    """All that may be written."""
+    names = (*MEASURES[:2], "partition")
+    drawn = [file for section in sections for name in names for file in figures.files_of(section / name)]
+    return [folder / "overview.tex", *(section / name for section in sections for name in _TEXTS), *drawn]
+
+
+def _overview(folder: Path, federations: Sequence[Federation]) -> list[Path]:
+    if len(federations) < 2:
+        return []
+    write_whole(folder / "overview.tex", overview_latex(federations).encode())
+    return [folder / "overview.tex"]
 
 
 def file_name(title: str) -> str:
@@ -36,10 +64,9 @@ def file_name(title: str) -> str:
 
 def _of_federation(folder: Path, federation: Federation) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"results.csv": results_csv(federation), "results.tex": latex(federation), "runs.csv": runs_csv(federation)}
-    for name, text in texts.items():
-        write_whole(folder / name, text.encode())
-    made = [folder / name for name in texts]
+    for name, text in _TEXTS.items():
+        write_whole(folder / name, text(federation).encode())
+    made = [folder / name for name in _TEXTS]
     series = {method.name: [entry.points for entry in method.drawn] for method in federation.methods}
     names = {method.name: method.label for method in federation.methods}
     for measure in MEASURES[:2]:
@@ -77,6 +104,9 @@ def latex(federation: Federation) -> str:
     names, rows = [method.label for method in federation.methods], [method.row for method in federation.methods]
     differences = [federation.difference(method) for method in federation.methods]
     return method_latex(names, rows, [federation.rounds], differences, federation.base_label)
+
+
+_TEXTS = {"results.csv": results_csv, "results.tex": latex, "runs.csv": runs_csv}
 
 
 def _result(federation: Federation, method: Method) -> list[object]:
