@@ -65,7 +65,9 @@ def test_nothing_is_bold_that_the_rule_does_not_call_best():
     table = latex(compared({name: values[:2] for name, values in GAINS.items()}))
     assert "textbf" not in table
     assert cells_of(table)[2][2:] == ["$+10.00$", r"$\cdot$"]
-    assert "over 2 seeds" in table
+    assert "Mean and standard deviation over 2 seeds." in table
+    assert "Bold" not in table
+    assert "Bold" in latex(compared())
 
 
 def test_a_single_method_has_no_difference():

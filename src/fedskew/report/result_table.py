@@ -43,7 +43,7 @@ class ResultTable:
             line[0] += f" ({row['diverged']} diverged)" if row["diverged"] else ""
             line += [accuracy_tex(row[measure], bold=leaders[measure] == i) for measure in self.measures]
             lines.append([*line, difference_tex(difference), mark_of(difference)] if judged else line)
-        said = [f"{_seeds(self.rows)}. {BOLD}"]
+        said = [_seeds(self.rows), *([BOLD] if set(leaders.values()) != {None} else [])]
         said += [f"{INTERVAL} {marks_text(self.base)}"] if judged else []
         return "\n".join([*comments(said), *tabular(heads, lines)]) + "\n"
 
@@ -56,8 +56,13 @@ def method_latex(
     base: str,
 ) -> str:
     """A line per method: what verdicts are about, and the verdict."""
-    measures = {MEASURE: f"accuracy, {mean_head(rounds)}"} | dict.fromkeys(held_out(rows), "held out")
-    return ResultTable(["method"], [[name] for name in names], rows, measures, differences, base).latex()
+    cells = [[name] for name in names]
+    return ResultTable(["method"], cells, rows, shown_measures(rows, rounds), differences, base).latex()
+
+
+def shown_measures(rows: Sequence[Mapping[str, Any]], rounds: Sequence[int]) -> dict[str, str]:
+    """What verdicts are about, and accuracy on held-out examples if there are some, each with its name."""
+    return {MEASURE: f"accuracy, {mean_head(rounds)}", **dict.fromkeys(held_out(rows), "held out")}
 
 
 BOLD = "Bold: above every other by the rule of the verdicts."
@@ -75,11 +80,12 @@ def marks_text(base: str) -> str:
 
 
 def _seeds(rows: Sequence[Mapping[str, Any]]) -> str:
-    """`Mean and standard deviation over 2 to 3 seeds`"""
+    """`Mean and standard deviation over 2 to 3 seeds.`"""
     counts = [sum(value is not None for value in row[MEASURE]["each"]) for row in rows]
     least, most = min(filter(None, counts), default=0), max(counts)
-    number = str(most) if least == most else f"{least} to {most}"
-    return f"Mean and standard deviation over {number} seed{'' if most == 1 else 's'}"
+    if most < 2:
+        return "One seed." if most else "No run is finished."
+    return f"Mean and standard deviation over {most if least == most else f'{least} to {most}'} seeds."
 
 
 def accuracy_tex(spread: Mapping[str, float | None], *, bold: bool) -> str:

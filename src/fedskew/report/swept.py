@@ -8,7 +8,7 @@ from typing import Any, Protocol
 from fedskew.core import spec
 from fedskew.core.spec import Value
 from fedskew.report.comparison import FinishedRun, heads_of, stored, write_texts
-from fedskew.report.result_table import DIFFERENCE_COLUMNS, ResultTable, difference_values
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, ResultTable, difference_values, shown_measures
 from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
@@ -93,10 +93,9 @@ class SweepTable:
 
     def latex(self) -> str:
         """For a paper."""
-        known = heads_of(self.rows)
-        shown = {m: known[m].removesuffix(" %") for m in (MEASURE, *held_out(self.rows))}
-        base = self.label(self.rows[self.reference])
-        return ResultTable(self.names, self._settings(), self.rows, shown, self.differences, base).latex()
+        base = self.label(self.rows[self.reference]) + ("" if self.measure == MEASURE else ", held out")
+        measures = shown_measures(self.rows, [row["rounds"] for row in self.rows])
+        return ResultTable(self.names, self._settings(), self.rows, measures, self.differences, base).latex()
 
     def _settings(self) -> list[list[str]]:
         """The values of each row, under `names`."""
