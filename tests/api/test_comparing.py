@@ -65,6 +65,29 @@ def test_to_pandas_has_a_row_for_each_method_and_seed(compared, monkeypatch):
     assert rows[2]["accuracy"] == compared["fedavg"][0].accuracy
 
 
+def test_another_baseline(compared):
+    found = compare(BASE, ["fedavg", "fedlc"], seeds=3, baseline=fedlc())
+    base, other = found.rows()
+    assert (base["baseline"], other["against_baseline"]) == ("fedlc", None)
+    gaps = [
+        100 * (a.summary["accuracy_last10"] - b.summary["accuracy_last10"])
+        for a, b in zip(*found.runs.values(), strict=True)
+    ]
+    assert base["against_baseline"]["mean"] == pytest.approx(sum(gaps) / 3)
+    assert other["rounds_to_reach"]["seeds"] == 3
+    assert "− fedlc, points | rounds to fedlc's end |" in found.table()
+    assert "fedavg" not in found.table("latex").replace("\nfedavg &", "")
+    assert "difference to fedlc (points)" in found.table("latex")
+    assert compared.baseline == "fedavg"
+    for wrong in ("fedrs", "fedlc:tau=1", "none such"):
+        with pytest.raises(
+            ValueError, match=f"baseline is '{wrong}'; allowed: one of the compared methods, fedavg; fe"
+        ):
+            compare(BASE, ["fedavg", "fedlc"], baseline=wrong)
+    named = compare([BASE, Run(**{**FIELDS, "lr": 0.2})], baseline="fedavg, lr=0.2")
+    assert named.rows()[0]["against_baseline"]["seeds"] == 1
+
+
 def test_a_list_of_runs_is_named_by_what_differs():
     faster = Run(**{**FIELDS, "lr": 0.2})
     found = compare([BASE, faster, Run(**FIELDS, seed=5)])

@@ -93,7 +93,7 @@ def test_ones_own_runs_on_the_split_come_first(capsys, tmp_path):
     ]
     compare = ["compare", *fields, "--algorithm", "fedavg,fedlc,fedprox", "--runs", "mine", "--json"]
     rows = json.loads(call(capsys, *compare)[1])["rows"]
-    found = next(row["against_fedavg"] for row in rows if row["method"] == "fedlc")
+    found = next(row["against_baseline"] for row in rows if row["method"] == "fedlc")
     card = next(tmp_path.glob("mine/*/partition.json"))
     code, out, err = call(capsys, "advise", str(card), "--runs", "mine")
     assert (code, err) == (0, "")

@@ -319,7 +319,11 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     verdict = r"fedlc:tau=2 against fedavg is not decided: two seeds, [+-]\d+\.\d\d\n"
     assert re.search(f"last 3 rounds: {verdict}", out)
     made = {path.name for path in (tmp_path / "figures").iterdir()}
-    assert made == {"curves.png", "curves.svg", "partition.png", "partition.svg", "table.csv", "table.md", "table.tex"}
+    tables, drawn = (
+        {"table.csv", "table.md", "table.tex"},
+        ("curves.png", "curves.svg", "partition.png", "partition.svg"),
+    )
+    assert made == {".fedskew-compare.json", *tables, *drawn}
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [row["method"] for row in document["rows"]] == ["fedavg", "fedlc", "fedlc:tau=2"]
     assert set(document) == {"runs", "iid_runs", "target", "rows", "files"}
@@ -328,8 +332,8 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     mean = sum(values) / 2
     assert row["accuracy"]["mean"] == pytest.approx(mean)
     assert row["accuracy"]["std"] == pytest.approx(abs(values[0] - values[1]) / 2**0.5)
-    assert set(row["against_fedavg"]) == {"mean", "half", "seeds", "lost", "other_lost", "verdict"}
-    assert document["rows"][0]["against_fedavg"] is None
+    assert set(row["against_baseline"]) == {"mean", "half", "seeds", "lost", "other_lost", "verdict"}
+    assert document["rows"][0]["against_baseline"] is None
     assert (row["iid"], row["gap_closed"], document["iid_runs"]) == (None, None, None)
 
 
@@ -342,6 +346,7 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
     assert "fedlc:tau=2" not in out
     assert "fedavg" not in out
     assert {path.name for path in (tmp_path / "figures").iterdir()} == {
+        ".fedskew-compare.json",
         "curves.pdf",
         "partition.pdf",
         "table.csv",
@@ -350,7 +355,7 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
     }
     assert "| FedLC (tau=2) |" in (tmp_path / "figures" / "table.md").read_text()
     heads, first = re.findall(r"(.+) \\\\", (tmp_path / "figures" / "table.tex").read_text())[:2]
-    assert "last 3 rounds $-$ FedAvg, points" in heads
+    assert heads == r"method & accuracy, last 3 rounds (\%) & difference to FedAvg (points) & "
     assert first.startswith("FedAvg & ")
     document = json.loads(call(capsys, *arguments, "--json")[1])
     assert [(row["method"], row["name"]) for row in document["rows"]] == [
@@ -362,6 +367,60 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
         assert code == 2
         assert said in err
         assert not (tmp_path / "elsewhere").exists()
+
+
+def test_compare_says_which_comparison_it_replaces(capsys, tmp_path):
+    first = ["compare", *SMALL, "--algorithm", "fedavg,fedlc"]
+    assert "holds another" not in call(capsys, *first)[2]
+    assert "holds another" not in call(capsys, *first, "--style", "paper")[2]
+    assert sorted(path.name for path in Path("comparison").glob("curves.*")) == ["curves.pdf"]
+    held = (
+        r"comparison holds another comparison \(synthetic.*, 6 rounds, one seed: fedavg, fedlc, against fedavg\), which"
+    )
+    for other in (["--algorithm", "fedrs"], ["--seeds", "2"], ["--baseline", "fedlc"], ["--lr", "0.5"]):
+        code, _, err = call(capsys, *first, *other, "--quiet")
+        assert code == 0
+        assert re.search(held, " ".join(err.split()))
+        assert call(capsys, *first, "--out", "elsewhere")[2] == ""
+        call(capsys, *first)
+
+
+def test_compare_replaces_only_what_it_wrote(capsys, tmp_path):
+    arguments = ["compare", *SMALL, "--algorithm", "fedavg", "--out", "figures"]
+    call(capsys, *arguments)
+    Path("figures/notes.md").write_text("mine")
+    assert call(capsys, *arguments)[0] == 0
+    Path("figures/table.tex").write_text("edited")
+    code, _, err = call(capsys, *arguments, "--lr", "0.5")
+    assert code == 2
+    assert "figures/table.tex would be lost" in " ".join(err.split())
+    assert (Path("figures/table.tex").read_text(), Path("figures/notes.md").read_text()) == ("edited", "mine")
+    Path("figures/table.tex").unlink()
+    Path("figures/.fedskew-compare.json").write_text("[]")
+    code, _, err = call(capsys, *arguments)
+    assert code == 2
+    assert "figures/table.md would be lost" in " ".join(err.split())
+
+
+def test_compare_judges_against_another_baseline(capsys, tmp_path):
+    small = ["--dataset", "digits", "--partition", "shards:2", "--clients", "4", "--rounds", "3"]
+    methods = [*small, "--algorithm", "fedavg,fedlc,fedlc:tau=1"]
+    code, out, _ = call(capsys, "compare", *methods, "--baseline", "fedlc:tau=5", "--name", "fedlc=FedLC")
+    assert code == 0
+    assert re.search(r"fedavg against FedLC is not decided: one seed", out)
+    assert "FedLC's end" in " ".join(out.split())
+    assert "against fedavg" not in out
+    for kind in ("md", "tex"):
+        assert "FedAvg" not in (tmp_path / "comparison" / f"table.{kind}").read_text()
+    document = json.loads(call(capsys, "compare", *methods, "--baseline", "fedlc", "--iid", "--json")[1])
+    assert [row["against_baseline"] is None for row in document["rows"]] == [False, True, False]
+    assert {row["baseline"] for row in document["rows"]} == {"fedlc"}
+    level = [row["iid"] for row in document["rows"]]
+    assert [row["against_baseline"] is None for row in level] == [False, True, False]
+    code, _, err = call(capsys, "compare", *methods, "--baseline", "fedrs", "--runs", "elsewhere")
+    assert code == 2
+    assert "baseline is 'fedrs'; allowed: one of the compared methods, fedavg; fedlc; fedlc:tau=1" in err
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):

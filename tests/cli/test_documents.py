@@ -88,7 +88,7 @@ def test_commands_print_their_documents(
     compared, advice = json.loads(printed["compare"])["rows"], json.loads(printed["advise"])
     assert all(ours)
     assert ours[1]["gain"]
-    assert compared[1]["against_fedavg"]
+    assert compared[1]["against_baseline"]
     assert compared[1]["rounds_to_reach"]
     assert compared[1]["iid"]
     assert any(run["state"] == "unreadable" for run in json.loads(printed["runs list"]))

@@ -1,5 +1,6 @@
 """`fedskew report` on the command line."""
 
+import hashlib
 import json
 from pathlib import Path
 
@@ -55,6 +56,78 @@ def test_figures_and_tables_beside_it(call, tmp_path):
     assert (tmp_path / "figures/1-digits/accuracy.pdf").read_bytes().startswith(b"%PDF")
 
 
+def files_in(folder):
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def test_figures_of_an_earlier_report_go_and_other_files_stay(call, tmp_path):
+    store = example_store(tmp_path / "runs")
+    figures = tmp_path / "figures"
+    assert call("--figures", "figures")[0] == 0
+    first = files_in(figures)
+    assert "overview.tex" not in first
+    (figures / "mine.txt").write_text("mine")
+    write_run(store, "x", title="another", dataset="another", algorithm="fedavg")
+    assert call("--figures", "figures")[0] == 0
+    assert {path.name for path in figures.iterdir()} == {
+        ".fedskew-report.json", "1-another", "2-digits", "mine.txt", "overview.tex"
+    }  # fmt: skip
+    (figures / "1-another" / "notes.md").write_text("mine")
+    (figures / "2-digits" / "results.tex").write_text("edited")
+    store.remove(store.folder("x"))
+    code, _, noted = call("--figures", "figures")
+    assert code == 0
+    assert "figures/2-digits/results.tex was changed since" in " ".join(noted.split())
+    mine = ["mine.txt", "1-another/notes.md", "2-digits/results.tex"]
+    assert files_in(figures) == sorted([*first, *mine])
+    (figures / "1-digits" / "results.tex").write_text("edited")
+    (tmp_path / "report.html").unlink()
+    code, _, problem = call("--figures", "figures")
+    assert code == 2
+    assert "figures/1-digits/results.tex would be lost" in " ".join(problem.split())
+    assert not (tmp_path / "report.html").exists()
+
+
+def test_an_interrupted_report_can_be_repeated(call, tmp_path, monkeypatch):
+    store = example_store(tmp_path / "runs")
+    write_run(store, "x", title="another", dataset="another")
+
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr("fedskew.report.figures.rectangles", stop)
+        assert call("--figures", "figures")[0] == 130
+    assert "1-another/results.csv" in files_in(tmp_path / "figures")
+    assert call("--figures", "figures")[0] == 0
+    store.remove(store.folder("x"))
+    assert call("--figures", "figures")[0] == 0
+    assert not (tmp_path / "figures/1-another").exists()
+
+
+def test_a_list_that_names_files_elsewhere_deletes_nothing(call, tmp_path):
+    example_store(tmp_path / "runs")
+    (tmp_path / "mine.txt").write_text("mine")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside/mine.txt").write_text("mine")
+    (tmp_path / "figures").mkdir()
+    (tmp_path / "figures/link").symlink_to(tmp_path / "outside")
+    digest = hashlib.sha256(b"mine").hexdigest()
+    names = ["../mine.txt", str(tmp_path / "mine.txt"), "link/mine.txt"]
+    listed = {"about": {}, "files": dict.fromkeys(names, digest)}
+    (tmp_path / "figures/.fedskew-report.json").write_text(json.dumps(listed))
+    assert call("--figures", "figures")[0] == 0
+    assert (tmp_path / "mine.txt").exists()
+    assert (tmp_path / "outside/mine.txt").exists()
+
+
+def test_drawing_says_so(call, tmp_path):
+    example_store(tmp_path / "runs")
+    assert call("--figures", "figures")[2] == "drawing figures of 1 section to figures\n"
+    assert call("--figures", "figures", "--quiet")[2] == ""
+    assert call()[2] == ""
+
+
 def test_no_run_is_an_error(call):
     code, _, problem = call()
     assert code == 2
@@ -88,7 +161,7 @@ def test_names_order_and_call_methods(call, tmp_path):
     code, out, _ = call("--name", "scaffold=SCAFFOLD (a=b)", "--name", "fedavg = FedAvg", "--json", "--figures", "f")
     assert code == 0
     (federation,) = json.loads(out)["federations"]
-    assert "last ten rounds $-$ FedAvg (95" in Path("f/1-digits/results.tex").read_text()
+    assert "difference to FedAvg (points)" in Path("f/1-digits/results.tex").read_text()
     assert "last ten rounds − FedAvg, points" in Path("report.html").read_text()
     assert federation["methods"] == ["scaffold", "fedavg", "fedlc"]
     assert federation["names"] == ["SCAFFOLD (a=b)", "FedAvg", "fedlc"]

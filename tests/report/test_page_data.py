@@ -5,10 +5,11 @@ import statistics
 import pytest
 
 from fedskew.report.page.entries import MOST_COLUMNS, MOST_POINTS, read_entries
-from fedskew.report.page.federations import federations
-from fedskew.report.page.files import latex, results_csv, runs_csv
+from fedskew.report.page.federations import federations, hashes_of
+from fedskew.report.page.files import latex, results_csv, runs_csv, write_files
 from fedskew.report.page.measured import deviations, effects
 from fedskew.report.page.series import curve, drawn, heat
+from fedskew.report.page.tables import words
 from fedskew.runs.store import Store
 from tests.report.page_store import RUN, accuracy_of, effect, example_store, write_run
 
@@ -35,6 +36,48 @@ def test_engine_and_device_do_not_part_runs_but_everything_else_does(tmp_path):
     write_run(store, "d" * 16, rounds=30)
     write_run(store, "e" * 16, title="cifar10", dataset="cifar10")
     assert sorted(len(federation.entries) for federation in gathered(store)) == [1, 1, 1, 2]
+
+
+def asked_again(folder, rounds):
+    """The same run is asked for with another number of rounds."""
+    about = folder.about()
+    folder.create(about["hash"], {**about["run"], "rounds": rounds}, about["short"], about["result_version"])
+
+
+def test_a_longer_run_is_compared_by_its_first_rounds_where_it_was_asked_for_them(tmp_path):
+    store = Store(tmp_path)
+    for seed in range(3):
+        asked_again(write_run(store, f"a{seed}", seed=seed, rounds=40), 12)
+        write_run(store, f"b{seed}", seed=seed, rounds=40, algorithm="fedlc", gain=0.05)
+        write_run(store, f"c{seed}", seed=seed, rounds=12, algorithm="fedrs", gain=0.1)
+    short, long = gathered(store)
+    assert [[method.name for method in one.methods] for one in (short, long)] == [
+        ["fedavg", "fedrs"],
+        ["fedavg", "fedlc"],
+    ]
+    assert [(entry.state, entry.summary["rounds"]) for entry in short.methods[0].entries] == [("done", 12)] * 3
+    mean = statistics.fmean(100 * (accuracy_of(number, 0.1) - accuracy_of(number, 0)) for number in range(7, 13))
+    assert short.difference(short.methods[1]).mean == pytest.approx(mean)
+    assert hashes_of([short, long]) == ["a0", "a1", "a2", "c0", "c1", "c2", "b0", "b1", "b2"]
+
+
+def test_a_run_that_was_extended_has_one_section(tmp_path):
+    store = Store(tmp_path)
+    asked_again(write_run(store, "a", rounds=40), 12)
+    (found,) = gathered(store)
+    assert found.rounds == 40
+
+
+def test_where_only_a_longer_fedavg_is_stored_the_section_says_how_to_compare(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a", rounds=40)
+    write_run(store, "b", rounds=12, algorithm="fedlc")
+    short, _ = gathered(store)
+    (said,) = words(short)
+    assert "no fedavg run of 12 rounds to compare with, but one of 40" in said
+    assert "--rounds 12" in said
+    write_run(store, "c", rounds=12, algorithm="fedlc", lr=0.5)
+    assert words(gathered(store)[2]) == ["There is no fedavg run here to compare with."]
 
 
 def test_a_method_with_a_result_version_of_its_own_stands_with_the_others_and_old_numbers_apart(tmp_path):
@@ -244,9 +287,19 @@ def test_tables_beside_the_page(tmp_path):
     assert lines[0].startswith("method,seeds,unfinished,diverged,accuracy_mean,accuracy_std")
     assert len(runs_csv(found).splitlines()) == 11
     table = latex(found)
-    assert table.count("\\textbf{") == 3
+    assert table.count("\\textbf{") == 1
     assert "my\\_loss.py:50\\%\\&" in table
     assert all(rule in table for rule in ("\\toprule", "\\midrule", "\\bottomrule"))
+
+
+def test_progress_is_told_for_every_section(tmp_path):
+    store = Store(tmp_path / "runs")
+    write_run(store, "a")
+    write_run(store, "b", lr=0.5)
+    told = []
+    made = write_files(tmp_path / "figures", gathered(store), lambda *now: told.append(now)).made
+    assert told == [(0, 2), (1, 2)]
+    assert all(path.is_file() for path in made)
 
 
 def test_rounds_and_the_iid_gap_are_those_of_the_sibling_section(tmp_path):
@@ -272,5 +325,4 @@ def test_rounds_and_the_iid_gap_are_those_of_the_sibling_section(tmp_path):
     named = dict(zip(results_csv(skewed).splitlines()[0].split(","), line, strict=True))
     assert (named["method"], named["rounds_to_reach"]) == ("fedlc", str(reach.rounds))
     assert float(named["iid_gap_closed"]) == pytest.approx(share.share)
-    assert "IID gap closed" in latex(skewed)
-    assert "IID gap closed" not in latex(level)
+    assert "iid_difference_points" in named

@@ -63,7 +63,8 @@ def test_tables():
         {
             "method": name,
             "rounds": 20,
-            "against_fedavg": gains[name],
+            "baseline": "fedavg",
+            "against_baseline": gains[name],
             **more,
             **over_seeds([summarise(RUN, records([a]), None)]),
         }
@@ -77,8 +78,8 @@ def test_tables():
     assert "| fedlc | 50.00 | 50.00 | 50.00 | not decided: one seed, +25.00 | never | 1 |" in markdown(rows)
     plain, calibrated = csv_text(rows).splitlines()[1:]
     assert plain.startswith("fedavg,1,0,0.25,")
-    assert plain.endswith(",,,,,0,,,,,,")
-    assert calibrated.endswith(",25.0,,not decided,,0,,,,,,")
+    assert plain.endswith(",,,,,,0,,,,,,,")
+    assert calibrated.endswith(",25.0,,1,not decided,,0,,,,,,,")
     assert percent(0.5, 0.011) == "50.00 ± 1.10"
     assert percent(None) == "-"
 

@@ -18,6 +18,7 @@ from fedskew.report.sweep_figure import (
 )
 from fedskew.report.swept import SweepTable
 from fedskew.runs.summary import MEASURES
+from tests.report.test_latex import cells_of
 
 EACH = {1: [0.5, 0.6, 0.55], 2: [0.7, 0.8, 0.75], 100: [0.2, 0.1, 0.15]}
 
@@ -48,6 +49,14 @@ def test_the_table_says_what_the_reference_is():
     assert lines[2][-1] == "reference"
     assert lines[0][-1] == "below, -20.00 [-20.00, -20.00] over 3 seeds"
     assert swept().markdown().count("\n") == 8
+
+
+def test_a_paper_gets_the_table_that_methods_get():
+    heads, first, *_ = cells_of(swept().latex())
+    assert heads == ["tau", "lr", r"accuracy, last ten rounds (\%)", "difference to tau=2, lr=0.1 (points)", ""]
+    assert first == ["1", "0.1", r"55.00 $\pm$ 5.00", "$-20.00$ $[-20.00, -20.00]$", r"$\downarrow$"]
+    heads, *_ = cells_of(swept(validation_accuracy=[0.5, 0.5, 0.5]).latex())
+    assert heads[3:5] == [r"held out (\%)", "difference to tau=2, lr=0.1, held out (points)"]
 
 
 def test_the_mean_of_short_runs_is_over_their_last_half():

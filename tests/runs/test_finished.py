@@ -10,7 +10,7 @@ import pytest
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
 from fedskew.core import tree
-from fedskew.report.page.entries import read_entry
+from fedskew.report.page.entries import read_entries
 from fedskew.runs.export import export_model
 from fedskew.runs.results import Result
 from fedskew.runs.store import Folder
@@ -43,7 +43,7 @@ def test_a_run_whose_last_model_was_not_kept_goes_on(tmp_path, monkeypatch, algo
     assert len(folder.records()) == run.rounds
     assert folder.saved() == run.rounds - 1
     assert Result.of(folder) == []
-    assert read_entry(folder).state == "unfinished"
+    assert read_entries([folder])[0][0].state == "unfinished"
     whole = final(run)
     assert same(final(run, store), whole)
     assert export_model(folder, tmp_path / "model.safetensors") == run.rounds
@@ -56,11 +56,11 @@ def test_a_diverged_run_whose_last_model_was_not_kept_diverges_again(tmp_path, m
     folder = store.folder(run.hash)
     assert folder.records()[-1]["diverged"]
     assert folder.saved() < len(folder.records())
-    assert (Result.of(folder), read_entry(folder).state) == ([], "unfinished")
+    assert (Result.of(folder), read_entries([folder])[0][0].state) == ([], "unfinished")
     last = final(run, store)
     assert last.diverged
     assert folder.saved() == last.round
-    assert read_entry(folder).state == "diverged"
+    assert read_entries([folder])[0][0].state == "diverged"
 
 
 def test_a_length_that_was_finished_stays_so_while_a_longer_one_is_not(tmp_path, monkeypatch):

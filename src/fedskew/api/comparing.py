@@ -11,6 +11,7 @@ from fedskew.runs.measures import Reach, rounds_to_reach
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.store import Store
 from fedskew.runs.summary import setting_text
+from fedskew.runs.verdict import BASELINE
 from fedskew.simulation.compare import Comparison
 from fedskew.simulation.session import simulate_groups
 from fedskew.simulation.traffic import BytesSent
@@ -51,15 +52,20 @@ class Several:
 
 
 class Compared(Several):
-    """Finished runs by method: `compared["fedlc"]` lists its runs in order of seeds. Printing it shows the table."""
+    """Finished runs by method: `compared["fedlc"]` lists its runs in order of seeds. Printing it shows the table.
+    Verdicts and differences are against the `baseline`."""
+
+    def __init__(self, runs: dict[str, list[Simulated]], baseline: str = BASELINE) -> None:
+        super().__init__(runs)
+        self.baseline = baseline
 
     def rows(self, target: float | None = None) -> list[dict[str, Any]]:
-        """One row per method: measures with mean and std over seeds, the verdict against FedAvg, rounds to a target."""
-        return method_rows(self._finished, target=target)
+        """One row per method: measures with mean and std over seeds, the verdict, rounds to a target."""
+        return method_rows(self._finished, target=target, baseline=self.baseline)
 
     def table(self, style: Style = "markdown", target: float | None = None) -> str:
-        """The rows as text. Rounds are counted to `target`, or to FedAvg's final accuracy if FedAvg is compared."""
-        return table_text(self.runs, style, target)
+        """The rows as text. Rounds are counted to `target`, or to the baseline's final accuracy."""
+        return table_text(self.runs, style, target, self.baseline)
 
     def plot(self, axes: Any = None, measure: str = "accuracy") -> Any:
         """A curve per method, the mean over its seeds, in a new Matplotlib figure or on the given axes."""
@@ -85,13 +91,17 @@ def compare(
     *,
     seeds: int = 1,
     store: Store | Path | str | None = None,
+    baseline: Any = None,
 ) -> Compared:
     """Simulate several runs to the end: one run with each of several algorithms, or a list of runs.
 
     Each is simulated with `seeds` seeds, starting at its own. Under one seed methods share data, split, initial model
-    and cohorts. With a store, or its folder, finished rounds are read instead of computed again.
+    and cohorts. With a store, or its folder, finished rounds are read instead of computed again. Verdicts are against
+    FedAvg, or against the `baseline`, which is one of the methods.
     """
-    return Compared(simulated(_comparison(runs, algorithms, seeds).groups, Store.of(store)))
+    comparison = _comparison(runs, algorithms, seeds)
+    judged_by = BASELINE if baseline is None else comparison.name_of(baseline)
+    return Compared(simulated(comparison.groups, Store.of(store)), judged_by)
 
 
 def simulated(groups: Iterable[tuple[str, list[Run]]], store: Store | None) -> dict[str, list[Simulated]]:

@@ -1,6 +1,6 @@
 """A run for Python programs: its records, round after round, and a summary of the rounds so far."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -16,12 +16,17 @@ from fedskew.runs.measures import first_round
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
 from fedskew.runs.summary import summarise
+from fedskew.runs.verdict import BASELINE
 from fedskew.simulation import Probe, RoundRecord
 from fedskew.simulation import simulate as rounds_of
 from fedskew.simulation.traffic import BytesSent, bytes_sent
 
 Style = Literal["markdown", "latex", "csv"]
-_STYLES = {"markdown": markdown, "latex": latex, "csv": lambda rows, target: csv_text(rows)}
+_STYLES: dict[str, Callable[[list[dict[str, Any]], float | None], str]] = {
+    "markdown": markdown,
+    "latex": lambda rows, target: latex(rows),
+    "csv": lambda rows, target: csv_text(rows),
+}
 
 
 class Simulated(Iterator[RoundRecord]):
@@ -165,9 +170,10 @@ def check_table_style(style: str) -> None:
         raise ValueError(f"style is {style!r}; allowed: {', '.join(_STYLES)}")
 
 
-def table_text(group: Group, style: Style, target: float | None = None) -> str:
+def table_text(group: Group, style: Style, target: float | None = None, baseline: str = BASELINE) -> str:
     check_table_style(style)
-    rows = method_rows({name: [one.finished for one in seeds] for name, seeds in group.items()}, target=target)
+    finished = {name: [one.finished for one in seeds] for name, seeds in group.items()}
+    rows = method_rows(finished, target=target, baseline=baseline)
     return _STYLES[style](rows, target)
 
 

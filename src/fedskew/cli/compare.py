@@ -22,7 +22,7 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Names, Style, display_names
-from fedskew.cli.terminal.progress import Spent, print_comparison, print_json, say_written
+from fedskew.cli.terminal.progress import Spent, note, print_comparison, print_json, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
@@ -36,6 +36,9 @@ def compare_command(
     algorithm: Algorithms = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, starting at --seed.")] = 1,
     target: Target = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="The method that others are judged against.  [default: fedavg]")
+    ] = None,
     iid: Annotated[bool, typer.Option("--iid", help="Also run the methods on an IID split.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
     display: Names = None,
@@ -49,8 +52,10 @@ def compare_command(
 
     Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 5
     """
-    from fedskew.report.comparison import comparison_rows, write_comparison
+    from fedskew.report.comparison import comparison_files, comparison_rows, write_comparison
     from fedskew.report.style import drawn_for
+    from fedskew.report.written import check_replaceable, replacing_results
+    from fedskew.runs.verdict import BASELINE
     from fedskew.simulation.compare import Comparison
     from fedskew.tracking import Several, check
 
@@ -58,10 +63,20 @@ def compare_command(
     names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
     called = display_names(display, comparison.runs)
+    judged_by = BASELINE if baseline is None else comparison.name_of(baseline)
     level = comparison.on_iid() if iid else None
+    some = next(iter(comparison.runs.values()))[0]
+    hashes, level_hashes = comparison.hashes, level.hashes if level else None
+    title = f"{some.title}, {some.rounds} rounds"
+    about = {
+        "title": f"{title}, {_counted(seeds)}: {', '.join(hashes)}, against {judged_by}",
+        "runs": hashes,
+        "iid_runs": level_hashes,
+    }
+    check_replaceable("compare", out, comparison_files(out), "--out")
+    _note_earlier(out, about)
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
-    some = next(iter(comparison.runs.values()))[0]
     decode(some, enabled=show)
     spent, told = {name: Spent() for name in comparison.runs}, Several(track or ())
     groups = [((name, ""), runs) for name, runs in comparison.groups]
@@ -69,21 +84,36 @@ def compare_command(
     for (name, _), run, record in followed(groups, store, "".join, show=show):
         spent[name].add(record)
         told(run, record)
-    hashes, level_hashes = comparison.hashes, level.hashes if level else None
-    rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes)
+    rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes, baseline=judged_by)
     rows = [{**row, "name": called.get(row["method"], row["method"])} for row in rows]
-    with drawn_for(style):
-        made = write_comparison(store, hashes, rows, some.rounds, out, target)
+    with drawn_for(style), replacing_results("compare", out, about, comparison_files(out), "--out") as written:
+        written.made += write_comparison(store, hashes, rows, some.rounds, out, target)
     if json_:
         document: ComparedMethods = {
             "runs": hashes,
             "iid_runs": level_hashes,
             "target": target,
             "rows": cast("list[MethodRow]", rows),
-            "files": [str(path) for path in made],
+            "files": [str(path) for path in written.made],
         }
         print_json(document)
         return
-    print_comparison(rows, f"{some.title}, {some.rounds} rounds", spent, target, some.eval_every)
+    print_comparison(rows, title, spent, target, some.eval_every)
     if show:
-        say_written(made)
+        say_written(written.made)
+
+
+def _counted(seeds: int) -> str:
+    return "one seed" if seeds == 1 else f"{seeds} seeds"
+
+
+def _note_earlier(out: Path, about: dict[str, Any]) -> None:
+    """Say so before any work if the folder holds another comparison."""
+    from fedskew.report.written import Written
+
+    earlier = Written.of("compare", out).about
+    if earlier and earlier != about:
+        note(
+            f"{out} holds another comparison ({earlier.get('title')}), which this one replaces; --out names another "
+            "folder, and the earlier command writes it again from the store"
+        )

@@ -44,7 +44,7 @@ class Share(TypedDict):
     """The share of the gap to IID data that a method closes."""
 
     share: Annotated[float, "the share of the gap, 1 for all of it"]
-    gap: Annotated[float, "FedAvg on IID data minus FedAvg on this split, as a fraction"]
+    gap: Annotated[float, "FedAvg, or the baseline, on IID data minus the same on this split, as a fraction"]
     seeds: Annotated[int, "how many seeds have all three runs"]
 
 
@@ -68,7 +68,8 @@ class MethodWithoutSkew(OverSeeds):
 
     method: Annotated[str, "the method as it was asked for"]
     rounds: Annotated[int, "rounds of its longest run"]
-    against_fedavg: Annotated[Judged | None, "`accuracy_last10` minus FedAvg's; null for FedAvg or without it"]
+    baseline: Annotated[str, "the method that it is judged against: `fedavg`, or the one of `--baseline`"]
+    against_baseline: Annotated[Judged | None, "`accuracy_last10` minus the baseline's; null for it or without it"]
 
 
 class MethodRow(MethodWithoutSkew):

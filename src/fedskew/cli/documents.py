@@ -43,7 +43,7 @@ class ComparedMethods(TypedDict):
 
     runs: Annotated[dict[str, list[str]], "hashes by method"]
     iid_runs: Annotated[dict[str, list[str]] | None, "the same on IID data; null without `--iid`"]
-    target: Annotated[float | None, "the accuracy to which rounds are counted; null for FedAvg's final accuracy"]
+    target: Annotated[float | None, "the accuracy to which rounds are counted; null for the baseline's final accuracy"]
     rows: Annotated[list[MethodRow], "one per method"]
     files: Annotated[list[str], "what was written"]
 

@@ -7,7 +7,7 @@ import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_store
 from fedskew.cli.shown_as import Names, Style, display_names
-from fedskew.cli.terminal.progress import echo, note, print_json
+from fedskew.cli.terminal.progress import echo, item_progress, note, print_json
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import Report
@@ -32,8 +32,8 @@ def report_command(
 
     Example: fedskew report -o report.html
     """
-    from fedskew.report.page.federations import federations
-    from fedskew.report.page.files import write_files
+    from fedskew.report.page.federations import federations, hashes_of
+    from fedskew.report.page.files import check_files, write_files
     from fedskew.report.page.page import write_page
     from fedskew.report.style import drawn_for
 
@@ -44,14 +44,23 @@ def report_command(
     called = display_names(display, {entry.method for entry in entries})
     order = [*called] or ([entry.method for entry in entries] if run else [])
     found = federations(entries, checked_target(target), called, order)
-    with drawn_for(style):
-        size = write_page(out, found, left_out)
-        made = [out, *(write_files(figures, found) if figures else [])]
+    if figures:
+        check_files(figures, found)
+    size = write_page(out, found, left_out)
+    made = [out]
+    if figures:
+        sections = f"{len(found)} section{'' if len(found) == 1 else 's'}"
+        doing = f"drawing figures of {sections} to {figures}"
+        with drawn_for(style), item_progress(doing, enabled=not (json_ or quiet)) as step:
+            beside = write_files(figures, found, step)
+        made += beside.made
+        for path in beside.kept:
+            note(f"{path} was changed since an earlier report wrote it, and is kept")
     if json_:
         document: Report = {
             "file": str(out),
             "bytes": size,
-            "runs": [entry.hash for federation in found for entry in federation.entries],
+            "runs": hashes_of(found),
             "federations": [
                 {"title": f.name, "methods": [m.name for m in f.methods], "names": [m.label for m in f.methods]}
                 for f in found
@@ -66,8 +75,8 @@ def report_command(
     if quiet:
         echo(str(out))
     else:
-        beside = f", and {len(made) - 1} files in {figures}" if figures else ""
-        echo(f"report of {len(entries)} runs, {size / 1e6:.1f} MB: {out}{beside}")
+        more = f", and {len(made) - 1} files in {figures}" if figures else ""
+        echo(f"report of {len(hashes_of(found))} runs, {size / 1e6:.1f} MB: {out}{more}")
 
 
 def _entries(store: "Store", hashes: list[str] | None) -> "tuple[list[Entry], list[LeftOut]]":

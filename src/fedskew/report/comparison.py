@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.report import figures
-from fedskew.report.text_tables import as_csv, as_latex, as_markdown
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, method_latex
+from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.runs.store import Store, write_whole
 from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, summarise
-from fedskew.runs.verdict import BASELINE, against_baseline
+from fedskew.runs.verdict import BASELINE, Difference, against_baseline
 
 Hashes = Mapping[str, Sequence[str]]
 _HEADS = {
@@ -39,10 +40,17 @@ Methods = Mapping[str, Sequence[FinishedRun]]
 
 
 def comparison_rows(
-    store: Store, hashes: Hashes, rounds: int, *, target: float | None = None, iid: Hashes | None = None
+    store: Store,
+    hashes: Hashes,
+    rounds: int,
+    *,
+    target: float | None = None,
+    iid: Hashes | None = None,
+    baseline: str = BASELINE,
 ) -> list[dict[str, Any]]:
     """`method_rows` of runs in a store, up to a round."""
-    return method_rows(_stored(store, hashes, rounds), target=target, iid=_stored(store, iid or {}, rounds))
+    level = _stored(store, iid or {}, rounds)
+    return method_rows(_stored(store, hashes, rounds), target=target, iid=level, baseline=baseline)
 
 
 def stored(store: Store, hash: str, rounds: int) -> FinishedRun:
@@ -55,30 +63,37 @@ def _stored(store: Store, hashes: Hashes, rounds: int) -> Methods:
     return {name: [stored(store, hash, rounds) for hash in group] for name, group in hashes.items()}
 
 
-def method_rows(methods: Methods, *, target: float | None = None, iid: Methods | None = None) -> list[dict[str, Any]]:
-    """One row per method: each measure's mean and std over seeds, its verdict against FedAvg, if FedAvg is among them,
-    and how many rounds it takes to the target (FedAvg's end). With the same methods on IID data, also their accuracy
-    there and the share of the gap that they close."""
-    rows, level = _rows(methods), _rows(iid or {})
+def method_rows(
+    methods: Methods, *, target: float | None = None, iid: Methods | None = None, baseline: str = BASELINE
+) -> list[dict[str, Any]]:
+    """One row per method: each measure's mean and std over seeds, its verdict against the baseline, if that is among
+    them, and how many rounds it takes to the target (the baseline's end). With the same methods on IID data, also their
+    accuracy there and the share of the baseline's gap that they close."""
+    rows, level = _rows(methods, baseline), _rows(iid or {}, baseline)
     curves, plain = method_curves(methods), method_curves(iid or {})
-    base = curves.get(BASELINE, {})
+    base = curves.get(baseline, {})
     for row in rows:
         mine = curves[row["method"]]
         row["rounds_to_reach"] = _as_dict(rounds_to_reach(mine, base if target is None else target))
-        row["gap_closed"] = _as_dict(gap_closed(mine, base, plain.get(BASELINE, {})))
+        row["gap_closed"] = _as_dict(gap_closed(mine, base, plain.get(baseline, {})))
         row["iid"] = next((other for other in level if other["method"] == row["method"]), None)
     return rows
 
 
-def _rows(methods: Methods) -> list[dict[str, Any]]:
+def _rows(methods: Methods, baseline: str) -> list[dict[str, Any]]:
     rows = []
     for name, group in methods.items():
         summaries = [summarise(one.run, one.records, one.card) for one in group]
         longest = max(summary["rounds"] for summary in summaries)
-        rows.append({"method": name, "rounds": longest, **over_seeds(summaries)})
-    for row, found in zip(rows, against_baseline(rows), strict=True):
-        row["against_fedavg"] = None if found is None else {**asdict(found), "verdict": found.verdict}
+        rows.append({"method": name, "rounds": longest, "baseline": baseline, **over_seeds(summaries)})
+    for row, found in zip(rows, differences(rows), strict=True):
+        row["against_baseline"] = None if found is None else found.as_dict()
     return rows
+
+
+def differences(rows: Sequence[Mapping[str, Any]]) -> list[Difference | None]:
+    """Each row against the baseline of the comparison."""
+    return against_baseline(rows, rows[0]["baseline"]) if rows else []
 
 
 def method_curves(methods: Methods) -> dict[str, Curves]:
@@ -103,7 +118,7 @@ def write_comparison(
 ) -> list[Path]:
     """Curves, partition, and the table as Markdown, LaTeX and CSV."""
     out.mkdir(parents=True, exist_ok=True)
-    made = write_texts(out, {"md": markdown(rows, target), "tex": latex(rows, target), "csv": csv_text(rows)})
+    made = write_texts(out, {"md": markdown(rows, target), "tex": latex(rows), "csv": csv_text(rows)})
     series = {name: [store.folder(hash).records()[:rounds] for hash in group] for name, group in hashes.items()}
     first = store.folder(next(iter(hashes.values()))[0])
     title, card = first.about()["short"]["title"], first.card()
@@ -112,6 +127,12 @@ def write_comparison(
     if card is not None:
         made += figures.rectangles(out / "partition", card, f"{title}, seed {first.run()['seed']}")
     return made
+
+
+def comparison_files(out: Path) -> list[Path]:
+    """All that `write_comparison` may write."""
+    drawn = [file for name in ("curves", "partition") for file in figures.files_of(out / name)]
+    return [*(out / f"table.{kind}" for kind in ("md", "tex", "csv")), *drawn]
 
 
 def write_texts(out: Path, texts: Mapping[str, str]) -> list[Path]:
@@ -127,20 +148,27 @@ def name_of(row: Mapping[str, Any]) -> str:
 
 
 def base_name(rows: Sequence[Mapping[str, Any]]) -> str:
-    """What FedAvg is called."""
-    return next((name_of(row) for row in rows if row["method"] == BASELINE), BASELINE)
+    """What the baseline is called."""
+    baseline: str = rows[0]["baseline"]
+    return next((name_of(row) for row in rows if row["method"] == baseline), baseline)
 
 
 def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[str, list[str]]:
     """Rounds to reach the target if there is one, and results on IID data if they were requested."""
     columns: dict[str, list[str]] = {}
     if any(row["rounds_to_reach"] for row in rows):
-        columns[f"rounds to {target_words(target)}"] = [_text(row["rounds_to_reach"], Reach) for row in rows]
+        columns[f"rounds to {_goal(rows, target)}"] = [_text(row["rounds_to_reach"], Reach) for row in rows]
     if any(row["iid"] for row in rows):
         columns["IID gap closed"] = [_text(row["gap_closed"], Share) for row in rows]
         mean = mean_head(row["rounds"] for row in rows)
         columns[f"{mean} on IID data % (− {base_name(rows)})"] = [_on_iid(row["iid"]) for row in rows]
     return columns
+
+
+def _goal(rows: Sequence[Mapping[str, Any]], target: float | None) -> str:
+    if target is None and rows[0]["baseline"] != BASELINE:
+        return f"{base_name(rows)}'s end"
+    return target_words(target)
 
 
 def _text(found: dict[str, Any] | None, kind: type[Reach] | type[Share]) -> str:
@@ -151,7 +179,7 @@ def _on_iid(row: dict[str, Any] | None) -> str:
     """`83.10 ± 0.25 (+0.12)`"""
     if row is None:
         return "-"
-    gain = row["against_fedavg"]
+    gain = row["against_baseline"]
     text = percent(row["accuracy_last10"]["mean"], row["accuracy_last10"]["std"])
     return text if gain is None else f"{text} ({gain['mean']:+.2f})"
 
@@ -160,8 +188,10 @@ def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str
     return "\n".join(as_markdown(*_cells(rows, target))) + "\n"
 
 
-def latex(rows: Sequence[dict[str, Any]], target: float | None = None) -> str:
-    return "\n".join(as_latex(*_cells(rows, target))) + "\n"
+def latex(rows: Sequence[dict[str, Any]]) -> str:
+    """For a paper."""
+    names, rounds = [name_of(row) for row in rows], [row["rounds"] for row in rows]
+    return method_latex(names, rows, rounds, differences(rows), base_name(rows))
 
 
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
@@ -170,7 +200,7 @@ def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[s
     known, apart = heads_of(rows), f"{mean_head(row['rounds'] for row in rows)} − {base_name(rows)}, points"
     heads = ["method", *(known[measure] for measure in measures), apart, *more, "seeds"]
     lines = []
-    for i, (row, difference) in enumerate(zip(rows, against_baseline(rows), strict=True)):
+    for i, (row, difference) in enumerate(zip(rows, differences(rows), strict=True)):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in measures]
         cells.append("-" if difference is None else str(difference))
         cells += [column[i] for column in more.values()]
@@ -178,23 +208,22 @@ def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[s
     return heads, lines
 
 
-_DIFFERENCE = {"difference": "mean", "difference_half": "half", "verdict": "verdict"}
 _REACH = {"rounds_to_reach": "rounds", "seeds_that_reached": "reached"}
 _SHARE = {"iid_gap": "gap", "iid_gap_closed": "share"}
 
 
 def csv_text(rows: Sequence[dict[str, Any]]) -> str:
-    """A line per method, with fractions."""
+    """A line per method: accuracies are fractions, differences points."""
     measures = [f"{m}_{part}" for m in MEASURES for part in ("mean", "std")]
-    on_iid = ["iid_accuracy_last10_mean", *(f"iid_{name}" for name in _DIFFERENCE)]
-    heads = ["method", "seeds", "diverged", *measures, *_DIFFERENCE, *_REACH, *_SHARE, *on_iid]
+    on_iid = ["iid_accuracy_last10_mean", *(f"iid_{name}" for name in DIFFERENCE_COLUMNS)]
+    heads = ["method", "seeds", "diverged", *measures, *DIFFERENCE_COLUMNS, *_REACH, *_SHARE, *on_iid]
     lines = []
     for row in rows:
-        iid = row["iid"] or {"accuracy_last10": {}, "against_fedavg": None}
+        iid = row["iid"] or {"accuracy_last10": {}, "against_baseline": None}
         values = [row[m][part] for m in MEASURES for part in ("mean", "std")]
-        values += _values(row["against_fedavg"], _DIFFERENCE)
+        values += difference_values(row["against_baseline"])
         values += [*_values(row["rounds_to_reach"], _REACH), *_values(row["gap_closed"], _SHARE)]
-        values += [iid["accuracy_last10"].get("mean"), *_values(iid["against_fedavg"], _DIFFERENCE)]
+        values += [iid["accuracy_last10"].get("mean"), *difference_values(iid["against_baseline"])]
         lines.append([name_of(row), len(row["seeds"]), row["diverged"], *values])
     return as_csv(heads, lines)
 

@@ -36,6 +36,11 @@ def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
     return made
 
 
+def files_of(path: Path) -> list[Path]:
+    """All that `save` may write for a figure of this name."""
+    return [path.with_suffix(f".{kind}") for kind in ("png", "svg", "pdf")]
+
+
 def finish(
     figure: Any, path: Path, title: str, note: str | None = None, panels: Sequence[Any] = (), columns: int = 4
 ) -> list[Path]:

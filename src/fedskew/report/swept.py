@@ -1,14 +1,15 @@
 """A sweep: a row per setting, as tables and for the figure."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from fedskew.core import spec
 from fedskew.core.spec import Value
 from fedskew.report.comparison import FinishedRun, heads_of, stored, write_texts
-from fedskew.report.text_tables import as_csv, as_latex, as_markdown
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, ResultTable, difference_values, shown_measures
+from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
@@ -45,8 +46,7 @@ class SweepTable:
         rows = [_row(setting, group) for setting, group in zip(settings, runs, strict=True)]
         found = cls(title, rows, reference)
         for row, difference in zip(rows, found.differences, strict=True):
-            known = None if difference is None else {**asdict(difference), "verdict": difference.verdict}
-            row["against_reference"] = known
+            row["against_reference"] = None if difference is None else difference.as_dict()
         return found
 
     @property
@@ -80,12 +80,11 @@ class SweepTable:
         apart = f"{known[self.measure].removesuffix(' %')} − ({self.label(self.rows[self.reference])}), points"
         heads = [*self.names, *(known[measure] for measure in measures), apart]
         lines = []
-        for row, difference in zip(self.rows, self.differences, strict=True):
+        for row, difference, shown in zip(self.rows, self.differences, self._settings(), strict=True):
             cells = [percent(row[measure]["mean"], row[measure]["std"]) for measure in measures]
             said = "reference" if row is self.rows[self.reference] else "-" if difference is None else str(difference)
             if row["diverged"] and not (difference and difference.lost):
                 said += f" ({row['diverged']} diverged)"
-            shown = ("-" if (v := row["values"][name]) is None else spec.show(v) for name in self.names)
             lines.append([*shown, *cells, said])
         return heads, lines
 
@@ -93,20 +92,27 @@ class SweepTable:
         return "\n".join(as_markdown(*self.table())) + "\n"
 
     def latex(self) -> str:
-        return "\n".join(as_latex(*self.table())) + "\n"
+        """For a paper."""
+        base = self.label(self.rows[self.reference]) + ("" if self.measure == MEASURE else ", held out")
+        measures = shown_measures(self.rows, [row["rounds"] for row in self.rows])
+        return ResultTable(self.names, self._settings(), self.rows, measures, self.differences, base).latex()
+
+    def _settings(self) -> list[list[str]]:
+        """The values of each row, under `names`."""
+        return [
+            ["-" if (v := row["values"][name]) is None else spec.show(v) for name in self.names] for row in self.rows
+        ]
 
     def csv(self) -> str:
         """A line per setting, with fractions; the difference is in points."""
-        parts = ("mean", "half", "verdict")
         heads = [*self.names, "rounds", "seeds", "diverged", *(f"{m}_{p}" for m in MEASURES for p in ("mean", "std"))]
         lines = []
         for row in self.rows:
             figures = [row[measure][part] for measure in MEASURES for part in ("mean", "std")]
-            apart = row["against_reference"] or dict.fromkeys(parts)
             shown = [None if (v := row["values"][name]) is None else spec.show(v) for name in self.names]
             counts = [row["rounds"], len(row["seeds"]), row["diverged"]]
-            lines.append([*shown, *counts, *figures, *(apart[part] for part in parts)])
-        return as_csv([*heads, "difference", "difference_half", "verdict"], lines)
+            lines.append([*shown, *counts, *figures, *difference_values(row["against_reference"])])
+        return as_csv([*heads, *DIFFERENCE_COLUMNS], lines)
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready."""

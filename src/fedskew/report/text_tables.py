@@ -28,25 +28,37 @@ def as_latex(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
 def tabular(heads: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The same of rows that are LaTeX already."""
     lines = [f"\\begin{{tabular}}{{l{'c' * (len(heads) - 1)}}}", "\\toprule"]
-    lines += [" & ".join(map(tex, heads)) + " \\\\", "\\midrule", *(" & ".join(row) + " \\\\" for row in rows)]
+    lines += [_line(list(map(tex, heads))), "\\midrule", *map(_line, rows)]
     return [*lines, "\\bottomrule", "\\end{tabular}"]
+
+
+def _line(cells: Sequence[str]) -> str:
+    """A star or a bracket at its beginning would be an argument of the command before it."""
+    guard = "{}" if cells[0].startswith(("*", "[")) else ""
+    return guard + " & ".join(cells) + " \\\\"
+
+
+_TEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "{": r"\{",
+        "}": r"\}",
+        "$": r"\$",
+        "_": r"\_",
+        "%": r"\%",
+        "&": r"\&",
+        "#": r"\#",
+        "^": r"\^{}",
+        "~": r"\~{}",
+        "<": r"\textless{}",
+        ">": r"\textgreater{}",
+        "|": r"\textbar{}",
+        "±": r"$\pm$",
+        "−": "$-$",
+    }
+)
 
 
 def tex(text: str) -> str:
     """Text as LaTeX prints it."""
-    for plain, escaped in (
-        ("\\", r"\textbackslash "),
-        ("{", r"\{"),
-        ("}", r"\}"),
-        ("$", r"\$"),
-        ("_", r"\_"),
-        ("%", r"\%"),
-        ("&", r"\&"),
-        ("#", r"\#"),
-        ("^", r"\^{}"),
-        ("~", r"\~{}"),
-        ("±", r"$\pm$"),
-        ("−", "$-$"),
-    ):
-        text = text.replace(plain, escaped)
-    return text
+    return text.translate(_TEX)

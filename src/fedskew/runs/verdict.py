@@ -3,7 +3,7 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 BASELINE = "fedavg"
@@ -66,6 +66,10 @@ class Difference:
         half = self.half or 0.0
         return "" if self.half is None else f"[{self.mean - half:+.2f}, {self.mean + half:+.2f}]"
 
+    def as_dict(self) -> dict[str, Any]:
+        """JSON-ready, with the verdict."""
+        return {**asdict(self), "verdict": self.verdict}
+
     def __str__(self) -> str:
         """`above, +6.00 [+3.52, +8.48] over 3 seeds`; `not decided: two seeds, +6.00`"""
         return f"{self.verdict}{':' if self.half is None else ','} {self.figures}"
@@ -127,9 +131,10 @@ def _sign(measure: str) -> int:
     return -1 if measure == "loss" else 1
 
 
-def against_baseline(rows: Sequence[Mapping[str, Any]]) -> list[Difference | None]:
-    """Each row of a comparison against FedAvg's; None for FedAvg itself, and where there is nothing to compare."""
-    base = next((row for row in rows if row["method"] == BASELINE), None)
+def against_baseline(rows: Sequence[Mapping[str, Any]], baseline: str = BASELINE) -> list[Difference | None]:
+    """Each row of a comparison against the baseline's; None for the baseline itself, and where there is nothing to
+    compare."""
+    base = next((row for row in rows if row["method"] == baseline), None)
     return [None if base is None or row is base else ahead(row, base) for row in rows]
 
 

@@ -34,6 +34,19 @@ class Comparison:
             raise ValueError(f"partition is already {IID!r}; --iid is for other partitions")
         return Comparison({name: [run.replace(partition=IID) for run in runs] for name, runs in self.runs.items()})
 
+    def name_of(self, baseline: Any) -> str:
+        """The name of a method that is among those compared, given as they are; `fedlc:tau=5` is `fedlc`."""
+        some = next(iter(self.runs.values()))[0]
+        if isinstance(baseline, str) and baseline in self.runs:
+            return baseline
+        try:
+            name = some.replace(algorithm=baseline).short_algorithm
+        except ValueError:
+            name = None
+        if name not in self.runs:
+            raise ValueError(f"baseline is {baseline!r}; allowed: one of the compared methods, {'; '.join(self.runs)}")
+        return name
+
     @property
     def groups(self) -> list[tuple[str, list[Run]]]:
         """The name and the runs of each method."""

@@ -136,6 +136,15 @@ def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+@contextmanager
+def item_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], None]]:
+    """A bar, if standard error is a terminal; else one line that says what is being done."""
+    if enabled and not sys.stderr.isatty():
+        echo(name, err=True)
+    with byte_progress(name, enabled=enabled) as step:
+        yield step
+
+
 def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
     """Print a line, escaped: titles, paths and specs come from files that others may have written."""
     print(printable(text), file=sys.stderr if err else sys.stdout, end="\n" if nl else "", flush=True)
@@ -232,9 +241,9 @@ def print_comparison(
     target: float | None = None,
     eval_every: int = 1,
 ) -> None:
-    from fedskew.report.comparison import base_name, heads_of, more_columns, name_of
+    from fedskew.report.comparison import base_name, differences, heads_of, more_columns, name_of
     from fedskew.runs.summary import held_out, mean_head, percent
-    from fedskew.runs.verdict import against_baseline, best
+    from fedskew.runs.verdict import best
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
@@ -253,7 +262,7 @@ def print_comparison(
     seeds = len(rows[0]["seeds"])
     echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     console().print(grid)
-    for row, difference in zip(rows, against_baseline(rows), strict=True):
+    for row, difference in zip(rows, differences(rows), strict=True):
         if difference is not None:
             say(f"{mean_head(row['rounds'] for row in rows)}: {difference.sentence(name_of(row), base_name(rows))}")
     if not any(one.computed for one in spent.values()):

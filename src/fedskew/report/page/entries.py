@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedskew.runs.store import Folder, StoreError
-from fedskew.runs.summary import state_of, summarise
+from fedskew.runs.summary import is_finished, state_of, summarise
 
 MEASURES = ("accuracy", "balanced_accuracy", "loss")
 MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
@@ -13,9 +13,9 @@ MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
 
 @dataclass(frozen=True)
 class Entry:
-    """One run. `curve` is the accuracy of every evaluated round; `points` are those that are drawn, at most
-    MOST_POINTS; `classes` those with accuracies per class. `measured` belongs to the model after the last record;
-    `notes` name measurements that are left out.
+    """One run at one of its lengths; it is `cut` if the run went further. `curve` is the accuracy of every evaluated
+    round; `points` are those that are drawn, at most MOST_POINTS; `classes` those with accuracies per class. `measured`
+    belongs to the model after the last record; `notes` name measurements that are left out.
     """
 
     hash: str
@@ -31,6 +31,7 @@ class Entry:
     measured: dict[str, Any]
     notes: list[str]
     saved: int
+    cut: bool = False
 
     @property
     def state(self) -> str:
@@ -50,42 +51,50 @@ class LeftOut:
 
 
 def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]:
-    """What can be read, and what cannot."""
-    entries, left_out = [], []
+    """What can be read, a run once for each of its lengths, and what cannot."""
+    entries, left_out = list[Entry](), []
     for folder in folders:
         try:
-            entries.append(read_entry(folder))
+            entries += _lengths_of(folder)
         except StoreError as error:
             left_out.append(LeftOut(folder.path.name, str(error)))
     return entries, left_out
 
 
-def read_entry(folder: Folder) -> Entry:
+def _lengths_of(folder: Folder) -> list[Entry]:
+    """The run as far as it goes, and its first rounds where it was also asked for fewer."""
+    records, saved = folder.records(), folder.saved()
+    whole = folder.aim(len(records))
+    fewer = [n for n in folder.lengths() if n < whole and is_finished(records, n, saved)]
+    return [_entry(folder, records, whole), *(_entry(folder, records[:n], n, cut=True) for n in fewer)]
+
+
+def _entry(folder: Folder, records: Sequence[dict[str, Any]], rounds: int, *, cut: bool = False) -> Entry:
     """A run in which the store has checked every number."""
-    about, records = folder.about(), folder.records()
-    run, short = {**about["run"], "rounds": folder.aim(len(records))}, about["short"]
+    about, card = folder.about(), folder.card()
+    run = {**about["run"], "rounds": rounds}
     evaluated = [record for record in records if record["accuracy"] is not None]
-    rounds = max(run["rounds"], len(records))
+    spread = max(rounds, len(records))
     with_classes = [record for record in evaluated if record["per_class_accuracy"]]
-    card = folder.card()
-    diagnosis, notes = _diagnosis(folder, len(records), run["rounds"])
+    diagnosis, notes = _diagnosis(folder, len(records), rounds)
     return Entry(
         hash=folder.path.name,
         result_version=about["result_version"],
         run=run,
-        short=short,
+        short=about["short"],
         summary=summarise(run, records, card),
         curve=[(int(record["round"]), float(record["accuracy"])) for record in evaluated],
-        points=[{name: r[name] for name in ("round", *MEASURES)} for r in thin(evaluated, rounds, MOST_POINTS)],
+        points=[{name: r[name] for name in ("round", *MEASURES)} for r in thin(evaluated, spread, MOST_POINTS)],
         classes=[
             {"round": record["round"], "values": record["per_class_accuracy"]}
-            for record in thin(with_classes, rounds, MOST_COLUMNS)
+            for record in thin(with_classes, spread, MOST_COLUMNS)
         ],
         card=None if card is None else _thin_card(card),
         sessions=folder.sessions(),
         measured={**folder.measured(len(records)), "diagnosis": diagnosis},
-        notes=[*folder.damaged_extras(), *notes],
+        notes=[] if cut else [*folder.damaged_extras(), *notes],
         saved=folder.saved(),
+        cut=cut,
     )
 
 

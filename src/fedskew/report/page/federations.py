@@ -59,8 +59,9 @@ class Method:
 
 @dataclass(frozen=True)
 class Federation:
-    """One section of the report. `iid` is the same federation on an IID split, if that was run; `target` is the
-    accuracy that rounds are counted to, FedAvg's end if it is None. Each method has its own result version, so runs
+    """One section of the report. `iid` is the same federation on an IID split, if that was run, and `longer` the same
+    with more rounds and FedAvg, if FedAvg is not here; `target` is the accuracy that rounds are counted to, FedAvg's
+    end if it is None. Each method has its own result version, so runs
     belong together if they are equally many versions behind today's."""
 
     title: str
@@ -70,6 +71,7 @@ class Federation:
     iid: "Federation | None" = None
     target: float | None = None
     own: tuple[str, ...] = ()
+    longer: "Federation | None" = None
 
     @property
     def name(self) -> str:
@@ -128,7 +130,8 @@ def federations(
     order: Sequence[str] = (),
 ) -> list[Federation]:
     """Sections in order of their titles, and of their settings where titles agree; rounds are counted to the target.
-    `names` are what methods are called; those in `order` stand so."""
+    `names` are what methods are called; those in `order` stand so. The first rounds of longer runs join a section of
+    that length and make none of their own."""
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
         shared = {"validation": 0.0, **{name: v for name, v in entry.run.items() if name not in OWN_FIELDS}}
@@ -139,7 +142,16 @@ def federations(
         Federation(title, json.loads(fields), behind, _methods(members, names or {}, order), target=target)
         for (title, fields, behind), members in sorted(groups.items(), key=lambda group: group[0])
     ]
-    return [replace(each, iid=_on_iid(each, found), own=_own_fields(each, found)) for each in found]
+    shown = [each for each in found if not all(entry.cut for entry in each.entries)]
+    return [
+        replace(each, iid=_on_iid(each, found), own=_own_fields(each, shown), longer=_longer(each, shown))
+        for each in shown
+    ]
+
+
+def hashes_of(federations: Iterable[Federation]) -> list[str]:
+    """All runs, each once: one of several lengths can be in several sections."""
+    return list(dict.fromkeys(entry.hash for federation in federations for entry in federation.entries))
 
 
 def _own_fields(federation: Federation, others: Sequence[Federation]) -> tuple[str, ...]:
@@ -155,6 +167,21 @@ def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation 
     wanted = {**federation.fields, "partition": IID}
     same = (other for other in others if other.fields == wanted and other.versions_behind == federation.versions_behind)
     return next(same, None)
+
+
+def _longer(federation: Federation, others: Sequence[Federation]) -> Federation | None:
+    """The shortest one that has FedAvg, where this one does not, and that differs only in having more rounds."""
+    if federation.baseline is not None:
+        return None
+    alike = [
+        other
+        for other in others
+        if {**other.fields, "rounds": federation.rounds} == federation.fields
+        and other.versions_behind == federation.versions_behind
+        and other.rounds > federation.rounds
+        and other.baseline is not None
+    ]
+    return min(alike, key=lambda other: other.rounds, default=None)
 
 
 def _methods(entries: Sequence[Entry], names: Mapping[str, str], order: Sequence[str]) -> list[Method]:

@@ -1,30 +1,61 @@
 """Files with the page: figures as PNG and PDF, tables as CSV and LaTeX, in a folder per federation."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedskew.report import figures
 from fedskew.report.page.entries import MEASURES
 from fedskew.report.page.federations import Federation, Method
+from fedskew.report.page.overview import overview_latex
 from fedskew.report.page.series import partition_of
-from fedskew.report.page.tables import more_cells, more_heads, shown_measures, verdict_text
-from fedskew.report.text_tables import as_csv, tabular, tex
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, method_latex
+from fedskew.report.text_tables import as_csv
+from fedskew.report.written import Replaced, check_replaceable, replacing_results
 from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES as SUMMARISED
-from fedskew.runs.summary import mean_head, percent
-from fedskew.runs.verdict import MEASURE, Difference, best
+from fedskew.runs.verdict import Difference
 
-_DIFFERENCE = ("difference", "difference_half", "difference_seeds", "verdict")
+Progress = Callable[[int, int], None]
+"""Called with how many sections are done, and how many there are."""
 _MORE = ("rounds_to_reach", "seeds_that_reached", "iid_gap", "iid_gap_closed")
 
 
-def write_files(folder: Path, federations: Sequence[Federation]) -> list[Path]:
-    """`FOLDER/1-digits/` and so on, with curves, the partition, results and runs."""
-    made = []
-    for number, federation in enumerate(federations, 1):
-        made += _of_federation(folder / f"{number}-{file_name(federation.name)}", federation)
-    return made
+def write_files(
+    folder: Path, federations: Sequence[Federation], progress: Progress = lambda done, of: None
+) -> Replaced:
+    """`FOLDER/1-digits/` and so on, with curves, the partition, results and runs; `overview.tex` where there are
+    several federations. They take the place of those that were written there before."""
+    sections = _sections(folder, federations)
+    with replacing_results("report", folder, {}, _targets(folder, sections), "--figures") as found:
+        for done, (section, federation) in enumerate(sections.items()):
+            progress(done, len(sections))
+            found.made += _of_federation(section, federation)
+        found.made += _overview(folder, federations)
+    return found
+
+
+def check_files(folder: Path, federations: Sequence[Federation]) -> None:
+    """Refuse before any work if `write_files` would replace what is not ours."""
+    check_replaceable("report", folder, _targets(folder, _sections(folder, federations)), "--figures")
+
+
+def _sections(folder: Path, federations: Sequence[Federation]) -> dict[Path, Federation]:
+    return {folder / f"{n}-{file_name(each.name)}": each for n, each in enumerate(federations, 1)}
+
+
+def _targets(folder: Path, sections: Iterable[Path]) -> list[Path]:
+    """All that may be written."""
+    names = (*MEASURES[:2], "partition")
+    drawn = [file for section in sections for name in names for file in figures.files_of(section / name)]
+    return [folder / "overview.tex", *(section / name for section in sections for name in _TEXTS), *drawn]
+
+
+def _overview(folder: Path, federations: Sequence[Federation]) -> list[Path]:
+    if len(federations) < 2:
+        return []
+    write_whole(folder / "overview.tex", overview_latex(federations).encode())
+    return [folder / "overview.tex"]
 
 
 def file_name(title: str) -> str:
@@ -33,10 +64,9 @@ def file_name(title: str) -> str:
 
 def _of_federation(folder: Path, federation: Federation) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {"results.csv": results_csv(federation), "results.tex": latex(federation), "runs.csv": runs_csv(federation)}
-    for name, text in texts.items():
-        write_whole(folder / name, text.encode())
-    made = [folder / name for name in texts]
+    for name, text in _TEXTS.items():
+        write_whole(folder / name, text(federation).encode())
+    made = [folder / name for name in _TEXTS]
     series = {method.name: [entry.points for entry in method.drawn] for method in federation.methods}
     names = {method.name: method.label for method in federation.methods}
     for measure in MEASURES[:2]:
@@ -50,10 +80,10 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
 
 def results_csv(federation: Federation) -> str:
     """One line per method: fractions, the paired difference to FedAvg in the mean of the last ten rounds with half its
-    interval, rounds to the target, the IID gap, and the difference on IID data."""
+    interval, both in points, rounds to the target, the IID gap, and the difference on IID data."""
     parts = [f"{measure}_{part}" for measure in SUMMARISED for part in ("mean", "std")]
-    heads = ["method", "seeds", "unfinished", "diverged", *parts, *_DIFFERENCE, *_MORE]
-    heads += [f"iid_{name}" for name in _DIFFERENCE]
+    heads = ["method", "seeds", "unfinished", "diverged", *parts, *DIFFERENCE_COLUMNS, *_MORE]
+    heads += [f"iid_{name}" for name in DIFFERENCE_COLUMNS]
     return as_csv(heads, [_result(federation, method) for method in federation.methods])
 
 
@@ -70,24 +100,13 @@ def runs_csv(federation: Federation) -> str:
 
 
 def latex(federation: Federation) -> str:
-    """For booktabs: percentages, the best by the verdict rule in bold, the difference to FedAvg in points."""
-    mean = mean_head([federation.rounds])
-    shown = {"accuracy": "accuracy", "balanced_accuracy": "balanced", MEASURE: mean, "validation_accuracy": "held out"}
-    measures = shown_measures(federation, shown)
-    leaders = {measure: best([method.row for method in federation.methods], measure) for measure in measures}
-    apart = f"{mean} − {federation.base_label} (95 % interval)"
-    heads = ["method", *(f"{shown[measure]} (%)" for measure in measures), apart, *more_heads(federation)]
-    rows = []
-    for i, method in enumerate(federation.methods):
-        cells = [tex(method.label)]
-        for measure in measures:
-            text = tex(percent(method.row[measure]["mean"], method.row[measure]["std"]))
-            cells.append(f"\\textbf{{{text}}}" if leaders[measure] == i else text)
-        difference = federation.difference(method)
-        cells.append(tex("-" if difference is None else verdict_text(difference)))
-        cells += map(tex, more_cells(federation, method))
-        rows.append(cells)
-    return "\n".join(tabular(heads, rows)) + "\n"
+    """For a paper."""
+    names, rows = [method.label for method in federation.methods], [method.row for method in federation.methods]
+    differences = [federation.difference(method) for method in federation.methods]
+    return method_latex(names, rows, [federation.rounds], differences, federation.base_label)
+
+
+_TEXTS = {"results.csv": results_csv, "results.tex": latex, "runs.csv": runs_csv}
 
 
 def _result(federation: Federation, method: Method) -> list[object]:
@@ -96,12 +115,9 @@ def _result(federation: Federation, method: Method) -> list[object]:
     reach, share = federation.reach(method), federation.gap_closed(method)
     more: list[object] = [None, None] if reach is None else [reach.rounds, reach.reached]
     more += [None, None] if share is None else [share.gap, share.share]
-    gains = [*_difference(federation.difference(method)), *more, *_difference(federation.difference_on_iid(method))]
-    return [method.label, *states, *values, *gains]
+    here, on_iid = (_values(found) for found in (federation.difference(method), federation.difference_on_iid(method)))
+    return [method.label, *states, *values, *here, *more, *on_iid]
 
 
-def _difference(found: Difference | None) -> list[object]:
-    if found is None:
-        return [None] * len(_DIFFERENCE)
-    half = None if found.half is None else found.half / 100
-    return [found.mean / 100, half, found.seeds, found.verdict]
+def _values(found: Difference | None) -> list[object]:
+    return difference_values(None if found is None else found.as_dict())

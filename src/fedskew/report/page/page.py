@@ -9,9 +9,10 @@ from typing import Any
 from fedskew import __version__
 from fedskew.report.page import tables
 from fedskew.report.page.entries import LeftOut
-from fedskew.report.page.federations import Federation, Method
+from fedskew.report.page.federations import Federation, Method, hashes_of
 from fedskew.report.page.files import file_name, latex, results_csv
 from fedskew.report.page.html import Html, join, tag
+from fedskew.report.page.overview import overview
 from fedskew.report.page.panels import measured_panels
 from fedskew.report.page.provenance import provenance
 from fedskew.report.page.series import drawn, partition_of
@@ -30,7 +31,7 @@ def write_page(path: Path, federations: Sequence[Federation], left_out: Sequence
 
 
 def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) -> str:
-    runs = sum(len(federation.entries) for federation in federations)
+    runs = len(hashes_of(federations))
     parts = {
         "CSS": _asset("page.css"),
         "THEME": _asset("theme.js"),
@@ -38,7 +39,7 @@ def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) ->
         "DATA": as_script([{**drawn(federation), **_texts(federation)} for federation in federations]),
         "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {__version__}"),
         "LEFT_OUT": _left_out(left_out),
-        "CONTENTS": tables.overview(federations) if len(federations) > 1 else Html(""),
+        "CONTENTS": overview(federations) if len(federations) > 1 else Html(""),
         "RULE": join(RULE),
         "MAIN": join([_section(number, federation) for number, federation in enumerate(federations)]),
     }

@@ -44,7 +44,7 @@ def sessions(entry: Entry) -> list[str]:
 def _of_run(entry: Entry) -> Html:
     own = {name: value for name, value in entry.run.items() if name in OWN_FIELDS}
     partition = entry.card["hash"] if entry.card else None
-    done = f"{entry.summary['rounds']} of {entry.run['rounds']} rounds"
+    done = f"{entry.summary['rounds']} of {entry.run['rounds']} rounds" + (", has gone further" if entry.cut else "")
     facts = {"run": entry.hash, **own, "partition hash": partition, "state": f"{entry.state}, {done}"}
     listed = [[tag("dt", name), tag("dd", _shown(value))] for name, value in facts.items()]
     where = [[tag("dt", "computed with"), tag("dd", line)] for line in sessions(entry)]

@@ -1,15 +1,13 @@
 """The tables of a federation: results, time and engine."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.html import Html, cell, head, table, tag
 from fedskew.runs.measures import target_words
-from fedskew.runs.summary import held_out, mean_head, mean_words, percent
+from fedskew.runs.summary import held_out, mean_head, percent
 from fedskew.runs.verdict import BASELINE, BEST, MEASURE, NOT_DECIDED, VERDICTS, Difference, leaders
-
-_MOST_ACROSS = 6
 
 
 def results(federation: Federation) -> Html:
@@ -36,41 +34,6 @@ def results(federation: Federation) -> Html:
     apart_head = f"{mean} − {federation.base_label}, points"
     heads = ["method", *(columns[measure] for measure in measures), apart_head, *more_heads(federation), "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
-
-
-_MARKS = dict(zip(VERDICTS, "▲▼=?·", strict=True))
-
-
-def overview(federations: Sequence[Federation]) -> Html:
-    """Methods by federations, or where there are many of those the other way round: the mean of the last ten rounds,
-    with a mark for how the method stands to FedAvg there."""
-    labels = dict.fromkeys(method.label for federation in federations for method in federation.methods)
-    names = [tag("a", each.name, href=f"#federation-{i}") for i, each in enumerate(federations)]
-    cells = {label: [_standing(federation, label) for federation in federations] for label in labels}
-    if len(federations) <= _MOST_ACROSS:
-        heads, rows = ["method", *names], [[head(label), *cells[label]] for label in labels]
-    else:
-        columns = zip(*cells.values(), strict=True)
-        heads = ["federation", *labels]
-        rows = [[head(name), *column] for name, column in zip(names, columns, strict=True)]
-    key = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
-    base = next((each.base_label for each in federations if each.baseline), BASELINE)
-    mean = mean_words(federation.rounds for federation in federations)
-    return table(f"Accuracy, {mean}, %. Against {base}: {key}", heads, rows, "overview")
-
-
-def _standing(federation: Federation, label: str) -> Html:
-    method = next((each for each in federation.methods if each.label == label), None)
-    if method is None:
-        return cell("")
-    text = percent(method.row[MEASURE]["mean"], method.row[MEASURE]["std"])
-    difference = federation.difference(method)
-    if difference is None:
-        return cell(text)
-    word = difference.verdict
-    decided = word if word in ("above", "below") else "undecided"
-    mark = tag("span", f" {_MARKS[word]}", tag("span", f" {word}", class_="hidden"), class_="mark", title=word)
-    return cell(text, mark, class_=decided)
 
 
 def shown_measures(federation: Federation, known: Iterable[str]) -> list[str]:
@@ -114,7 +77,7 @@ def states(method: Method) -> str:
 def words(federation: Federation) -> list[str]:
     """The table in sentences."""
     if federation.baseline is None:
-        return [f"There is no {BASELINE} run here to compare with."]
+        return [_no_baseline(federation)]
     found = [federation.difference(method) for method in federation.methods]
     said = [difference.verdict for difference in found if difference is not None]
     if not said:
@@ -122,6 +85,16 @@ def words(federation: Federation) -> list[str]:
     counted = ", ".join(f"{said.count(word)} {word}" for word in VERDICTS if word in said)
     single = " One or two seeds decide nothing." if NOT_DECIDED in said else ""
     return [f"Methods against {federation.base_label}: {counted}.{single}"]
+
+
+def _no_baseline(federation: Federation) -> str:
+    if federation.longer is None:
+        return f"There is no {BASELINE} run here to compare with."
+    mine, more = federation.rounds, federation.longer.rounds
+    return (
+        f"There is no {BASELINE} run of {mine} rounds to compare with, but one of {more}. After `fedskew compare` with "
+        f"{BASELINE}, these methods and --rounds {mine}, a report judges them."
+    )
 
 
 def timing(federation: Federation) -> Html:
