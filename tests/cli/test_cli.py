@@ -364,6 +364,17 @@ def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
         assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_method_is_named_as_it_was_asked_for(capsys):
+    Path("own.py").write_text(
+        "from fedskew import fedlc\n\n\ndef mine(power: float = 0.5):\n    return fedlc(1 + power)\n"
+    )
+    asked = {"own.py:mine": "Ours", "own.py:mine,power=1.0+scaffold": "Ours + S", "fedlc:tau=5": "FedLC"}
+    names = [word for method, name in asked.items() for word in ("-a", method, "--name", f"{method}={name}")]
+    code, out, err = call(capsys, "compare", *SMALL[:-2], "--rounds", "1", *names, "--json")
+    assert (code, err) == (0, "")
+    assert [row["name"] for row in json.loads(out)["rows"]] == [*asked.values()]
+
+
 def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):
     small = ["--dataset", "digits", "--clients", "4", "--lr", "0.1", "--rounds", "12", "--eval-every", "3"]
     split = ["--partition", "shards:2", "--algorithm", "fedavg,fedlc", "--seeds", "2"]
@@ -401,7 +412,11 @@ def test_compare_without_fedavg_has_a_target_only_if_it_is_given(capsys):
         (["fedlc:tau=1,missing=floor,fedavg"], ["fedlc:tau=1,missing=floor", "fedavg"]),
         (["fedlc:1,floor+scaffold,fedrs+fedprox:mu=1"], ["fedlc:1,floor+scaffold", "fedrs+fedprox:mu=1"]),
         (["fedavg,fedlx:tau=1"], ["fedavg", "fedlx:tau=1"]),
-        (["fedavg,mine.py:loss,base=a:b,scaffold", "fedrs"], ["fedavg", "mine.py:loss,base=a:b,scaffold", "fedrs"]),
+        (["fedavg,mine.py:loss,base=a:b", "fedrs"], ["fedavg", "mine.py:loss,base=a:b", "fedrs"]),
+        (["fedavg,mine.py:loss,fedlc"], ["fedavg", "mine.py:loss", "fedlc"]),
+        (["mine.py:loss,0.5,a:b,base=fedlc,fedlc:tau=1"], ["mine.py:loss,0.5,a:b,base=fedlc", "fedlc:tau=1"]),
+        (["mine.py:loss+scaffold,fedrs+fedprox,x=1"], ["mine.py:loss+scaffold", "fedrs+fedprox,x=1"]),
+        (["mine.py:loss,mine.py:other,k=x.py:y"], ["mine.py:loss", "mine.py:other,k=x.py:y"]),
         (None, []),
     ],
 )
