@@ -38,13 +38,14 @@ def init_command(
 
     Example: fedskew flower init app --dataset digits --partition dirichlet:0.1 --algorithm fedlc
     """
-    from fedskew.flower.app import write_app
+    from fedskew.flower.app import check_split, write_app
     from fedskew.flower.rules import Rules
 
     names = algorithm_names(algorithm)
     if len(names) > 1:
         raise ValueError(f"a federation trains one algorithm, not {len(names)}")
     run = build_run(fields, None, {"algorithm": names[0]} if names else {})
+    check_split(run)
     store = open_store(runs or os.environ.get("FEDSKEW_RUNS") or "federated")
     written = write_app(folder, run, Rules(store=str(store.root.resolve())))
     nodes = f"num-supernodes={run.clients} client-resources-num-cpus=1"
