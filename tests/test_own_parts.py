@@ -34,6 +34,31 @@ def near(logits, targets, counts):
     return itself(logits, targets, counts)
 
 
+def probabilities(logits, labels, counts):
+    return -logits.clamp(min=1e-9).log().gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+class Squashed(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.flatten(1)).softmax(-1)
+
+
+def ends_in_softmax(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes), nn.Softmax(-1))
+
+
+def squashed(num_classes):
+    return Squashed(64, num_classes)
+
+
+def ends_in_log_softmax(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes), nn.LogSoftmax(-1))
+
+
+def plain(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
+
+
 def number():
     return lambda logits, labels, counts: F.cross_entropy(logits, labels).item()
 
@@ -151,3 +176,24 @@ def test_a_function_of_other_names_is_a_factory(run):
         "fedskew: 'own.py:near' needs logits; arguments: logits, targets, counts; a function of exactly "
         "(logits, labels, counts) or (view) is itself the algorithm\n"
     )
+
+
+@pytest.mark.filterwarnings("default:.*returns probabilities")
+@pytest.mark.parametrize("model", ["ends_in_softmax", "squashed"])
+def test_a_model_that_ends_in_a_softmax_is_noted(run, model):
+    """Not if the loss is the user's own too: it may want probabilities."""
+    code, said, _ = run("--model", f"own.py:{model}")
+    assert code == 0
+    assert said == (
+        f"fedskew: note: own.py:{model} returns probabilities; our losses take logits and apply a softmax themselves, "
+        "so leave it out of the model\n"
+    )
+    assert run("--model", f"own.py:{model}", "--algorithm", "own.py:probabilities")[:2] == (0, "")
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedlc"])
+def test_a_log_softmax_changes_nothing(run, algorithm):
+    assert run("--model", "own.py:ends_in_log_softmax")[:2] == (0, "")
+    given = {"clients": 3, "rounds": 2, "lr": 0.1, "precision": "fp64", "algorithm": algorithm}
+    ends = [list(simulate(Run(**given, model=f"own.py:{name}")))[-1] for name in ("plain", "ends_in_log_softmax")]
+    assert ends[0].loss == pytest.approx(ends[1].loss, rel=1e-9)

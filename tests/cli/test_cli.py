@@ -628,6 +628,15 @@ def test_a_diverged_run_ends_with_a_line_and_exit_code_1(capsys: pytest.CaptureF
     assert (code, json.loads(out)["diverged"]) == (1, True)
 
 
+def test_a_run_that_learnt_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "the model has learnt nothing: no better than guessing, with a loss above that of guessing, ln(10); try a "
+    code, out, _ = call(capsys, "run", "--lr", "100", "--rounds", "5")
+    assert code == 0
+    assert f"{said}smaller lr, or more rounds" in out
+    for fine in (["--lr", "0.1", "--rounds", "5"], ["--lr", "1e30", "--rounds", "5"]):
+        assert said not in call(capsys, "run", *fine)[1]
+
+
 def test_a_users_file_may_change_while_it_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     """Rounds that are done stay under the file's content at the start."""
     own = tmp_path / "mine.py"

@@ -196,7 +196,7 @@ def test_natural_clients_are_those_of_the_file_and_must_be_as_many_as_asked_for(
     run = Run(dataset=f"npz:{file}", partition="natural", model="logistic", rounds=1, clients_per_round="40%")
     assert (run.clients, run.clients_per_round) == (5, 2)
     assert build_federation(run).num_clients == 5
-    assert "clients" not in run.given
+    assert run.replace(partition="iid").clients == 5
     np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y)
     with pytest.raises(ValueError, match="has no natural clients"):
         build_federation(Run(dataset=f"npz:{file}", partition="natural", model="logistic"))

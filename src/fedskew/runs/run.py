@@ -155,8 +155,6 @@ class Run(BaseModel):
         followed = {name for name in ("partition", "model") if usual and self.short[name] == getattr(usual, name)}
         if self.clients_per_round == self.clients:
             followed.add("clients_per_round")
-        if self.partition == "natural" and self.clients == own_clients(self.dataset):
-            followed.add("clients")
         return self.model_dump(include=self.model_fields_set - followed)
 
     @classmethod

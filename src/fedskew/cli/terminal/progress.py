@@ -1,6 +1,7 @@
 """What the command line prints: progress on standard error, tables and JSON on standard output."""
 
 import json
+import math
 import shlex
 import shutil
 import sys
@@ -220,9 +221,25 @@ def print_result(
     if session.get("changed"):
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
         lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
+    if _learnt_nothing(result):
+        lines.append(
+            "note               the model has learnt nothing: no better than guessing, with a loss above that of "
+            f"guessing, ln({len(result['per_class_accuracy'] or ())}); try a smaller lr, or more rounds if these "
+            "were few"
+        )
     if result["diverged"]:
         lines.insert(0, f"diverged in round {result['rounds']}: the model gives no finite numbers; try a smaller lr")
     echo("\n".join(lines))
+
+
+def _learnt_nothing(result: "RunResult") -> bool:
+    """Whether a model is worse than one that gives all classes the same probability. Balanced accuracy, because always
+    naming the most frequent class is guessing too."""
+    shares, loss, balanced = result["per_class_accuracy"], result["loss"], result["balanced_accuracy"]
+    if not shares or loss is None or balanced is None:
+        return False
+    present = sum(share is not None for share in shares)
+    return loss > math.log(len(shares)) and balanced <= (1 + 1e-9) / present
 
 
 def print_comparison(
