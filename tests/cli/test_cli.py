@@ -487,6 +487,29 @@ def test_runs_shows_what_differs_and_takes_conditions(capsys):
     assert "where names 'rate'" in err
 
 
+def test_without_a_terminal_a_run_is_a_line(capsys, monkeypatch):
+    """However long; $COLUMNS limits it."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for options in (["-a", "fedlc:tau=1,missing=floor+scaffold+feddecorr:beta=0.25"], ["--lr-schedule", "step:2"]):
+        call(capsys, "run", *SMALL, *options, "--momentum", "0.5", "--optimizer", "sgd", "--quiet")
+        call(capsys, "run", *SMALL, *options, "--lr", "0.2", "--seed", "1", "--partition", "natural", "--quiet")
+    hashes = [row["hash"][:8] for row in json.loads(call(capsys, "runs", "--json")[1])]
+    lines = call(capsys, "runs")[1].splitlines()
+    assert [line.split()[0] for line in lines if line][-4:] == hashes
+    assert len(lines[-2]) > 120
+    monkeypatch.setenv("COLUMNS", "70")
+    assert max(len(line) for line in call(capsys, "runs")[1].splitlines()[1:]) <= 70
+
+
+def test_one_round_is_a_round(capsys):
+    _, out, _ = call(capsys, "run", *SMALL[:-1], "1")
+    assert "s for 1 round\n" in out
+    _, out, _ = call(capsys, "compare", *SMALL[:-1], "1", "-a", "fedavg")
+    assert "6 clients, 1 round, one seed" in out
+    _, out, _ = call(capsys, "compare", *SMALL[:-1], "2", "-a", "fedavg")
+    assert "6 clients, 2 rounds, one seed" in out
+
+
 def test_inspect(capsys, tmp_path):
     arguments = ["inspect", "--partition", "dirichlet:0.5", "--clients", "4"]
     code, out, _ = call(capsys, *arguments, "--out", "split", "--export", "split.json")
@@ -604,6 +627,19 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     assert Path("runs").exists()
     listed = json.loads(call(capsys, "runs", "list", "--json")[1])
     assert listed[0]["progress"] == "3/6"
+
+
+def test_an_interruption_before_the_first_round_keeps_nothing(capsys, monkeypatch):
+    from fedskew.simulation.simulation import advance
+
+    def interrupted(simulations, probes=()):
+        return signal.raise_signal(signal.SIGINT) if simulations[0].round == last[0] else advance(simulations, probes)
+
+    monkeypatch.setattr("fedskew.simulation.session.advance", interrupted)
+    last = [0]
+    for last[0], said in ((0, "no round was finished"), (2, "finished work is kept, the same command resumes")):
+        for command in (["compare", "-a", "fedavg"], ["run"]):
+            assert call(capsys, *command, *SMALL, "-q")[::2] == (130, f"fedskew: interrupted; {said}\n")
 
 
 def test_an_interruption_before_there_is_a_command(capsys, monkeypatch):

@@ -22,7 +22,7 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Names, Style, display_names
-from fedskew.cli.terminal.progress import Spent, print_comparison, print_json, say_written
+from fedskew.cli.terminal.progress import Spent, print_comparison, print_json, rounds_text, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
@@ -84,6 +84,6 @@ def compare_command(
         }
         print_json(document)
         return
-    print_comparison(rows, f"{some.title}, {some.rounds} rounds", spent, target, some.eval_every)
+    print_comparison(rows, f"{some.title}, {rounds_text(some.rounds)}", spent, target, some.eval_every)
     if show:
         say_written(made)

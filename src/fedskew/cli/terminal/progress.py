@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import shlex
 import shutil
 import sys
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 _EVERY = 30.0
 """Seconds between lines of progress."""
+_ENDLESS = 1_000_000
+"""Columns, where nothing limits them."""
 _MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
 """Limits of what `fedskew inspect` shows: clients, classes as columns, and a client's classes if there are more."""
 
@@ -82,7 +85,7 @@ class Spent:
         """`3.1 s for 60 rounds`, `1.2 s for 20 rounds, 40 from the store`, `from the store, nothing computed`"""
         if not self.computed:
             return "from the store, nothing computed"
-        return f"{self.seconds:.1f} s for {self.computed} rounds" + (
+        return f"{self.seconds:.1f} s for {rounds_text(self.computed)}" + (
             f", {self.stored} from the store" if self.stored else ""
         )
 
@@ -110,6 +113,11 @@ class Lines:
         left = (now - self._began) / max(1, self._computed) * (self._total - self._done)
         where = f"{name}, round {record.round}{self._accuracy}"
         echo(f"{where}; {self._done} of {self._total} rounds, about {span(left)} left", err=True)
+
+
+def rounds_text(number: int) -> str:
+    """`1 round`, `60 rounds`"""
+    return f"{number} round{'' if number == 1 else 's'}"
 
 
 def span(seconds: float | None) -> str:
@@ -178,9 +186,11 @@ def percent_of(share: float | None) -> str:
 
 
 def console(**options: Any) -> Any:
+    """Standard output for tables: as wide as the terminal or $COLUMNS; else a row is a line, however long."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120, **options)
+    limited = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, markup=False, width=None if limited else _ENDLESS, **options)
 
 
 def print_json(document: Any) -> None:
