@@ -665,7 +665,7 @@ def test_a_diverged_run_ends_with_a_line_and_exit_code_1(capsys: pytest.CaptureF
 
 
 def test_a_run_that_learnt_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "the model has learnt nothing: no better than guessing, with a loss above that of guessing, ln(10); try a "
+    said = "the model has learnt nothing: guessing has the loss ln(10) = 2.30; try a "
     code, out, _ = call(capsys, "run", "--lr", "100", "--rounds", "5")
     assert code == 0
     assert f"{said}smaller lr, or more rounds" in out

@@ -232,10 +232,10 @@ def print_result(
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
         lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
     if _learnt_nothing(result):
+        known = len(result["per_class_accuracy"] or ())
         lines.append(
-            "note               the model has learnt nothing: no better than guessing, with a loss above that of "
-            f"guessing, ln({len(result['per_class_accuracy'] or ())}); try a smaller lr, or more rounds if these "
-            "were few"
+            f"note               the model has learnt nothing: guessing has the loss ln({known}) = "
+            f"{math.log(known):.2f}; try a smaller lr, or more rounds if these were few"
         )
     if result["diverged"]:
         lines.insert(0, f"diverged in round {result['rounds']}: the model gives no finite numbers; try a smaller lr")
