@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedskew import Store
+from fedskew import Run, Store, simulate
 from fedskew.cli import main
 
 OWN = """
@@ -19,7 +19,52 @@ def any_shape():
 
 
 def mean():
-    return lambda logits, labels, counts: each()(logits, labels, counts).mean()
+    return lambda logits, labels, counts: F.cross_entropy(logits, labels)
+
+
+def itself(logits, labels, counts):
+    return F.cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
+
+
+def seen(view):
+    return itself(view.outputs.logits, view.labels, view.counts)
+
+
+def near(logits, targets, counts):
+    return itself(logits, targets, counts)
+
+
+def probabilities(logits, labels, counts):
+    return -logits.clamp(min=1e-9).log().gather(-1, labels.unsqueeze(-1)).squeeze(-1)
+
+
+class Squashed(nn.Linear):
+    def forward(self, x):
+        return super().forward(x.flatten(1)).softmax(-1)
+
+
+def ends_in_softmax(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes), nn.Softmax(-1))
+
+
+def squashed(num_classes):
+    return Squashed(64, num_classes)
+
+
+def ends_in_log_softmax(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes), nn.LogSoftmax(-1))
+
+
+def plain(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))
+
+
+def number():
+    return lambda logits, labels, counts: F.cross_entropy(logits, labels).item()
+
+
+def dropping(num_classes):
+    return nn.Sequential(nn.Flatten(), nn.Dropout(0.5), nn.Linear(64, num_classes))
 
 
 class Recurrent(nn.Module):
@@ -81,13 +126,24 @@ def test_a_part_for_one_client_is_left_to_the_serial_engine(run, options, part, 
     assert problem in session["engine_reason"]
 
 
-@pytest.mark.parametrize("engine", ["stacked", "serial"])
-def test_a_loss_that_is_a_mean_is_named(run, engine):
-    code, said, left = run("--algorithm", "own.py:mean", "--engine", engine, "--batch-size", "10")
-    assert code == 1
-    assert "the loss has shape [] for labels of shape [" in said
-    assert "allowed: one value per example" in said
+@pytest.mark.parametrize("engine", ["auto", "stacked", "threaded", "serial"])
+@pytest.mark.parametrize("model", ["mlp", "own.py:dropping"])
+def test_a_loss_that_is_a_mean_is_refused_before_the_first_round(run, engine, model):
+    code, said, left = run("--algorithm", "own.py:mean", "--engine", engine, "--model", model)
+    assert code == 2
+    assert said == (
+        "fedskew: the loss has shape [] for labels of shape [10]; allowed: one value per example, no mean "
+        "(reduction='none')\n"
+    )
     assert left == []
+
+
+def test_a_loss_that_is_a_number_is_refused(run):
+    code, said, _ = run("--algorithm", "own.py:number")
+    assert (code, said) == (
+        2,
+        "fedskew: the loss returned a float; allowed: a tensor with one value per example\n",
+    )
 
 
 def test_what_the_docs_say_of_cross_entropy(run):
@@ -103,3 +159,41 @@ def test_parts_of_this_package_are_not_blamed(run, monkeypatch):
     assert code == 1
     assert said.rstrip().endswith("a broken part")
     assert left == []
+
+
+def test_a_function_of_logits_labels_and_counts_is_itself_the_loss(run):
+    assert run("--algorithm", "own.py:itself", "--engine", "stacked")[:2] == (0, "")
+    assert run("--algorithm", "own.py:seen+scaffold", "--engine", "stacked")[:2] == (0, "")
+    factory, itself = (Run(algorithm=f"own.py:{name}", clients=3, rounds=1) for name in ("any_shape", "itself"))
+    first, second = (next(iter(simulate(each))) for each in (factory, itself))
+    assert first.loss == second.loss
+
+
+def test_a_function_of_other_names_is_a_factory(run):
+    code, said, _ = run("--algorithm", "own.py:near")
+    assert code == 2
+    assert said == (
+        "fedskew: 'own.py:near' needs logits; arguments: logits, targets, counts; a function of exactly "
+        "(logits, labels, counts) or (view) is itself the algorithm\n"
+    )
+
+
+@pytest.mark.filterwarnings("default:.*returns probabilities")
+@pytest.mark.parametrize("model", ["ends_in_softmax", "squashed"])
+def test_a_model_that_ends_in_a_softmax_is_noted(run, model):
+    """Not if the loss is the user's own too: it may want probabilities."""
+    code, said, _ = run("--model", f"own.py:{model}")
+    assert code == 0
+    assert said == (
+        f"fedskew: note: own.py:{model} returns probabilities; our losses take logits and apply a softmax themselves, "
+        "so leave it out of the model\n"
+    )
+    assert run("--model", f"own.py:{model}", "--algorithm", "own.py:probabilities")[:2] == (0, "")
+
+
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedlc"])
+def test_a_log_softmax_changes_nothing(run, algorithm):
+    assert run("--model", "own.py:ends_in_log_softmax")[:2] == (0, "")
+    given = {"clients": 3, "rounds": 2, "lr": 0.1, "precision": "fp64", "algorithm": algorithm}
+    ends = [list(simulate(Run(**given, model=f"own.py:{name}")))[-1] for name in ("plain", "ends_in_log_softmax")]
+    assert ends[0].loss == pytest.approx(ends[1].loss, rel=1e-9)

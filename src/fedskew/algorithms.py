@@ -86,6 +86,8 @@ class Algorithm:
 
 ALGORITHMS: dict[str, Callable[..., Algorithm]] = {}
 """Every registered method, in order."""
+LOSS_ARGUMENTS = ("logits", "labels", "counts"), ("view",)
+"""A function in the user's file with one of these is a loss."""
 
 
 def method(factory: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
@@ -281,11 +283,11 @@ def combine(*algorithms: Algorithm) -> Algorithm:
 
 def resolve_algorithm(text: str) -> list[spec.Resolved]:
     """The methods of a spec such as `fedlc:tau=1+scaffold`, in order."""
-    return [spec.resolve(part, "algorithm", ALGORITHMS) for part in text.split("+")]
+    return [spec.resolve(part, "algorithm", ALGORITHMS, finished=LOSS_ARGUMENTS) for part in text.split("+")]
 
 
 def build_algorithm(text: str) -> Algorithm:
-    """The algorithm that a spec names. A user's factory returns an Algorithm, or just a loss."""
+    """The algorithm that a spec names. A user's factory returns an Algorithm, or just a loss; or it is the loss."""
     return combine(*(_built(part) for part in resolve_algorithm(text)))
 
 

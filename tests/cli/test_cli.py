@@ -423,6 +423,17 @@ def test_compare_judges_against_another_baseline(capsys, tmp_path):
     assert not (tmp_path / "elsewhere").exists()
 
 
+def test_a_method_is_named_as_it_was_asked_for(capsys):
+    Path("own.py").write_text(
+        "from fedskew import fedlc\n\n\ndef mine(power: float = 0.5):\n    return fedlc(1 + power)\n"
+    )
+    asked = {"own.py:mine": "Ours", "own.py:mine,power=1.0+scaffold": "Ours + S", "fedlc:tau=5": "FedLC"}
+    names = [word for method, name in asked.items() for word in ("-a", method, "--name", f"{method}={name}")]
+    code, out, err = call(capsys, "compare", *SMALL[:-2], "--rounds", "1", *names, "--json")
+    assert (code, err) == (0, "")
+    assert [row["name"] for row in json.loads(out)["rows"]] == [*asked.values()]
+
+
 def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):
     small = ["--dataset", "digits", "--clients", "4", "--lr", "0.1", "--rounds", "12", "--eval-every", "3"]
     split = ["--partition", "shards:2", "--algorithm", "fedavg,fedlc", "--seeds", "2"]
@@ -460,7 +471,11 @@ def test_compare_without_fedavg_has_a_target_only_if_it_is_given(capsys):
         (["fedlc:tau=1,missing=floor,fedavg"], ["fedlc:tau=1,missing=floor", "fedavg"]),
         (["fedlc:1,floor+scaffold,fedrs+fedprox:mu=1"], ["fedlc:1,floor+scaffold", "fedrs+fedprox:mu=1"]),
         (["fedavg,fedlx:tau=1"], ["fedavg", "fedlx:tau=1"]),
-        (["fedavg,mine.py:loss,base=a:b,scaffold", "fedrs"], ["fedavg", "mine.py:loss,base=a:b,scaffold", "fedrs"]),
+        (["fedavg,mine.py:loss,base=a:b", "fedrs"], ["fedavg", "mine.py:loss,base=a:b", "fedrs"]),
+        (["fedavg,mine.py:loss,fedlc"], ["fedavg", "mine.py:loss", "fedlc"]),
+        (["mine.py:loss,0.5,a:b,base=fedlc,fedlc:tau=1"], ["mine.py:loss,0.5,a:b,base=fedlc", "fedlc:tau=1"]),
+        (["mine.py:loss+scaffold,fedrs+fedprox,x=1"], ["mine.py:loss+scaffold", "fedrs+fedprox,x=1"]),
+        (["mine.py:loss,mine.py:other,k=x.py:y"], ["mine.py:loss", "mine.py:other,k=x.py:y"]),
         (None, []),
     ],
 )
@@ -529,6 +544,29 @@ def test_runs_shows_what_differs_and_takes_conditions(capsys):
     code, _, err = call(capsys, "runs", "--where", "rate=1")
     assert code == 2
     assert "where names 'rate'" in err
+
+
+def test_without_a_terminal_a_run_is_a_line(capsys, monkeypatch):
+    """However long; $COLUMNS limits it."""
+    monkeypatch.delenv("COLUMNS", raising=False)
+    for options in (["-a", "fedlc:tau=1,missing=floor+scaffold+feddecorr:beta=0.25"], ["--lr-schedule", "step:2"]):
+        call(capsys, "run", *SMALL, *options, "--momentum", "0.5", "--optimizer", "sgd", "--quiet")
+        call(capsys, "run", *SMALL, *options, "--lr", "0.2", "--seed", "1", "--partition", "natural", "--quiet")
+    hashes = [row["hash"][:8] for row in json.loads(call(capsys, "runs", "--json")[1])]
+    lines = call(capsys, "runs")[1].splitlines()
+    assert [line.split()[0] for line in lines if line][-4:] == hashes
+    assert len(lines[-2]) > 120
+    monkeypatch.setenv("COLUMNS", "70")
+    assert max(len(line) for line in call(capsys, "runs")[1].splitlines()[1:]) <= 70
+
+
+def test_one_round_is_a_round(capsys):
+    _, out, _ = call(capsys, "run", *SMALL[:-1], "1")
+    assert "s for 1 round\n" in out
+    _, out, _ = call(capsys, "compare", *SMALL[:-1], "1", "-a", "fedavg")
+    assert "6 clients, 1 round, one seed" in out
+    _, out, _ = call(capsys, "compare", *SMALL[:-1], "2", "-a", "fedavg")
+    assert "6 clients, 2 rounds, one seed" in out
 
 
 def test_inspect(capsys, tmp_path):
@@ -650,6 +688,19 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     assert listed[0]["progress"] == "3/6"
 
 
+def test_an_interruption_before_the_first_round_keeps_nothing(capsys, monkeypatch):
+    from fedskew.simulation.simulation import advance
+
+    def interrupted(simulations, probes=()):
+        return signal.raise_signal(signal.SIGINT) if simulations[0].round == last[0] else advance(simulations, probes)
+
+    monkeypatch.setattr("fedskew.simulation.session.advance", interrupted)
+    last = [0]
+    for last[0], said in ((0, "no round was finished"), (2, "finished work is kept, the same command resumes")):
+        for command in (["compare", "-a", "fedavg"], ["run"]):
+            assert call(capsys, *command, *SMALL, "-q")[::2] == (130, f"fedskew: interrupted; {said}\n")
+
+
 def test_an_interruption_before_there_is_a_command(capsys, monkeypatch):
     monkeypatch.setattr("typer.main.get_command", lambda app: signal.raise_signal(signal.SIGINT))
     code, _, err = call(capsys, "run", *SMALL)
@@ -670,6 +721,15 @@ def test_a_diverged_run_ends_with_a_line_and_exit_code_1(capsys: pytest.CaptureF
     assert re.search(r"diverged in round \d: the model gives no finite numbers; try a smaller lr", out)
     code, out, _ = call(capsys, *command, "--json")
     assert (code, json.loads(out)["diverged"]) == (1, True)
+
+
+def test_a_run_that_learnt_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "the model has learnt nothing: guessing has the loss ln(10) = 2.30; try a "
+    code, out, _ = call(capsys, "run", "--lr", "100", "--rounds", "5")
+    assert code == 0
+    assert f"{said}smaller lr, or more rounds" in out
+    for fine in (["--lr", "0.1", "--rounds", "5"], ["--lr", "1e30", "--rounds", "5"]):
+        assert said not in call(capsys, "run", *fine)[1]
 
 
 def test_a_users_file_may_change_while_it_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

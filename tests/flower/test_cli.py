@@ -214,6 +214,36 @@ def test_init_refuses_a_wrong_run(tmp_path, capsys, more):
     assert not (tmp_path / "app").exists()
 
 
+@pytest.mark.parametrize("more", [["--clients", "3000"], ["--clients", "300"], ["--partition", "shards:1000"]])
+def test_init_refuses_a_split_that_a_simulation_refuses(tmp_path, capsys, monkeypatch, more):
+    monkeypatch.chdir(tmp_path)
+    simulated = call(capsys, "run", "--clients", "10", *more)
+    assert call(capsys, "flower", "init", "app", *more) == simulated
+    assert simulated[0] == 2
+    assert not (tmp_path / "app").exists()
+
+
+def test_init_takes_the_clients_that_a_file_names(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    x, y = np.zeros((30, 4), np.float32), np.arange(30) % 3
+    np.savez("own.npz", x_train=x, y_train=y, x_test=x, y_test=y, client=np.arange(30) % 5)
+    command = "flower", "init", "app", "--dataset", "npz:own.npz", "--partition", "natural"
+    code, _, err = call(capsys, *command, "--clients", "10")
+    assert code == 2
+    assert "has 5 clients; clients is 10" in err
+    code, out, _ = call(capsys, *command)
+    assert code == 0
+    assert "num-supernodes=5" in out
+
+
+@pytest.mark.parametrize("dataset", ["cifar10", "nodes:64,10"])
+def test_init_needs_no_data(tmp_path, capsys, monkeypatch, dataset):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDSKEW_DATA", raising=False)
+    code, _, err = call(capsys, "flower", "init", "app", "--dataset", dataset)
+    assert (code, err) == (0, "")
+
+
 def test_certificates(tmp_path, capsys):
     keys = tmp_path / "keys"
     code, _, _ = call(capsys, "flower", "certificates", str(keys), "--host", "fl.example.org", "--nodes", "2")

@@ -187,14 +187,19 @@ def test_reduced_precision_trains():
     assert abs(plain.accuracy - low.accuracy) < 0.1
 
 
-def test_natural_clients_must_be_as_many_as_asked_for(tmp_path):
+def test_natural_clients_are_those_of_the_file_and_must_be_as_many_as_asked_for(tmp_path):
     file = tmp_path / "own.npz"
     x, y = np.random.default_rng(0).normal(size=(30, 4)).astype(np.float32), np.arange(30) % 3
     np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y, client=np.arange(30) % 5)
     with pytest.raises(ValueError, match="has 5 clients; clients is 20"):
-        build_federation(Run(dataset=f"npz:{file}", partition="natural", model="logistic"))
-    run = Run(dataset=f"npz:{file}", partition="natural", model="logistic", clients=5, rounds=1)
+        build_federation(Run(dataset=f"npz:{file}", partition="natural", model="logistic", clients=20))
+    run = Run(dataset=f"npz:{file}", partition="natural", model="logistic", rounds=1, clients_per_round="40%")
+    assert (run.clients, run.clients_per_round) == (5, 2)
     assert build_federation(run).num_clients == 5
+    assert run.replace(partition="iid").clients == 5
+    np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y)
+    with pytest.raises(ValueError, match="has no natural clients"):
+        build_federation(Run(dataset=f"npz:{file}", partition="natural", model="logistic"))
 
 
 def test_a_users_file_runs_once_and_prints_to_standard_error(tmp_path, capsys):

@@ -22,7 +22,7 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Names, Style, display_names
-from fedskew.cli.terminal.progress import Spent, note, print_comparison, print_json, say_written
+from fedskew.cli.terminal.progress import Spent, note, print_comparison, print_json, rounds_text, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
@@ -67,7 +67,7 @@ def compare_command(
     level = comparison.on_iid() if iid else None
     some = next(iter(comparison.runs.values()))[0]
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
-    title = f"{some.title}, {some.rounds} rounds"
+    title = f"{some.title}, {rounds_text(some.rounds)}"
     about = {
         "title": f"{title}, {_counted(seeds)}: {', '.join(hashes)}, against {judged_by}",
         "runs": hashes,

@@ -106,7 +106,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     given = list(sys.argv[1:] if arguments is None else arguments)
     if threading.current_thread() is not threading.main_thread():
         sys.exit(_guarded(given))  # only the main thread receives signals
-    interruption.seen = False
+    interruption.seen = interruption.in_vain = False
     before = {number: signal.signal(number, interruption) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         code = _guarded(given)
@@ -133,7 +133,8 @@ def _guarded(arguments: list[str]) -> int:
             raise KeyboardInterrupt
         return code if isinstance(code, int) else 0
     except KeyboardInterrupt:  # possibly before the command started
-        return complain("interrupted; finished work is kept, the same command resumes", _INTERRUPTED)
+        kept = "no round was finished" if interruption.in_vain else "finished work is kept, the same command resumes"
+        return complain(f"interrupted; {kept}", _INTERRUPTED)
     except click.ClickException as error:
         if type(error).__name__ == "NoArgsIsHelpError":
             echo(error.format_message())

@@ -5,7 +5,9 @@ import shlex
 from pathlib import Path
 from typing import Annotated, Any
 
+import click
 import typer
+from click.core import ParameterSource
 
 from fedskew.cli.documents import WrittenFiles
 from fedskew.cli.options import RUN_OPTIONS, Algorithm, Json, Quiet, algorithm_names, build_run, open_store, run_options
@@ -38,13 +40,14 @@ def init_command(
 
     Example: fedskew flower init app --dataset digits --partition dirichlet:0.1 --algorithm fedlc
     """
-    from fedskew.flower.app import write_app
+    from fedskew.flower.app import check_split, write_app
     from fedskew.flower.rules import Rules
 
     names = algorithm_names(algorithm)
     if len(names) > 1:
         raise ValueError(f"a federation trains one algorithm, not {len(names)}")
-    run = build_run(fields, None, {"algorithm": names[0]} if names else {})
+    run = build_run(fields | _own_clients(fields), None, {"algorithm": names[0]} if names else {})
+    check_split(run)
     store = open_store(runs or os.environ.get("FEDSKEW_RUNS") or "federated")
     written = write_app(folder, run, Rules(store=str(store.root.resolve())))
     nodes = f"num-supernodes={run.clients} client-resources-num-cpus=1"
@@ -52,6 +55,15 @@ def init_command(
     look = f"fedskew runs list --runs {shlex.quote(str(store.root))}"
     more = f"next, simulate with Flower: {start}\nthen, because flwr exits with 0 even if a run failed: {look}"
     _tell(written, more, json_=json_, quiet=quiet)
+
+
+def _own_clients(fields: dict[str, Any]) -> dict[str, int]:
+    """The number of clients that the data's file names, if none was asked for."""
+    from fedskew.data import own_clients
+
+    asked = click.get_current_context().get_parameter_source("clients") is not ParameterSource.DEFAULT
+    found = own_clients(fields.get("dataset", "digits")) if fields.get("partition") == "natural" else None
+    return {} if asked or found is None else {"clients": found}
 
 
 @flower_app.command("certificates", short_help="Write certificates and node keys for TLS.")

@@ -26,7 +26,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
         str,
         "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: depends on the data set]",
     ),
-    "clients": (int, "number of clients  [default: 20]"),
+    "clients": (int, "number of clients  [default: 20, or with natural those that an npz file names]"),
     "clients_per_round": (str, "clients sampled in each round: 10, or a share such as 0.1 or 10%  [default: all]"),
     "model": (
         str,
@@ -119,21 +119,24 @@ def run_options(
 
 
 def algorithm_names(given: Sequence[str] | None) -> list[str]:
-    """Methods from repeated options and from lists: a comma before a method's name starts a new method.
-
-    Everything after a user's own factory belongs to that factory.
-    """
+    """Methods from repeated options and from lists: a comma before a method's name starts a new method."""
     from fedskew.algorithms import ALGORITHMS
 
     return [name for text in given or () for name in divided_specs(text, ALGORITHMS)]
 
 
 def divided_specs(text: str, known: Collection[str]) -> list[str]:
-    """Specs separated by commas: a comma before a known name starts a new spec."""
+    """Specs separated by commas: a comma before a known name, or before a user's file, starts a new spec.
+
+    So does one before any name with a colon, unless it follows a user's file, whose factory may take such a value.
+    """
     names: list[str] = []
     for piece in (piece.strip() for piece in text.split(",")):
-        begins = ":" in piece.partition("=")[0] or piece.partition("+")[0] in known or ":" not in text
-        if names and (not begins or ".py:" in names[-1]):
+        head = piece.partition("=")[0]
+        begins = re.split("[:+]", piece)[0] in known or ".py:" in head
+        if names and ".py:" not in names[-1]:
+            begins = begins or ":" in head or ":" not in text
+        if names and not begins:
             names[-1] += f",{piece}"
         else:
             names.append(piece)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, percent_of, print_json, say_written
+from fedskew.cli.terminal.progress import console, echo, percent_of, print_json, rounds_text, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MapRow, PaperRow
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
     if enabled:
         state = f"diverged in round {record.round}" if record.diverged else f"{percent_of(record.accuracy)} %"
-        echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {run.rounds} rounds, {run.hash}")
+        echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {rounds_text(run.rounds)}, {run.hash}")
 
 
 def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:

@@ -20,7 +20,7 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode, result_of
+from fedskew.cli.shared import decode, looking_for_rounds, result_of
 from fedskew.cli.terminal.progress import Spent, echo, percent_of, print_json, print_result, round_progress
 from fedskew.core.ranks import expected, rank
 
@@ -64,7 +64,7 @@ def run_command(
     records, spent = list["RoundRecord"](), Spent()
     title = f"{run.short_algorithm} on {run.title}, run {hash}"
     progress = watching(title, run.rounds, enabled=show) if watch else round_progress(run.rounds, enabled=show)
-    with progress as step, tracking(track or (), run) as log:
+    with looking_for_rounds(store, [hash]), progress as step, tracking(track or (), run) as log:
         for record in coming:
             if show and not records:  # an invalid request fails before anything is printed
                 echo(title)

@@ -1,6 +1,7 @@
 """What several commands have in common."""
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fedskew.cli.options import interruption
@@ -32,11 +33,26 @@ def followed(
     """Every record of groups of runs, with a bar over all of them; Ctrl-C ends it."""
     from fedskew.simulation.session import simulate_groups
 
-    with round_progress(sum(run.rounds for _, runs in groups for run in runs), enabled=show) as step:
+    hashes = [run.hash for _, runs in groups for run in runs]
+    progress = round_progress(sum(run.rounds for _, runs in groups for run in runs), enabled=show)
+    with looking_for_rounds(store, hashes), progress as step:
         for key, run, record in simulate_groups(groups, store):
             yield key, run, record
             step(label(key), record)
             interruption.check()
+
+
+@contextmanager
+def looking_for_rounds(store: "Store", hashes: Sequence[str]) -> Iterator[None]:
+    """After an interruption inside, see whether these runs have a finished round."""
+    from fedskew.runs.store import StoreError
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        with suppress(OSError, StoreError):
+            interruption.in_vain = not any(store.folder(hash).records() for hash in hashes)
+        raise
 
 
 def result_of(folder: "Folder", records: Sequence[dict[str, Any]]) -> "RunResult":

@@ -28,12 +28,14 @@ Style = Annotated[
 
 
 def display_names(given: Sequence[str] | None, methods: Collection[str]) -> dict[str, str]:
-    """METHOD=NAME by method; both may have equals signs of their own, so METHOD is the longest that is there."""
+    """METHOD=NAME by method; both may have equals signs of their own, so METHOD is the longest that is there. A method
+    may be written as it was asked for: with its file, or with defaults."""
     found: dict[str, str] = {}
     for text in given or ():
         pieces = text.split("=")
-        parts = [("=".join(pieces[:i]), "=".join(pieces[i:]).strip()) for i in range(1, len(pieces))]
-        known = [(method.strip(), name) for method, name in parts if method.strip() in methods and name]
+        parts = [("=".join(pieces[:i]).strip(), "=".join(pieces[i:]).strip()) for i in range(1, len(pieces))]
+        meant = [(method if method in methods else _as_listed(method), name) for method, name in parts if name]
+        known = [(method, name) for method, name in meant if method in methods]
         if not known:
             raise ValueError(f"name is {text!r}; allowed: METHOD=NAME with one of {', '.join(sorted(methods))}")
         method, name = known[-1]
@@ -42,3 +44,14 @@ def display_names(given: Sequence[str] | None, methods: Collection[str]) -> dict
     if twice := sorted({name for name in shown if shown.count(name) > 1}):
         raise ValueError(f"two methods would be called {twice[0]!r}; allowed: different names")
     return found
+
+
+def _as_listed(method: str) -> str:
+    """A method as tables list it, or as it is if it is none."""
+    from fedskew.algorithms import ALGORITHMS, resolve_algorithm
+    from fedskew.core.spec import short
+
+    try:
+        return "+".join(short(part.text, ALGORITHMS) for part in resolve_algorithm(method))
+    except ValueError:
+        return method

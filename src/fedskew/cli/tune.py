@@ -30,6 +30,7 @@ from fedskew.cli.terminal.progress import (
     print_comparison,
     print_json,
     round_progress,
+    rounds_text,
     say,
     say_written,
 )
@@ -100,7 +101,7 @@ def tune_command(
     if show:
         _print_tries(tries)
     _print_choices(choices, some.validation)
-    title = f"{some.title}, {some.rounds} rounds, chosen settings on the test set"
+    title = f"{some.title}, {rounds_text(some.rounds)}, chosen settings on the test set"
     print_comparison(rows, title, spent, target, some.eval_every)
     say(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
     if show:

@@ -5,6 +5,8 @@ class Interruption:
     """A handler of signals."""
 
     seen = False
+    in_vain = False
+    """Whether it is known that nothing was finished before."""
 
     def __call__(self, signum: int, frame: object) -> None:
         self.seen = True

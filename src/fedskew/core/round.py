@@ -208,15 +208,20 @@ def gradient(
     with torch.enable_grad():
         leaves = {name: leaf.detach().requires_grad_() for name, leaf in params.items()}
         losses, buffers = recipe.losses(leaves, buffers, batch, context)
-        if losses.shape != batch.y.shape:
-            raise ValueError(
-                f"the loss has shape {list(losses.shape)} for labels of shape {list(batch.y.shape)}; "
-                "allowed: one value per example, no mean"
-            )
+        check_losses(losses, batch.y)
         weighted = _shares(losses, batch.mask) * losses
         # Of a sum: given an outer gradient, PyTorch first imports its symbolic shapes, which takes half a second.
         grads = torch.autograd.grad(weighted.sum(), list(leaves.values()), materialize_grads=True)
     return dict(zip(leaves, grads, strict=True)), weighted.detach().sum(-1), buffers
+
+
+def check_losses(losses: Tensor, labels: Tensor) -> None:
+    """Refuse the losses of a batch if they are not one value per example."""
+    if losses.shape != labels.shape:
+        raise ValueError(
+            f"the loss has shape {list(losses.shape)} for labels of shape {list(labels.shape)}; "
+            "allowed: one value per example, no mean (reduction='none')"
+        )
 
 
 def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> Local:

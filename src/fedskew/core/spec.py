@@ -113,10 +113,17 @@ def name_in(text: str) -> str:
     return text.partition(":")[0].strip()
 
 
-def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given: Collection[str] = ()) -> Resolved:
+def resolve(
+    text: str,
+    kind: str,
+    known: Mapping[str, Callable[..., Any]],
+    given: Collection[str] = (),
+    finished: Collection[tuple[str, ...]] = (),
+) -> Resolved:
     """Find a spec's factory among the known ones, or in the user's file, and bind its arguments.
 
-    The program fills the parameters named in `given` when it builds; a spec may not set them.
+    The program fills the parameters named in `given` when it builds; a spec may not set them. A function in the user's
+    file whose parameters are one of `finished` is no factory: it is what a factory would make.
     """
     name, values, named = parse(text)
     sha256 = None
@@ -124,6 +131,7 @@ def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given
         if not values or not isinstance(values[0], str):
             raise ValueError(f"{text!r} names no factory; write {name}:my_factory")
         factory, sha256 = _from_file(name, values[0])
+        factory = _itself(factory) if tuple(parameters(factory)) in finished else factory
         head, values = f"{name}:{values[0]}", values[1:]
     elif name in known:
         factory, head = known[name], name
@@ -131,7 +139,13 @@ def resolve(text: str, kind: str, known: Mapping[str, Callable[..., Any]], given
         factory, head = _live(name, kind), name
     else:
         raise ValueError(unknown(kind, name, known))
-    arguments = _bind(factory, text, values, named, given)
+    try:
+        arguments = _bind(factory, text, values, named, given)
+    except _Missing as error:
+        if sha256 is None or not finished:
+            raise
+        forms = " or ".join(f"({', '.join(names)})" for names in finished)
+        raise ValueError(f"{error}; a function of exactly {forms} is itself the {kind}") from None
     later = {key: p.default for key, p in parameters(factory).items() if p.kind is p.KEYWORD_ONLY}
     shown = {key: value for key, value in arguments.items() if key not in later or value != later[key]}
     tail = ",".join(f"{key}={show(value)}" for key, value in shown.items())
@@ -199,6 +213,14 @@ def _value(text: str) -> Value:
     return text
 
 
+class _Missing(ValueError):
+    """An argument without a default that was not given."""
+
+
+def _itself(thing: Callable[..., Any]) -> Callable[..., Any]:
+    return lambda: thing
+
+
 def _bind(
     factory: Callable[..., Any],
     text: str,
@@ -221,7 +243,7 @@ def _bind(
     for name, parameter in free.items():
         if name not in bound:
             if parameter.default is parameter.empty:
-                raise ValueError(f"{text!r} needs {name}; arguments: {allowed}")
+                raise _Missing(f"{text!r} needs {name}; arguments: {allowed}")
             bound[name] = parameter.default
     return {name: _typed(text, name, bound[name], free[name].annotation) for name in free}
 

@@ -75,6 +75,13 @@ def resolve_dataset(text: str) -> spec.Resolved:
     return spec.resolve(text, "dataset", DATASETS, GIVEN)
 
 
+def own_clients(text: str) -> int | None:
+    """How many clients the file of a data set names: as many as `natural` has. None if it names none, or is not an
+    npz."""
+    resolved = resolve_dataset(text)
+    return npz.count_clients(str(resolved.arguments["path"])) if resolved.factory is npz.npz else None
+
+
 def load_dataset(
     text: str,
     seed: int,

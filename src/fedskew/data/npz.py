@@ -12,6 +12,7 @@ training example, `client_test` that of each test example: integers or strings, 
 import hashlib
 import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -49,6 +50,12 @@ def of_arrays(name: str, path: str, arrays: dict[str, Array], *, channels_first:
         mean, std = channel_statistics(x_train if x_train.ndim == 4 else x_train[:, None])
     about = {"mean": mean, "std": std, "client_train": client_train, "client_test": client_test}
     return Dataset.of(name, (x_train, y_train), (x_test, y_test), num_classes, **about)
+
+
+def count_clients(path: str) -> int | None:
+    """How many clients a file names; None if it names none."""
+    arrays = _loaded(path, ("client", "client_train"))
+    return next((len(np.unique(owners)) for owners in arrays.values()), None)
 
 
 def own_examples(path: str) -> tuple[Array, Ints]:
@@ -91,15 +98,15 @@ def checked(path: str, arrays: dict[str, Array]) -> dict[str, Array]:
     return arrays
 
 
-def _loaded(path: str) -> dict[str, Array]:
-    """The arrays in a file. Object arrays would be unpickled, so they are refused."""
+def _loaded(path: str, wanted: Sequence[str] = (*_NEEDED, *_CLIENTS)) -> dict[str, Array]:
+    """The wanted arrays of a file. Object arrays would be unpickled, so they are refused."""
     file, name = _existing(path), "its list of arrays"
     if not zipfile.is_zipfile(file):
         raise ValueError(f"{path} is not an .npz file, or an incomplete one; write it with numpy.savez")
     loaded = {}
     try:
         with np.load(file, allow_pickle=False) as archive:
-            for name in [known for known in (*_NEEDED, *_CLIENTS) if known in archive.files]:
+            for name in [known for known in wanted if known in archive.files]:
                 loaded[name] = _array(archive, name)
     except MemoryError as error:
         raise ValueError(f"{path}: {name} claims to be larger than memory") from error

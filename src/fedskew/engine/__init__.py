@@ -17,7 +17,7 @@ from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
 from fedskew.engine.stacked import Stacked
 from fedskew.engine.threaded import Threaded, cores
-from fedskew.engine.trial import why_not
+from fedskew.engine.trial import check_loss, why_not
 from fedskew.models import Model
 
 
@@ -40,6 +40,7 @@ _SMALL = 100_000
 
 def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset, precision: str = "fp32") -> tuple[str, str]:
     """The engine to use and why. A requested engine that cannot run the recipe is refused."""
+    check_loss(recipe, server, data)
     model, device, auto = recipe.model, data.x_train.device, name == "auto"
 
     def trouble_of(engine: str) -> str | None:

@@ -16,8 +16,9 @@ from torch.utils._pytree import tree_leaves
 from fedskew.core import rng, tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.own import own_parts
-from fedskew.core.round import Batch, Context, Recipe, Server, begin, finish, local_step, take
+from fedskew.core.round import Batch, Context, Recipe, Server, begin, check_losses, finish, local_step, take
 from fedskew.core.settings import kernels_of
+from fedskew.core.spec import made_of
 from fedskew.core.tree import Params
 
 _FEW, _MANY = 3, 128
@@ -67,6 +68,21 @@ def why_not(engine: str, recipe: Recipe, server: Server, data: Dataset) -> str |
     together = "to clients together, in batches with padding, than to each alone"
     way = together if engine == "stacked" else "in batches with padding"
     return f"{what} gives different numbers {way}; it must keep clients separate and ignore what a view's mask excludes"
+
+
+def check_loss(recipe: Recipe, server: Server, data: Dataset) -> None:
+    """Refuse a loss of the user's own that gives one client anything but a value per example. If it fails, the first
+    round explains that."""
+    if "loss" not in own_parts(recipe):
+        return
+    with rng.seeded(0, "trial"), kernels_of("fp32"), torch.no_grad():
+        try:
+            losses, labels = _Trial.of(recipe, server, data).losses()
+        except Exception:
+            return
+    if not isinstance(losses, Tensor):
+        raise ValueError(f"the loss returned {made_of(losses)}; allowed: a tensor with one value per example")
+    check_losses(losses, labels)
 
 
 def capturable(recipe: Recipe, server: Server, data: Dataset) -> bool:
@@ -126,6 +142,12 @@ class _Trial:
             context,
             _batch(data, like.dtype),
         )
+
+    def losses(self) -> tuple[Tensor, Tensor]:
+        """What the first client alone loses on its examples, and their labels."""
+        params, context = tree.rows(self.params, 0), take(self.context, 0)
+        batch = Batch(self.batch.x[0], self.batch.y[0])
+        return self.recipe.losses(params, context.buffers, batch, context)[0], batch.y
 
     def alone(self) -> list[Made]:
         """One client after another, without padding."""

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from fedskew.core import spec
 from fedskew.flower.rules import Rules
 from fedskew.runs.run import REGISTRIES, Run
 from fedskew.runs.versions import OF_THE_MACHINE
+from fedskew.simulation.plan import build_federation
 
 _SPECS = "dataset", "partition", "model", "algorithm"
 _PATHS = "path", "classes"  # arguments of data sets and partitions that may name a file
@@ -57,6 +59,15 @@ from fedskew.flower import client_app, server_app
 client = client_app()  # mods=[...] takes Flower's mods, its local differential privacy among them
 server = server_app()  # evaluate=... measures the model your way, wrap=... adds central differential privacy
 '''
+
+
+def check_split(run: Run) -> None:
+    """Refuse a run whose data set cannot be split among its clients, as a simulation does. Data that this machine lacks
+    are checked where the nodes find them."""
+    if spec.name_in(run.dataset) == "nodes":
+        return
+    with suppress(FileNotFoundError):
+        build_federation(run)
 
 
 def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:

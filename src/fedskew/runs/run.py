@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_algorithm
 from fedskew.core import spec
-from fedskew.data import DATASETS, fingerprint, resolve_dataset, usual_for
+from fedskew.data import DATASETS, fingerprint, own_clients, resolve_dataset, usual_for
 from fedskew.engine import ENGINES
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
@@ -86,6 +86,9 @@ class Run(BaseModel):
             if not values.get(name) and usual is not None:
                 values[name] = getattr(usual, name)
         values.setdefault("dataset", dataset)
+        natural = str(values.get("partition")).strip() == "natural"
+        if natural and "clients" not in values and (own := own_clients(dataset)):
+            values["clients"] = own
         if not values.get("precision"):
             values["precision"] = "tf32" if str(values.get("device", "cpu")).startswith("cuda") else "fp32"
         values["clients_per_round"] = _per_round(values.get("clients_per_round"), values.get("clients", 20))

@@ -3,6 +3,7 @@
 import os
 import platform
 import time
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
@@ -19,7 +20,7 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
-from fedskew.core.own import drawing
+from fedskew.core.own import drawing, own_parts
 from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, summed
 from fedskew.core.settings import Settings, dtype_of
@@ -112,6 +113,12 @@ class Simulation:
         if logits.shape[1:] != (data.num_classes,):
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
             raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
+        if "loss" not in own_parts(self.recipe(1)) and _are_probabilities(logits):
+            warnings.warn(
+                f"{self.run.model} returns probabilities; our losses take logits and apply a softmax themselves, so "
+                "leave it out of the model",
+                stacklevel=2,
+            )
 
     def attach(self, folder: Folder | None) -> None:
         """Continue from a folder, and store new rounds there. With several ranks only rank 0 has one."""
@@ -297,6 +304,12 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
         records.append(_record(simulation, cohorts[i], sums[i], seconds, fit, looked))
         simulation.record(records[-1])
     return records
+
+
+def _are_probabilities(logits: Tensor) -> bool:
+    """Whether outputs look like those of a softmax; logits add up to one only by chance."""
+    sums = logits.double().sum(-1)
+    return bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), rtol=0, atol=1e-3)
 
 
 class _Fit(NamedTuple):

@@ -1,6 +1,8 @@
 """What the command line prints: progress on standard error, tables and JSON on standard output."""
 
 import json
+import math
+import os
 import shlex
 import shutil
 import sys
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
 
 _EVERY = 30.0
 """Seconds between lines of progress."""
+_ENDLESS = 1_000_000
+"""Columns, where nothing limits them."""
 _MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
 """Limits of what `fedskew inspect` shows: clients, classes as columns, and a client's classes if there are more."""
 
@@ -81,7 +85,7 @@ class Spent:
         """`3.1 s for 60 rounds`, `1.2 s for 20 rounds, 40 from the store`, `from the store, nothing computed`"""
         if not self.computed:
             return "from the store, nothing computed"
-        return f"{self.seconds:.1f} s for {self.computed} rounds" + (
+        return f"{self.seconds:.1f} s for {rounds_text(self.computed)}" + (
             f", {self.stored} from the store" if self.stored else ""
         )
 
@@ -109,6 +113,11 @@ class Lines:
         left = (now - self._began) / max(1, self._computed) * (self._total - self._done)
         where = f"{name}, round {record.round}{self._accuracy}"
         echo(f"{where}; {self._done} of {self._total} rounds, about {span(left)} left", err=True)
+
+
+def rounds_text(number: int) -> str:
+    """`1 round`, `60 rounds`"""
+    return f"{number} round{'' if number == 1 else 's'}"
 
 
 def span(seconds: float | None) -> str:
@@ -186,9 +195,11 @@ def percent_of(share: float | None) -> str:
 
 
 def console(**options: Any) -> Any:
+    """Standard output for tables: as wide as the terminal or $COLUMNS; else a row is a line, however long."""
     from rich.console import Console
 
-    return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120, **options)
+    limited = sys.stdout.isatty() or "COLUMNS" in os.environ
+    return Console(highlight=False, markup=False, width=None if limited else _ENDLESS, **options)
 
 
 def print_json(document: Any) -> None:
@@ -229,9 +240,25 @@ def print_result(
     if session.get("changed"):
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
         lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
+    if _learnt_nothing(result):
+        known = len(result["per_class_accuracy"] or ())
+        lines.append(
+            f"note               the model has learnt nothing: guessing has the loss ln({known}) = "
+            f"{math.log(known):.2f}; try a smaller lr, or more rounds if these were few"
+        )
     if result["diverged"]:
         lines.insert(0, f"diverged in round {result['rounds']}: the model gives no finite numbers; try a smaller lr")
     echo("\n".join(lines))
+
+
+def _learnt_nothing(result: "RunResult") -> bool:
+    """Whether a model is worse than one that gives all classes the same probability. Balanced accuracy, because always
+    naming the most frequent class is guessing too."""
+    shares, loss, balanced = result["per_class_accuracy"], result["loss"], result["balanced_accuracy"]
+    if not shares or loss is None or balanced is None:
+        return False
+    present = sum(share is not None for share in shares)
+    return loss > math.log(len(shares)) and balanced <= (1 + 1e-9) / present
 
 
 def print_comparison(
