@@ -393,3 +393,5 @@ def test_the_longest_runs_of_ones_own_lead():
     advice = advise(dirichlet(0.1), {"partitions": {}, "settings": []}, mine)
     assert [item.rounds for item in advice.evidence] == [90, 30]
     assert (advice.do, advice.own[0].ranked, advice.own[0].settings) == ("use", 1, {"above": [1], "below": [2]})
+    mine = [*own({"fedavg": 60, "fedlc": 90, "fedla": 90}, rounds=30), *own({"fedavg": 60, "fedopt": 64}, rounds=90)]
+    assert advise(dirichlet(0.1), {"partitions": {}, "settings": []}, mine).methods[0] == "fedopt"

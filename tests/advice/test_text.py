@@ -30,7 +30,7 @@ def test_a_setting_says_what_is_unusual_about_it():
 
 def test_the_verdict_is_what_to_do_on_what_evidence_and_a_line_for_each_method():
     what, rests, *rows = verdict(advised({"fedavg": 60, "fedlc": 64, "fedrs": 50}, seeds=3))
-    assert what == "Use fedlc: in cifar10/dirichlet:0.1 it gained +4.0 points of accuracy over FedAvg (+4.0 to +4.0)."
+    assert what == "Use fedlc: on cifar10/dirichlet:0.1 it gained +4.0 points of accuracy over FedAvg (+4.0 to +4.0)."
     assert rests == (
         "Evidence: cifar10/dirichlet:0.1, 400 rounds [1]; not your data set, but of its kind (natural images with a "
         "convolutional network); distance in skew 0.00."
@@ -90,7 +90,7 @@ def test_simple_images_get_no_recommendation_from_other_data():
 def test_ones_own_runs_come_first():
     mine = own({"fedavg": 90, "fedopt": 92.4, "fedlc": 86.3})
     what, rests, _, *rows = verdict(advise(dirichlet(0.1), load(), mine, kind_of("digits"), "digits"))
-    assert what == "Use fedopt: in your runs it gained +2.4 points of accuracy over FedAvg (+2.4 to +2.4)."
+    assert what == "Use fedopt: in your runs of 30 rounds it gained +2.4 points of accuracy over FedAvg (+2.4 to +2.4)."
     assert rests == "Evidence: your own runs on digits/dirichlet:0.1, 30 rounds [1], 3 seeds."
     assert [re.split("  +", line.strip()) for line in rows] == [
         ["fedopt", "+2.40 [+2.40, +2.40]", "above", "3", "your runs, 30 rounds [1]"],
@@ -109,7 +109,9 @@ def test_how_long_short_runs_of_ones_own_are_is_said():
     assert "Your own runs have 8 rounds, which is short: longer ones may differ." in only
     beside = verdict(advise(dirichlet(0.1), load(), mine, kind_of("digits"), "digits"))
     assert "Your own runs have 8 rounds, too few to count beside longer runs." in beside
-    assert not beside[0].startswith("Use ")
+    assert beside[0].startswith("Stay with FedAvg: no method that ran on data like yours is above it (fedlc).")
+    assert beside[1].startswith("Evidence: digits/dirichlet:0.1, 60 rounds [2]; your data set; ")
+    assert beside[-2].startswith("  fedopt ")
     longer = verdict(advise(dirichlet(0.1), load(), own({"fedavg": 90, "fedopt": 92}), kind_of("digits"), "digits"))
     assert not [line for line in longer if "Your own runs have" in line]
 

@@ -157,6 +157,11 @@ class Advice:
         """Whether the user's runs are long enough to count: others on such data are longer than short ones."""
         return self.own_rounds > SHORT or not self.like
 
+    @property
+    def counted(self) -> list[Row]:
+        """The methods of the user's runs, if these count."""
+        return self.own if self.own_counts else []
+
 
 def advise(
     counts: Ints,
@@ -192,10 +197,9 @@ def advise(
         return advice
     if not ours and skew["mean_total_variation"] < EVEN:
         return replace(advice, do="even")
-    counted = ours if advice.own_counts else []
-    do, chosen = decide(counted, same, kin)
+    do, chosen = decide(advice.counted, same, kin)
     if do in ("keep", "unknown"):
-        chosen = to_try(advice, [counted, same, kin, other, ours])
+        chosen = to_try(advice, [advice.counted, same, kin, other, ours])
     return replace(advice, do=do, chosen=chosen)
 
 
@@ -275,7 +279,7 @@ def judge(found: Sequence[Evidence]) -> list[Row]:
     one setting, never across: first those above FedAvg in the nearest setting that decides most, by the lower ends of
     their intervals, then those above it in the next. The others follow, those with an interval first, by their means
     in the setting that speaks for them."""
-    order = {item.number: (-sum(g.is_decided for g in item.gains), -len(item.gains), item.number) for item in found}
+    order = {item.number: _place(item) for item in found}
     at: dict[str, list[Pair]] = {}
     for item in found:
         for gain in item.gains:
@@ -297,6 +301,12 @@ def judge(found: Sequence[Evidence]) -> list[Row]:
             place = (1, not leads[method], item.number, -gain.mean)
         ranked.append((place, Row(method, gain.algorithm, stands, settings, diverged, item.number)))
     return [row for _, row in sorted(ranked, key=lambda one: one[0])]
+
+
+def _place(item: Evidence) -> tuple[int, int, int, int]:
+    """Before others with the same split: longer runs of one's own, and what decides most."""
+    longer = -item.rounds if item.own else 0
+    return longer, -sum(gain.is_decided for gain in item.gains), -len(item.gains), item.number
 
 
 def _lead(pairs: Sequence[Pair]) -> list[Pair]:

@@ -49,13 +49,14 @@ def verdict(advice: Advice) -> list[str]:
 def told(advice: Advice) -> list[Row]:
     """The methods that have a line: those to use or to try, those of the user's own runs, and of the others on the
     closest data the first that are open and the first that lost. What does not help leads where nothing does."""
-    named = [*advice.chosen, *(row for row in advice.own if row not in advice.chosen)]
-    ran = {row.algorithm for row in named}
+    mine = [row for row in advice.counted if row not in advice.chosen]
+    short = [row for row in advice.own if row not in (*advice.chosen, *mine)]
+    ran = {row.algorithm for row in (*advice.chosen, *mine)}
     more = [row for row in _closest(advice) if row.algorithm not in ran]
     undecided, lost = ([row for row in more if row.stands == stands][:MOST] for stands in ("open", "keep"))
     if advice.do == "keep":
-        return [*advice.own, *lost, *(row for row in advice.chosen if row not in advice.own)]
-    return [*named, *undecided, *lost]
+        return [*mine, *lost, *advice.chosen, *short]
+    return [*advice.chosen, *mine, *undecided, *lost, *short]
 
 
 def _closest(advice: Advice) -> list[Row]:
@@ -71,24 +72,24 @@ def _what(advice: Advice) -> str:
         low, high = gain.least, 2 * gain.mean - gain.least
         points = f"{gain.mean:+.1f} points of accuracy over FedAvg ({low:+.1f} to {high:+.1f})"
         others = f" (or else {', or else '.join(methods[1:])})" if methods[1:] else ""
-        where = "your runs" if item.own else item.cell
-        said = f"expect {points}" if item.data == SAME and not item.own else f"in {where} it gained {points}"
+        where = f"in your runs of {item.rounds} rounds" if item.own else f"on {item.cell}"
+        said = f"expect {points}" if item.data == SAME and not item.own else f"{where} it gained {points}"
         return f"Use {methods[0]}{others}: {said}."
     if advice.do == "depends":
         return f"It depends: {named} gained in some settings like yours and lost in others."
     if advice.do == "keep":
-        ran = list(dict.fromkeys(row.algorithm for row in (*advice.own, *_closest(advice)) if row.stands == "keep"))
+        ran = list(dict.fromkeys(row.algorithm for row in (*advice.counted, *_closest(advice)) if row.stands == "keep"))
         said = f"{', '.join(ran[:MOST])}{f' and {len(ran) - MOST} more' if len(ran) > MOST else ''}"
         tries = f" Still to try: {named}." if named else ""
         return f"Stay with FedAvg: no method that ran on data like yours is above it ({said}).{tries}"
-    lost = any({"below", "tied"} & row.settings.keys() for row in (*advice.own, *advice.like))
+    lost = any({"below", "tied"} & row.settings.keys() for row in (*advice.counted, *advice.like))
     none = f", and there is no method to suggest{': stay with FedAvg' if lost else ''}"
     return f"Unknown on data like yours{f'; try {_COUNTED[len(methods)]}: {named}' if named else none}."
 
 
 def _unknown(advice: Advice) -> Iterator[str]:
     """Which evidence is missing."""
-    mine = "your own runs do not decide it yet, and " if advice.own else ""
+    mine = "your own runs do not decide it yet, and " if advice.counted else ""
     where = "your data set" if SAME in {advice.gain(row)[0].data for row in advice.like} else advice.kind
     why = f"no published method is above FedAvg over {FEWEST} seeds or more on {where} at the skew nearest to yours"
     if advice.kind == UNKNOWN:
