@@ -1,5 +1,7 @@
 """Advice from evidence that a test made up, and from the published one."""
 
+from hashlib import sha256
+
 import numpy as np
 import pytest
 import torch
@@ -25,13 +27,16 @@ def dirichlet(beta, seed=7):
 
 
 def table(reached, seeds=1, skew=SKEW, **more):
-    """Evidence from accuracies in percent by method, the same for every seed or one for each."""
+    """Evidence from accuracies in percent by method, the same for every seed or one for each. Every split is its own
+    partition."""
     fields = {"dataset": "cifar10", "partition": "dirichlet:0.1", "rounds": 400, **more}
     found = [
         result(Run(algorithm=name, seed=seed, **fields), (each[seed] if isinstance(each, tuple) else each) / 100)
         for name, each in reached.items()
         for seed in range(seeds)
     ]
+    for one in found:
+        one.summary["partition_hash"] = sha256(one.run["partition"].encode()).hexdigest()
     return known(found, skew)
 
 
@@ -359,6 +364,7 @@ def test_the_nearest_split_in_which_a_method_has_an_interval_speaks_for_it():
     here = table({"fedavg": 60, "fedlc": 64, "fedla": unsure}, 3, near(counts))
     there = table({"fedavg": 60, "fedlc": 90, "fedla": 90, "fedopt": 70}, 3, skewed(counts, 0.08), partition="shards:2")
     advice = advise(counts, both(here, there), kind=IMAGES)
+    assert [item.distance for item in advice.evidence] == pytest.approx([0, 0.08])
     assert {row.method: (row.stands, row.ranked) for row in advice.like} == {
         "fedlc": ("use", 1),
         "fedopt": ("use", 2),

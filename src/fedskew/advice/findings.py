@@ -284,21 +284,21 @@ def judge(found: Sequence[Evidence]) -> list[Row]:
     for item in found:
         for gain in item.gains:
             at.setdefault(gain.method, []).append((item, gain))
-    leads = {method: _lead(pairs) for method, pairs in at.items()}
-    nearest = min((item for lead in leads.values() for item, _ in lead), key=lambda item: item.distance, default=None)
+    farthest_first = sorted(found, key=lambda item: -item.distance)
+    nearness = {item.split: item.distance for item in farthest_first}
     ranked = list[tuple[tuple[float, ...], Row]]()
     for method, pairs in at.items():
         numbers = {word: [item.number for item, gain in pairs if gain.verdict == word] for word in VERDICTS}
         settings = {word: found for word, found in numbers.items() if found}
         diverged = [item.number for item, gain in pairs if gain.diverged]
-        stands, speaking = _stands(leads[method], pairs)
+        lead = _lead(pairs)
+        stands, speaking = _stands(lead, pairs)
         if stands in ("use", "depends"):
             item, gain = min(speaking, key=lambda pair: order[pair[0].number])
-            farther = nearest is not None and item.split != nearest.split
-            place: tuple[float, ...] = (0, farther, *order[item.number], -gain.least)
+            place: tuple[float, ...] = (0, nearness[item.split], *order[item.number], -gain.least)
         else:
             item, gain = max(speaking, key=lambda pair: (pair[1].points is not None, len(pair[1].seeds)))
-            place = (1, not leads[method], item.number, -gain.mean)
+            place = (1, not lead, item.number, -gain.mean)
         ranked.append((place, Row(method, gain.algorithm, stands, settings, diverged, item.number)))
     return [row for _, row in sorted(ranked, key=lambda one: one[0])]
 
