@@ -85,6 +85,7 @@ def test_simple_images_get_no_recommendation_from_other_data():
     assert "\nWhy: no published method is above FedAvg over 3 seeds or more on small, simple images" in text
     assert "Use " not in text
     assert "not known to be like your data" in text
+    assert "cifar10/dirichlet:0.1 (other kind of data), 200 rounds" in text
 
 
 def test_ones_own_runs_come_first():
@@ -152,7 +153,7 @@ def test_what_depends_on_training_is_said_with_both_settings():
     other = table({"fedavg": 60, "fedlc": 55}, 3, near(counts))
     what, _, _, gains, loses = verdict(advise(counts, both(one, other), kind=IMAGES))
     assert what == "It depends: fedlc gained in some settings like yours and lost in others."
-    assert gains.endswith(" above    3      cifar10/dirichlet:0.1, 400 rounds [1]; elsewhere below in 1")
+    assert gains.endswith(" above    3      cifar10/dirichlet:0.1, 400 rounds [1]; other settings: below 1")
     assert loses.endswith(" below    3      cifar10/dirichlet:0.1, 400 rounds [2]")
 
 
@@ -296,7 +297,7 @@ def test_what_refit_reveals_is_said_with_the_best_method_without_it(kind):
 
     said = "Privacy: with refit the server can compute each client's label counts; "
     assert privacy("fedlc+refit", "fedopt", "fedlc") == [f"{said}the best alternative without it is fedopt."]
-    assert privacy("fedlc+refit", "refit") == [f"{said}no method without it gained here."]
+    assert privacy("fedlc+refit", "refit") == [f"{said}no method without it is known to help here."]
     assert privacy("fedlc", "fedopt") == []
 
 

@@ -5,7 +5,20 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
-from fedskew.advice.findings import KIND, MOST, NEAR, SAME, SHORT, Advice, Evidence, Gain, Row, Setting, has_readout
+from fedskew.advice.findings import (
+    KIND,
+    MOST,
+    NEAR,
+    OTHER,
+    SAME,
+    SHORT,
+    Advice,
+    Evidence,
+    Gain,
+    Row,
+    Setting,
+    has_readout,
+)
 from fedskew.advice.kinds import UNKNOWN
 from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
@@ -133,14 +146,15 @@ def _methods(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _cells(advice: Advice, row: Row, number: int) -> list[str]:
-    """`fedlc`, `+15.96 [+13.61, +18.32]`, `above`, `3`, `cifar10/shards:2, 200 rounds [1]; elsewhere open in 1`"""
+    """`fedlc`, `+15.96 [+13.61, +18.32]`, `above`, `3`, `cifar10/shards:2, 200 rounds [1]; other settings: open 1`"""
     item, gain = advice.gain(row, number)
     elsewhere = {word: len([n for n in found if n != number]) for word, found in row.settings.items()}
-    counted = [f"{word} in {count}" for word, count in elsewhere.items() if count and word != NOT_DECIDED]
-    more = f"; elsewhere {', '.join(counted)}" if counted and number == row.ranked else ""
+    counted = [f"{word} {count}" for word, count in elsewhere.items() if count and word != NOT_DECIDED]
+    more = f"; other settings: {', '.join(counted)}" if counted and number == row.ranked else ""
     lost = f"; diverged{''.join(f' [{n}]' for n in row.diverged)}" if row.diverged else ""
     word = gain.verdict or ("FedAvg diverged" if gain.is_alone else "diverged")
-    where = f"{'your runs' if item.own else item.cell}, {item.rounds} rounds [{number}]{more}{lost}"
+    unlike = " (other kind of data)" if item.data == OTHER and item.kind != advice.kind != UNKNOWN else ""
+    where = f"{'your runs' if item.own else item.cell}{unlike}, {item.rounds} rounds [{number}]{more}{lost}"
     return [row.algorithm, _points(gain), word, str(len(gain.seeds)), where]
 
 
@@ -152,7 +166,11 @@ def _readout(advice: Advice) -> Iterator[str]:
     """What `refit` reveals, where it is among the methods."""
     without = [name for name in advice.methods if not has_readout(name)]
     if len(without) < len(advice.methods):
-        best = f"the best alternative without it is {without[0]}" if without else "no method without it gained here"
+        best = (
+            f"the best alternative without it is {without[0]}"
+            if without
+            else "no method without it is known to help here"
+        )
         yield f"Privacy: with refit the server can compute each client's label counts; {best}."
 
 
