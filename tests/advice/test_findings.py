@@ -350,6 +350,25 @@ def test_the_same_data_set_speaks_before_other_data_of_its_kind():
     assert (other.do, other.methods) == ("use", ["fedla", "fedopt"])  # FedLC is below on one of both
 
 
+@pytest.mark.parametrize(
+    ("dataset", "same"),
+    [
+        ("synthetic:lam=1,mu=1,max_size=none", ["synthetic:1,1"]),
+        ("synthetic:1,1", ["synthetic:1,1"]),
+        ("synthetic:lam=1,mu=1,max_size=60", ["synthetic:0,0", "synthetic:1,1"]),
+        ("digits", []),
+    ],
+)
+def test_the_same_data_set_has_the_same_arguments_if_there_is_such_a_one(dataset, same):
+    counts = dirichlet(0.1)
+    made = [
+        table({"fedavg": 60, "fedlc": 64}, 3, near(counts), dataset=f"synthetic:{n},{n}", partition="natural")
+        for n in (0, 1)
+    ]
+    advice = advise(counts, both(*made), kind=kind_of("synthetic:1,1"), dataset=dataset)
+    assert sorted(item.cell for item in advice.evidence if item.data == "same") == same
+
+
 def test_one_seed_on_ones_own_data_set_is_not_outweighed_by_other_data():
     counts = dirichlet(0.1)
     cifar10 = table({"fedavg": 60, "fedlc": 80}, 3, near(counts))

@@ -13,6 +13,7 @@ from typing import Any
 from fedskew.advice.kinds import UNKNOWN, kind_of
 from fedskew.algorithms import describe
 from fedskew.core import spec
+from fedskew.data import resolve_dataset
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
 from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
@@ -177,7 +178,8 @@ def advise(
     here = scaled(skew, classes)
     asked = {name: value for name, value in wanted.items() if value is not None}.items()
     mine = [_evidence(s, here, here, SAME, own=True) for s in own if asked <= s.items()]
-    known = [_evidence(s, here, _mean_skew(s, table), _data(s, dataset, kind)) for s in table["settings"]
+    named = _named(dataset, {s["dataset"] for s in table["settings"]})
+    known = [_evidence(s, here, _mean_skew(s, table), _data(s, named, kind)) for s in table["settings"]
              if asked <= s.items()]  # fmt: skip
     found = sorted((item for item in known if item.gains), key=lambda item: (CLOSENESS.index(item.data), item.distance))
     near = [item for item in found if item.distance <= NEAR]
@@ -203,10 +205,16 @@ def advise(
     return replace(advice, do=do, chosen=chosen)
 
 
-def _data(setting: Setting, dataset: str | None, kind: str) -> str:
+def _named(dataset: str | None, names: Iterable[str]) -> set[str]:
+    """Those of the names that are the user's data set; without any, those that differ only in its arguments."""
+    alike = {name for name in names if spec.name_in(name) == spec.name_in(dataset or "")}
+    return {name for name in alike if dataset in (name, resolve_dataset(name).text)} or alike
+
+
+def _data(setting: Setting, named: set[str], kind: str) -> str:
     if kind_of(setting["dataset"], setting["model"]) != kind or kind == UNKNOWN:
         return OTHER
-    return SAME if spec.name_in(setting["dataset"]) == spec.name_in(dataset or "") else KIND
+    return SAME if setting["dataset"] in named else KIND
 
 
 def _is_of(item: Evidence, data: str) -> bool:
