@@ -129,7 +129,7 @@ reproduction: evidence
 	$(BIN)/python docs/generate.py
 
 evidence: $(READY)
-	$(BIN)/python -m docs.pages.evidence_table results/paper
+	$(BIN)/python -m docs.pages.evidence_table
 
 figures: $(READY)
 	$(BIN)/python docs/generate.py --figures

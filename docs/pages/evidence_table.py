@@ -1,6 +1,6 @@
 """The table that `fedskew advise` reads, from published results: `make evidence`.
 
-    python -m docs.pages.evidence_table [FOLDER]      from FOLDER/*.jsonl (results/paper)
+    python -m docs.pages.evidence_table [PATH ...]      from files of lines, and folders of them (`SOURCES`)
 
 A partition's skew is computed from its label counts. The table keeps the skew of partitions that it knows; others are
 split again, which needs the data set's labels ($FEDSKEW_DATA).
@@ -16,11 +16,21 @@ import numpy as np
 
 from fedskew.advice import evidence
 from fedskew.advice.evidence import partition_name, settings
-from fedskew.runs.results import Result, Results
+from fedskew.runs.results import Result, merged, read_lines
 from fedskew.runs.run import Run
+from fedskew.runs.versions import result_version
 from fedskew.simulation.plan import build_federation, describe_partition
 
 FILE = Path(evidence.__file__).with_name("evidence.json")
+SOURCES = (Path("results/paper"), Path("results/travel/test.jsonl"))
+"""What was measured on test sets, without the files of tries on held-out examples."""
+
+
+def published(paths: Iterable[Path], problems: list[str] | None = None) -> list[Result]:
+    """The lines of these files and folders that this version of the code would give."""
+    files = [file for path in paths for file in (sorted(path.glob("*.jsonl")) if path.is_dir() else [path])]
+    found = merged(line for file in files for line in read_lines(file, problems))
+    return [line for line in found if line.result_version == result_version(line.run["algorithm"])]
 
 
 def build(results: Iterable[Result], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,18 +63,18 @@ def _measure(result: Result) -> dict[str, Any]:
     return {"clients": card["clients"], "classes": classes, "samples": card["samples"], "skew": skew}
 
 
-def main(folder: Path) -> None:
+def main(paths: Iterable[Path]) -> None:
     known = json.loads(FILE.read_text())["partitions"] if FILE.exists() else {}
+    problems = list[str]()
     try:
-        results = Results(None, folder)
-        for problem in results.problems:
-            print(f"left out: {problem}", file=sys.stderr)
-        table = build(results, known)
+        table = build(published(paths, problems), known)
     except FileNotFoundError as error:
-        sys.exit(f"evidence.json is unchanged: a new partition needs its data: {error}")
+        sys.exit(f"evidence.json is unchanged: a file is missing, of results or of a new partition's data: {error}")
+    for problem in problems:
+        print(f"left out: {problem}", file=sys.stderr)
     FILE.write_text(text(table))
     print(f"written: {FILE.name}, {len(table['settings'])} settings on {len(table['partitions'])} partitions")
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1] if len(sys.argv) > 1 else "results/paper"))
+    main([Path(path) for path in sys.argv[1:]] or SOURCES)

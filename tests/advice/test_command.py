@@ -60,7 +60,8 @@ def test_training_is_that_of_the_run_the_counts_came_from():
         "--rounds 30 --local-epochs 2 --batch-size 64 --lr 0.1 --momentum 0 --model logistic --clients-per-round 5"
         in said
     )
-    assert "--rounds 50 --batch-size 16 --lr 0.1 " in command(advice, run, "npz:mine.npz")
+    unknown = advise(dirichlet(0.1), load())
+    assert "--rounds 50 --batch-size 16 --lr 0.1 " in command(unknown, run, "npz:mine.npz")
 
 
 def test_ones_own_runs_are_continued_with_more_seeds():
@@ -72,6 +73,12 @@ def test_ones_own_runs_are_continued_with_more_seeds():
     assert said.endswith(
         "--rounds 30 --local-epochs 1 --batch-size 32 --lr 0.1 --momentum 0 --seeds 5 --algorithm fedavg,fedopt"
     )
+
+
+def test_short_runs_of_ones_own_are_repeated_longer():
+    mine = own({"fedavg": 90, "fedopt": 92}, rounds=5, lr=0.3)
+    advice = advised({"fedavg": 60, "fedlc": 60}, 3, own=mine, dataset="digits", kind=kind_of("digits"))
+    assert " --rounds 50 --local-epochs 1 --batch-size 128 --lr 0.3 " in command(advice, {"dataset": "digits"})
 
 
 @pytest.mark.parametrize(

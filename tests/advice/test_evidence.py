@@ -10,31 +10,38 @@ from docs.pages import evidence_table
 from fedskew import cross_entropy
 from fedskew.advice import evidence
 from fedskew.runs.measures import rounds_to_reach
-from fedskew.runs.results import Results, read_lines
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
 from fedskew.simulation.plan import build_federation, describe_partition
 from fedskew.simulation.session import simulate
 from tests.paper.test_tables import result
 
-PUBLISHED = Path(__file__).parents[2] / "results" / "paper"
+ROOT = Path(__file__).parents[2]
+
+
+def published():
+    return evidence_table.published(ROOT / path for path in evidence_table.SOURCES)
 
 
 def test_the_table_is_regenerated_to_the_byte():
-    known = evidence.load()["partitions"]
-    lines = [line for path in sorted(PUBLISHED.glob("*.jsonl")) for line in read_lines(path)]
+    known, lines = evidence.load()["partitions"], published()
     assert set(known) <= {evidence.partition_name(line) for line in lines}
-    new = {evidence.partition_name(line) for line in Results(None, PUBLISHED)} - set(known)
+    new = {evidence.partition_name(line) for line in lines} - set(known)
     stale = "evidence.json is not what `make evidence` writes"
     try:
-        table = evidence_table.build(Results(None, PUBLISHED), known)
+        table = evidence_table.build(lines, known)
     except (FileNotFoundError, ValueError) as error:
         pytest.fail(f"{stale}: nothing is known of partitions {new} ({error})")
     assert evidence_table.FILE.read_text() == evidence_table.text(table), stale
 
 
+def test_the_table_has_what_was_measured_on_digits():
+    (digits,) = (setting for setting in evidence.load()["settings"] if setting["dataset"] == "digits")
+    assert digits["methods"]["fedlc"]["seeds"] == digits["methods"]["fedavg"]["seeds"] == [0, 1, 2, 3, 4]
+
+
 def test_every_figure_is_that_of_a_published_run():
-    lines = {(line.hash, line.rounds): line for line in Results(None, PUBLISHED)}
+    lines = {(line.hash, line.rounds): line for line in published()}
     for setting in evidence.load()["settings"]:
         for name, method in setting["methods"].items():
             for hash, accuracy, seed in zip(method["runs"], method["accuracy"], method["seeds"], strict=True):
@@ -46,7 +53,7 @@ def test_every_figure_is_that_of_a_published_run():
 
 
 def test_rounds_to_fedavgs_end_are_those_of_the_measure():
-    lines = {(line.hash, line.rounds): line for line in Results(None, PUBLISHED)}
+    lines = {(line.hash, line.rounds): line for line in published()}
 
     def curves(setting, name):
         method = setting["methods"][name]
@@ -155,7 +162,7 @@ def test_settings_without_fedavg_or_a_rival_are_not_evidence():
 
 def test_data_sets_that_share_a_partition_hash_have_skews_of_their_own():
     known = evidence.load()["partitions"]
-    lines = [line for line in Results(None, PUBLISHED) if line.run["dataset"].startswith("synthetic")]
+    lines = [line for line in published() if line.run["dataset"].startswith("synthetic")]
     first = {evidence.partition_name(line): line for line in lines if line.run["seed"] == 0}
     assert len(first) == 3
     assert len({line.summary["partition_hash"] for line in first.values()}) == 1

@@ -1,5 +1,7 @@
 """Advice from evidence that a test made up, and from the published one."""
 
+from hashlib import sha256
+
 import numpy as np
 import pytest
 import torch
@@ -25,13 +27,16 @@ def dirichlet(beta, seed=7):
 
 
 def table(reached, seeds=1, skew=SKEW, **more):
-    """Evidence from accuracies in percent by method, the same for every seed or one for each."""
+    """Evidence from accuracies in percent by method, the same for every seed or one for each. Every split is its own
+    partition."""
     fields = {"dataset": "cifar10", "partition": "dirichlet:0.1", "rounds": 400, **more}
     found = [
         result(Run(algorithm=name, seed=seed, **fields), (each[seed] if isinstance(each, tuple) else each) / 100)
         for name, each in reached.items()
         for seed in range(seeds)
     ]
+    for one in found:
+        one.summary["partition_hash"] = sha256(one.run["partition"].encode()).hexdigest()
     return known(found, skew)
 
 
@@ -309,13 +314,109 @@ def test_one_client_and_one_class_leave_nothing_to_do(counts):
 
 
 @pytest.mark.parametrize("beta", [0.05, 0.1, 0.3, 0.5])
-def test_the_published_table_recommends_only_what_several_seeds_have_shown_on_that_kind(beta):
-    advice = advise(dirichlet(beta), load(), kind=IMAGES)
+def test_the_published_table_recommends_only_what_several_seeds_have_shown_on_that_data(beta):
+    advice = advise(dirichlet(beta), load(), kind=IMAGES, dataset="cifar10")
     assert advice.nearest <= FAR
     assert f"cifar10/dirichlet:{beta}" in {item.cell for item in advice.evidence}
-    assert advice.do == "use"
-    for row in advice.chosen:
+    assert advice.do == ("unknown" if beta == 0.3 else "use")
+    for row in advice.chosen if advice.do == "use" else ():
         item, gain = advice.gain(row)
-        assert (item.kind, gain.verdict) == (IMAGES, "above")
-        assert len(gain.seeds) > 1
+        assert (item.cell, item.data, gain.verdict) == (f"cifar10/dirichlet:{beta}", "same", "above")
+        assert len(gain.seeds) > 2
         assert item.distance <= NEAR
+
+
+def skewed(counts, by):
+    """A skew that far from that of counts."""
+    return {**near(counts), "size_gini": near(counts)["size_gini"] + 4 * by}
+
+
+def test_the_same_data_set_speaks_before_other_data_of_its_kind():
+    counts = dirichlet(0.1)
+    cifar10 = table({"fedavg": 60, "fedlc": 80, "fedla": 81, "fedopt": 79}, 3, near(counts))
+    svhn = table({"fedavg": 60, "fedlc": 55, "fedla": 60}, 3, skewed(counts, 0.05), dataset="svhn")
+    advice = advise(counts, both(cifar10, svhn), kind=IMAGES, dataset="svhn:extra=off")
+    assert [(item.cell, item.data) for item in advice.evidence] == [
+        ("svhn/dirichlet:0.1", "same"),
+        ("cifar10/dirichlet:0.1", "kind"),
+    ]
+    assert (advice.do, advice.methods) == ("keep", ["fedopt"])  # to try: it did not run on SVHN
+    assert {row.method: (row.stands, row.ranked) for row in advice.like} == {
+        "fedlc": ("keep", 1),
+        "fedla": ("keep", 1),
+        "fedopt": ("use", 2),
+    }
+    other = advise(counts, both(cifar10, svhn), kind=IMAGES, dataset="imagenet12")
+    assert (other.do, other.methods) == ("use", ["fedla", "fedopt"])  # FedLC is below on one of both
+
+
+@pytest.mark.parametrize(
+    ("dataset", "same"),
+    [
+        ("synthetic:lam=1,mu=1,max_size=none", ["synthetic:1,1"]),
+        ("synthetic:1,1", ["synthetic:1,1"]),
+        ("synthetic:lam=1,mu=1,max_size=60", ["synthetic:0,0", "synthetic:1,1"]),
+        ("digits", []),
+    ],
+)
+def test_the_same_data_set_has_the_same_arguments_if_there_is_such_a_one(dataset, same):
+    counts = dirichlet(0.1)
+    made = [
+        table({"fedavg": 60, "fedlc": 64}, 3, near(counts), dataset=f"synthetic:{n},{n}", partition="natural")
+        for n in (0, 1)
+    ]
+    advice = advise(counts, both(*made), kind=kind_of("synthetic:1,1"), dataset=dataset)
+    assert sorted(item.cell for item in advice.evidence if item.data == "same") == same
+
+
+def test_one_seed_on_ones_own_data_set_is_not_outweighed_by_other_data():
+    counts = dirichlet(0.1)
+    cifar10 = table({"fedavg": 60, "fedlc": 80}, 3, near(counts))
+    svhn = table({"fedavg": 60, "fedlc": 55}, 1, near(counts), dataset="svhn")
+    advice = advise(counts, both(cifar10, svhn), kind=IMAGES, dataset="svhn")
+    assert (advice.do, advice.methods) == ("unknown", [])
+
+
+def test_the_nearest_split_in_which_a_method_has_an_interval_speaks_for_it():
+    counts = dirichlet(0.1)
+    unsure = (60, 90, 80)
+    here = table({"fedavg": 60, "fedlc": 64, "fedla": unsure}, 3, near(counts))
+    there = table({"fedavg": 60, "fedlc": 90, "fedla": 90, "fedopt": 70}, 3, skewed(counts, 0.08), partition="shards:2")
+    advice = advise(counts, both(here, there), kind=IMAGES)
+    assert [item.distance for item in advice.evidence] == pytest.approx([0, 0.08])
+    assert {row.method: (row.stands, row.ranked) for row in advice.like} == {
+        "fedlc": ("use", 1),
+        "fedopt": ("use", 2),
+        "fedla": ("open", 1),
+    }
+    assert advice.methods == ["fedlc", "fedopt"]
+
+
+def test_what_is_below_farther_off_on_the_same_data_is_not_recommended():
+    counts = dirichlet(0.1)
+    here = table({"fedavg": 60, "fedlc": 64, "fedla": (60, 90, 80)}, 3, near(counts))
+    there = table({"fedavg": 60, "fedlc": 50, "fedla": 50}, 3, skewed(counts, 0.08), partition="shards:2")
+    advice = advise(counts, both(here, there), kind=IMAGES)
+    assert (advice.do, advice.methods) == ("depends", ["fedlc"])
+
+
+@pytest.mark.parametrize("longer", [11, 200])
+def test_short_runs_of_ones_own_recommend_nothing_beside_longer_ones(longer):
+    short = own({"fedavg": 60, "fedopt": 80, "fedlc": 80}, rounds=10)
+    longest = own({"fedavg": 60, "fedlc": 50}, rounds=longer)
+    alone = advise(dirichlet(0.1), {"partitions": {}, "settings": []}, short)
+    assert (alone.do, alone.own_rounds) == ("use", 10)
+    advice = advise(dirichlet(0.1), {"partitions": {}, "settings": []}, [*short, *longest])
+    assert (advice.do, [row.method for row in advice.own], advice.own_rounds) == ("keep", ["fedlc"], longer)
+    published = {"reached": {"fedavg": 60, "fedlc": 50}, "seeds": 3, "dataset": "digits", "rounds": longer}
+    beside = advised(**published, own=short, kind=kind_of("digits"))
+    assert beside.do == "keep"
+
+
+def test_the_longest_runs_of_ones_own_lead():
+    mine = [*own({"fedavg": 60, "fedlc": 50}, rounds=30), *own({"fedavg": 60, "fedlc": 64}, rounds=90)]
+    advice = advise(dirichlet(0.1), {"partitions": {}, "settings": []}, mine)
+    assert [item.rounds for item in advice.evidence] == [90, 30]
+    assert (advice.do, advice.own[0].ranked, advice.own[0].settings) == ("use", 1, {"above": [1], "below": [2]})
+    mine = [*own({"fedavg": 60, "fedlc": 90, "fedla": 90}, rounds=30), *own({"fedavg": 60, "fedopt": 64}, rounds=90)]
+    assert advise(dirichlet(0.1), {"partitions": {}, "settings": []}, mine).methods[0] == "fedopt"

@@ -28,19 +28,31 @@ def test_a_setting_says_what_is_unusual_about_it():
     assert "clients_per_round 10, augment crop_flip, grad_clip 5, validation 0.1" in text
 
 
-def test_the_verdict_is_what_to_do_why_and_on_what_evidence():
-    what, why, rests = verdict(advised({"fedavg": 60, "fedlc": 64, "fedrs": 50}, seeds=3))
-    assert what == "Use fedlc."
-    assert why == "  fedlc: above, +4.00 [+4.00, +4.00] over 3 seeds, on cifar10/dirichlet:0.1 [1]"
-    assert rests.startswith(
-        "Evidence: cifar10/dirichlet:0.1 [1], natural images with a convolutional network: the same kind of data as "
-        "yours; distance in skew 0.00, most in "
+def test_the_verdict_is_what_to_do_on_what_evidence_and_a_line_for_each_method():
+    what, rests, *rows = verdict(advised({"fedavg": 60, "fedlc": 64, "fedrs": 50}, seeds=3))
+    assert what == "Use fedlc: on cifar10/dirichlet:0.1 it gained +4.0 points of accuracy over FedAvg (+4.0 to +4.0)."
+    assert rests == (
+        "Evidence: cifar10/dirichlet:0.1, 400 rounds [1]; not your data set, but of its kind (natural images with a "
+        "convolutional network); distance in skew 0.00."
     )
+    assert [re.split("  +", line.strip()) for line in rows] == [
+        ["method", "over FedAvg", "verdict", "seeds", "where"],
+        ["fedlc", "+4.00 [+4.00, +4.00]", "above", "3", "cifar10/dirichlet:0.1, 400 rounds [1]"],
+        ["fedrs", "-10.00 [-10.00, -10.00]", "below", "3", "cifar10/dirichlet:0.1, 400 rounds [1]"],
+    ]
+
+
+def test_points_are_expected_only_on_the_same_data_set():
+    counts = dirichlet(0.1)
+    made = table({"fedavg": 60, "fedlc": 64, "fedopt": 63}, 3, near(counts))
+    what, rests, *_ = verdict(advise(counts, made, kind=IMAGES, dataset="cifar10"))
+    assert what == "Use fedlc (or else fedopt): expect +4.0 points of accuracy over FedAvg (+4.0 to +4.0)."
+    assert "; your data set; " in rests
 
 
 def row(method, advice):
-    """A method's cells in the evidence, which has one setting."""
-    (line,) = (line for line in lines(advice) if line.startswith(f"    {method} "))
+    """A method's cells in the whole evidence, which has one setting."""
+    (line,) = (line for line in lines(advice, whole=True) if line.startswith(f"    {method} "))
     return re.split("  +", line.strip())[1:]
 
 
@@ -66,36 +78,51 @@ def test_rounds_saved_are_said_with_their_interval():
     assert row("fedlc", again)[-1] == "never gets there"
 
 
-def test_digits_get_no_recommendation_from_other_data():
-    advice = advise(dirichlet(0.1), load(), kind=kind_of("digits"))
+def test_simple_images_get_no_recommendation_from_other_data():
+    advice = advise(dirichlet(0.1), load(), kind=kind_of("mnist"), dataset="mnist")
     text = "\n".join(lines(advice))
     assert text.startswith(f"Unknown on data like yours; try these three: {', '.join(advice.methods)}.\n")
-    assert "\nWhy: no published method has three seeds on small, simple images" in text
+    assert "\nWhy: no published method is above FedAvg over 3 seeds or more on small, simple images" in text
     assert "Use " not in text
-    assert "not known to be like yours" in text
+    assert "not known to be like your data" in text
+    assert "cifar10/dirichlet:0.1 (other kind of data), 200 rounds" in text
 
 
 def test_ones_own_runs_come_first():
     mine = own({"fedavg": 90, "fedopt": 92.4, "fedlc": 86.3})
-    advice = advise(dirichlet(0.1), load(), mine, kind_of("digits"))
-    what, rests = verdict(advice)
-    assert what == (
-        "Use fedopt. Your own runs on this split: fedopt is above FedAvg, +2.40 [+2.40, +2.40] over 3 seeds [1]; "
-        "fedlc is below FedAvg, -3.70 [-3.70, -3.70] over 3 seeds [1]."
-    )
-    assert rests == "Evidence: your own runs [1] of digits/dirichlet:0.1, 3 seeds."
+    what, rests, _, *rows = verdict(advise(dirichlet(0.1), load(), mine, kind_of("digits"), "digits"))
+    assert what == "Use fedopt: in your runs of 30 rounds it gained +2.4 points of accuracy over FedAvg (+2.4 to +2.4)."
+    assert rests == "Evidence: your own runs on digits/dirichlet:0.1, 30 rounds [1], 3 seeds."
+    assert [re.split("  +", line.strip()) for line in rows] == [
+        ["fedopt", "+2.40 [+2.40, +2.40]", "above", "3", "your runs, 30 rounds [1]"],
+        ["fedlc", "-3.70 [-3.70, -3.70]", "below", "3", "your runs, 30 rounds [1]"],
+    ]
     drawn = mine[0]["methods"]["fedavg"]["partitions"]
     mine[0]["methods"]["fedavg"]["partitions"] = [f"{name}{seed}" for seed, name in enumerate(drawn)]
     mine[0]["methods"]["fedopt"]["partitions"] = mine[0]["methods"]["fedavg"]["partitions"]
     assert verdict(advise(dirichlet(0.1), load(), mine))[1].endswith("3 seeds, each with its own draw of the split.")
 
 
+def test_how_long_short_runs_of_ones_own_are_is_said():
+    mine = own({"fedavg": 90, "fedopt": 92}, rounds=8)
+    nothing = {"partitions": {}, "settings": []}
+    only = verdict(advise(dirichlet(0.1), nothing, mine, kind_of("digits"), "digits"))
+    assert "Your own runs have 8 rounds, which is short: longer ones may differ." in only
+    beside = verdict(advise(dirichlet(0.1), load(), mine, kind_of("digits"), "digits"))
+    assert "Your own runs have 8 rounds, too few to count beside longer runs." in beside
+    assert beside[0].startswith("Stay with FedAvg: no method that ran on data like yours is above it (fedlc).")
+    assert beside[1].startswith("Evidence: digits/dirichlet:0.1, 60 rounds [2]; your data set; ")
+    assert beside[-2].startswith("  fedopt ")
+    longer = verdict(advise(dirichlet(0.1), load(), own({"fedavg": 90, "fedopt": 92}), kind_of("digits"), "digits"))
+    assert not [line for line in longer if "Your own runs have" in line]
+
+
 def test_ones_own_runs_of_one_seed_decide_nothing():
     advice = advised({"fedavg": 60, "fedrs": 50}, own=own({"fedavg": 90, "fedopt": 92}, seeds=1), kind="unknown")
-    what, why, _ = verdict(advice)
-    assert what.startswith("Unknown on data like yours; try this one: fedopt. ")
-    assert what.endswith("Your own runs on this split: fedopt against FedAvg is not decided: one seed, +2.00 [1].")
+    what, why, _, _, fedopt = verdict(advice)
+    assert what == "Unknown on data like yours; try this one: fedopt."
     assert why.startswith("Why: your own runs do not decide it yet")
+    assert re.split("  +", fedopt.strip()) == ["fedopt", "+2.00", "not decided", "1", "your runs, 30 rounds [1]"]
 
 
 @pytest.mark.parametrize(
@@ -107,25 +134,27 @@ def test_one_client_and_one_class_are_said(counts, word):
 
 
 def test_fedavg_is_kept_with_the_reason():
-    what, why, _ = verdict(advised({"fedavg": 60, "fedlc": 60}, seeds=3))
-    assert what == "Stay with FedAvg: no method that was run is above it."
-    assert why == "  fedlc: tied, +0.00 [+0.00, +0.00] over 3 seeds, on cifar10/dirichlet:0.1 [1]"
+    what, _, _, fedlc = verdict(advised({"fedavg": 60, "fedlc": 60}, seeds=3))
+    assert what == "Stay with FedAvg: no method that ran on data like yours is above it (fedlc)."
+    assert re.split("  +", fedlc.strip())[1:4] == ["+0.00 [+0.00, +0.00]", "tied", "3"]
     counts = dirichlet(0.1)
     alike = table({"fedavg": 60, "fedlc": 60}, 3, near(counts))
     unlike = table({"fedavg": 60, "fedopt": 64}, 1, near(counts), model="mlp")
-    what, why, other, _ = verdict(advise(counts, both(alike, unlike), kind=IMAGES))
-    assert what.endswith(" Still to try: fedopt.")
-    assert why.startswith("  fedlc: tied, ")
-    assert other.startswith("  fedopt: not decided: one seed, +4.00, on cifar10/")
+    what, rests, _, fedlc, fedopt = verdict(advise(counts, both(alike, unlike), kind=IMAGES))
+    assert what.endswith(" (fedlc). Still to try: fedopt.")
+    assert " of its kind " in rests
+    assert fedlc.startswith("  fedlc ")
+    assert re.split("  +", fedopt.strip())[:4] == ["fedopt", "+4.00", "not decided", "1"]
 
 
-def test_what_depends_on_training_is_said():
+def test_what_depends_on_training_is_said_with_both_settings():
     counts = dirichlet(0.1)
     one = table({"fedavg": 60, "fedlc": 70}, 3, near(counts), momentum=0.9)
     other = table({"fedavg": 60, "fedlc": 55}, 3, near(counts))
-    what, why, _ = verdict(advise(counts, both(one, other), kind=IMAGES))
-    assert what == "It depends on how you train: fedlc gained in some settings and lost in others."
-    assert why.endswith(" on cifar10/dirichlet:0.1 [1]; elsewhere: below in 1")
+    what, _, _, gains, loses = verdict(advise(counts, both(one, other), kind=IMAGES))
+    assert what == "It depends: fedlc gained in some settings like yours and lost in others."
+    assert gains.endswith(" above    3      cifar10/dirichlet:0.1, 400 rounds [1]; other settings: below 1")
+    assert loses.endswith(" below    3      cifar10/dirichlet:0.1, 400 rounds [2]")
 
 
 def test_a_seed_that_diverged_is_said_with_the_reason():
@@ -133,19 +162,18 @@ def test_a_seed_that_diverged_is_said_with_the_reason():
     runs = [Run(algorithm=name, seed=seed, **fields) for name in ("fedavg", "fedlc") for seed in range(4)]
     reached = [0.5, 0.5, 0.5, 0.5, 0.7, 0.7, 0.7, 0]
     found = [result(run, accuracy, diverged=accuracy == 0) for run, accuracy in zip(runs, reached, strict=True)]
-    what, why, *_ = verdict(advise(counts, known(found, near(counts)), kind=IMAGES))
+    what, _, _, _, fedlc = verdict(advise(counts, known(found, near(counts)), kind=IMAGES))
     assert what == "Unknown on data like yours; try this one: fedlc."
-    assert why == (
-        "  fedlc: open, +20.00 [+20.00, +20.00] over 3 seeds (1 more diverged), on cifar10/dirichlet:0.1 [1]; "
-        "diverged [1]"
-    )
+    assert re.split("  +", fedlc.strip()) == [
+        *("fedlc", "+20.00 [+20.00, +20.00]", "open", "3", "cifar10/dirichlet:0.1, 20 rounds [1]; diverged [1]")
+    ]
 
 
 def test_a_method_that_diverged_with_every_seed_is_not_called_undecided():
     counts, fields = dirichlet(0.1), {"dataset": "cifar10", "rounds": 20}
     runs = [Run(algorithm=name, seed=seed, **fields) for name in ("fedavg", "fedlc") for seed in range(3)]
     found = [result(run, 0.5, diverged=run.algorithm.startswith("fedlc")) for run in runs]
-    text = "\n".join(lines(advise(counts, known(found, near(counts)), kind=IMAGES)))
+    text = "\n".join(lines(advise(counts, known(found, near(counts)), kind=IMAGES), whole=True))
     assert "diverged: fedlc (seeds [0, 1, 2])" in text
     assert "one or two seeds" not in text
 
@@ -168,13 +196,14 @@ def test_methods_are_shown_where_fedavg_diverged_with_every_seed(mine):
     rows = {row.method: row.stands for row in (advice.own if mine else advice.like)}
     assert rows == {"fedlc": "open", "fedrs": "open", "scaffold": "keep"}
     assert (advice.do, advice.methods) == ("unknown", [])
-    text = "\n".join(lines(advice))
+    text = "\n".join(lines(advice, whole=True))
     assert "FedAvg diverged\n" in text
     alone = "fedlc 61.00 % (3 seeds), fedrs 51.00 % (2 seeds)"
     assert f"FedAvg diverged with these seeds, so there is no difference to it: {alone}" in text
     assert "diverged: fedrs (seeds [1]), scaffold (seeds [0, 1, 2])" in text
-    assert ("fedlc finished and FedAvg diverged [1]; " in text) == mine
-    assert ("your own runs [1] of cifar10/dirichlet:0.1, 3 seeds" in text) == mine
+    words = {line.split()[0]: re.split("  +", line.strip())[1:4] for line in verdict(advice)[3:]}
+    assert words["fedlc"] == ["-", "FedAvg diverged", "3"]
+    assert words["scaffold"] == ["-", "diverged", "0"]
 
 
 def test_a_method_is_ranked_where_fedavg_finished():
@@ -235,57 +264,29 @@ def test_training_is_not_said_to_decide_what_it_does_not(settings):
     assert trainings(*settings) is None
 
 
-def test_the_text_shows_the_nearest_settings_and_says_how_many_more_there_are():
-    counts = dirichlet(0.1)
-    made = [table({"fedavg": 60, "fedlc": 64}, skew=near(counts), rounds=400 - n) for n in range(11)]
-    advice = advise(counts, both(*made))
-    text = "\n".join(lines(advice))
-    assert "[3] " in text
-    assert "[4] " not in text
-    assert text.endswith("8 more settings: --all.")
-    whole = "\n".join(lines(advice, whole=True))
-    assert "[11] " in whole
-    assert "--all" not in whole
-
-
-def test_of_each_setting_the_best_methods_are_shown_and_those_that_the_verdict_names():
-    """Six losses gain more than FedOpt, which changes another part."""
-    names = (
-        "fedlc+fedntd",
-        "fedla+fedntd",
-        "fedrs+fedntd",
-        "fedlc+feddecorr",
-        "fedla+feddecorr",
-        "fedrs+feddecorr",
-        "fedvls",
-    )
-    losses = {name: 80 - place for place, name in enumerate(names)}
-    advice = advised({"fedavg": 60, **losses, "fedopt": 70, "fedprox": 60})
-    assert advice.methods == ["fedlc+fedntd", "fedopt"]
-    (few,) = (line for line in lines(advice) if "one or two seeds, which" in line)
-    assert [name in few for name in ("fedrs+feddecorr", "fedvls", "fedopt", "fedprox")] == [True, False, True, False]
-    assert "    2 more: --all" in lines(advice)
-    (whole,) = (line for line in lines(advice, whole=True) if "one or two seeds, which" in line)
-    assert all(f"{name} " in whole for name in (*losses, "fedprox"))
-
-
-def test_what_is_above_fedavg_is_shown_before_larger_gains_that_decide_nothing():
-    """FedRS is not named: it changes the same part as FedLC."""
-    unsure = dict.fromkeys(("fedla", "fedopt", "fedavgm", "fedcm", "feddyn", "fedntd"), (60, 90, 80))
-    advice = advised({"fedavg": 60, **unsure, "fedlc": 63, "fedrs": 62.5}, 3, kind="unknown")
-    assert (advice.methods[0], "fedrs" in advice.methods) == ("fedlc", False)
-    assert row("fedrs", advice)[1] == "above"
-    assert "    2 more: --all" in lines(advice)
-
-
-def test_a_setting_that_the_verdict_cites_is_shown():
+def test_the_text_shows_the_settings_that_it_cites_and_says_how_to_see_all():
     counts = dirichlet(0.1)
     made = [table({"fedavg": 60, "fedlc": 60}, 3, near(counts), rounds=400 - n) for n in range(5)]
     made.append(table({"fedavg": 60, "fedopt": 64, "fedlc": 60}, 3, near(counts), rounds=300))
-    text = "\n".join(lines(advise(counts, both(*made), kind=IMAGES)))
-    assert "fedopt: above, +4.00 [+4.00, +4.00] over 3 seeds, on cifar10/dirichlet:0.1 [6]" in text
-    assert "\n[6] cifar10/dirichlet:0.1" in text
-    assert "\n[5] " not in text
+    advice = advise(counts, both(*made), kind=IMAGES)
+    text = "\n".join(lines(advice))
+    assert re.findall(r"\n\[(\d+)\] ", text) == ["1", "6"]
+    assert text.endswith("All methods, and all 6 settings: --all.")
+    whole = "\n".join(lines(advice, whole=True))
+    assert re.findall(r"\n\[(\d+)\] ", whole) == ["1", "2", "3", "4", "5", "6"]
+    assert "--all" not in whole
+
+
+def test_a_few_undecided_methods_have_a_line_and_all_methods_if_asked():
+    """Six losses gain more than FedOpt, which changes another part."""
+    names = ("fedlc+fedntd", "fedla+fedntd", "fedrs+fedntd", "fedlc+feddecorr", "fedla+feddecorr", "fedvls")
+    losses = {name: 80 - place for place, name in enumerate(names)}
+    advice = advised({"fedavg": 60, **losses, "fedopt": 70, "fedprox": 60})
+    assert advice.methods == ["fedlc+fedntd", "fedopt"]
+    first = [line.split()[0] for line in verdict(advice)[4:]]
+    assert first == ["fedlc+fedntd", "fedopt", *names[1:4]]
+    (whole,) = (line for line in lines(advice, whole=True) if "one or two seeds, which" in line)
+    assert all(f"{name} " in whole for name in (*losses, "fedprox"))
 
 
 @pytest.mark.parametrize("kind", [IMAGES, "unknown"])
@@ -296,13 +297,14 @@ def test_what_refit_reveals_is_said_with_the_best_method_without_it(kind):
 
     said = "Privacy: with refit the server can compute each client's label counts; "
     assert privacy("fedlc+refit", "fedopt", "fedlc") == [f"{said}the best alternative without it is fedopt."]
-    assert privacy("fedlc+refit", "refit") == [f"{said}no method without it gained here."]
+    assert privacy("fedlc+refit", "refit") == [f"{said}no method without it is known to help here."]
     assert privacy("fedlc", "fedopt") == []
 
 
 def test_rounds_saved_by_refit_are_said_to_leave_out_its_asks():
     def noted(method, seeds=3):
-        return [line for line in lines(advised({"fedavg": 60, method: 64}, seeds)) if "measured round" in line]
+        advice = advised({"fedavg": 60, method: 64}, seeds)
+        return [line for line in lines(advice, whole=True) if "measured round" in line]
 
     assert noted("fedlc+refit") == [
         "Rounds saved leave out what refit asks: all clients, up to 30 times in each measured round."
@@ -311,10 +313,9 @@ def test_rounds_saved_by_refit_are_said_to_leave_out_its_asks():
 
 
 def test_one_seed_is_never_a_verdict():
-    text = "\n".join(lines(advised({"fedavg": 60, "fedlc": 80}, seeds=1)))
-    assert text.startswith(
-        "Unknown on data like yours; try this one: fedlc.\n  fedlc: not decided: one seed, +20.00, on "
-    )
-    assert "one or two seeds, which decide nothing: fedlc +20.00" in text
-    assert "above, " not in text
+    advice = advised({"fedavg": 60, "fedlc": 80}, seeds=1)
+    text = "\n".join(lines(advice))
+    assert text.startswith("Unknown on data like yours; try this one: fedlc.\n")
+    assert "\n  fedlc   +20.00       not decided  1 " in text
+    assert "one or two seeds, which decide nothing: fedlc +20.00" in "\n".join(lines(advice, whole=True))
     assert "Use " not in text

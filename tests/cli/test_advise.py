@@ -47,23 +47,24 @@ def test_the_text_ends_with_a_command_that_runs(capsys, card):
     assert "fedavg" in json.loads(out)["runs"]
 
 
-def test_the_verdict_comes_first_and_names_what_is_unknown(capsys, card):
+def test_the_verdict_comes_first_and_the_command_tries_what_it_names(capsys, card):
     said = call(capsys, "advise", str(card))[1].splitlines()
     first = said[0]
     shown = json.loads(call(capsys, "advise", str(card), "--json")[1])
     assert shown["verdict"] == said[: len(shown["verdict"])]
-    assert first == f"Unknown on data like yours; try these three: {', '.join(shown['methods'])}."
+    assert first.startswith("Stay with FedAvg: ")
+    assert first.endswith(f" Still to try: {', '.join(shown['methods'])}.")
     assert f"--algorithm fedavg,{','.join(shown['methods'])}" in shown["command"]
-    assert (shown["do"], shown["kind"], shown["own"]) == ("unknown", "small, simple images with an MLP", [])
+    assert (shown["do"], shown["kind"], shown["own"]) == ("keep", "small, simple images with an MLP", [])
 
 
-def test_three_settings_are_shown_and_all_of_them_if_asked(capsys, card):
+def test_cited_settings_are_shown_and_all_of_them_if_asked(capsys, card):
     few, whole = (call(capsys, "advise", str(card), *more)[1] for more in ([], ["--all"]))
     number = len(json.loads(call(capsys, "advise", str(card), "--json")[1])["evidence"])
     assert number > 3
     assert f"\n[{number}] " in whole
     assert f"\n[{number}] " not in few
-    assert few.partition("\nEvidence (")[0] == whole.partition("\nEvidence (")[0]
+    assert few.partition("\nSettings (")[0] == whole.partition("\nSettings (")[0]
 
 
 def test_the_kind_is_that_of_the_data_set_named(capsys, tmp_path, card):
@@ -97,7 +98,7 @@ def test_ones_own_runs_on_the_split_come_first(capsys, tmp_path):
     card = next(tmp_path.glob("mine/*/partition.json"))
     code, out, err = call(capsys, "advise", str(card), "--runs", "mine")
     assert (code, err) == (0, "")
-    assert " Your own runs on this split: " in out.splitlines()[0]
+    assert out.splitlines()[1].startswith("Evidence: your own runs on synthetic:1,1,max_size=60, 3 rounds [1], 3 seeds")
     shown = json.loads(call(capsys, "advise", str(card), "--runs", "mine", "--json")[1])
     (gain,) = (gain for gain in shown["evidence"][0]["gains"] if gain["algorithm"] == "fedlc")
     assert (gain["verdict"], gain["seeds"]) == (found["verdict"], [0, 1, 2])
@@ -118,7 +119,7 @@ def test_a_damaged_run_of_the_store_is_named_and_advice_is_given(capsys, tmp_pat
     (path,) = tmp_path.glob("runs/*/records.jsonl")
     path.write_text("{\n")
     code, out, err = call(capsys, "advise", str(card))
-    assert (code, out.startswith("Unknown on data like yours")) == (0, True)
+    assert (code, out.startswith("Stay with FedAvg")) == (0, True)
     assert err.startswith("left out: ")
     assert path.parent.name in err
 

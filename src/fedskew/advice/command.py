@@ -85,7 +85,8 @@ def _trained(advice: Advice, origin: Mapping[str, Any]) -> tuple[Mapping[str, An
     best = [advice.gain(row)[0] for row in advice.chosen[:1] if advice.do in ("use", "depends")]
     items = [*best, *(item for item in advice.evidence if item.own)]
     if items and items[0].own:
-        return items[0].setting, True, items[0].base.seeds
+        longer = {} if advice.own_counts else {"rounds": START["rounds"]}
+        return {**items[0].setting, **longer}, True, items[0].base.seeds
     if origin.get("rounds"):
         return origin, True, []
     like = [*best, *(item for item in advice.evidence if item.kind == advice.kind != UNKNOWN)]

@@ -1,5 +1,8 @@
-"""Which methods help on a federation, according to the user's own runs on its split and to published runs on data of
-the same kind under similar skew."""
+"""Which methods help on a federation, according to the user's own runs on its split and to published runs under similar
+skew.
+
+One order for everything: the user's own runs, the same data set, other data of its kind; there the nearest skew, in
+one's own runs the longest; there what several seeds decide. What comes first speaks."""
 
 import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,6 +13,7 @@ from typing import Any
 from fedskew.advice.kinds import UNKNOWN, kind_of
 from fedskew.algorithms import describe
 from fedskew.core import spec
+from fedskew.data import resolve_dataset
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
 from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
@@ -18,9 +22,13 @@ NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
 FAR = 0.25
 """Evidence beyond this distance is not shown."""
+SHORT = 10
+"""Runs of the user's own with so few rounds recommend nothing if there are longer runs."""
 MOST = 3
 """How many methods besides FedAvg are recommended, or suggested to try."""
 Setting = Mapping[str, Any]
+SAME, KIND, OTHER = CLOSENESS = ("same", "kind", "other")
+"""A setting's data: the user's data set with the same kind of model, other data of its kind, other data."""
 EVEN = 0.05
 """Below this mean total variation labels are hardly skewed; 20 IID clients of 2,500 examples have about 0.02."""
 
@@ -49,6 +57,11 @@ class Gain:
         return self.verdict not in (None, OPEN, NOT_DECIDED)
 
     @property
+    def has_interval(self) -> bool:
+        """Whether it has the seeds to be decided."""
+        return self.verdict not in (None, NOT_DECIDED)
+
+    @property
     def is_alone(self) -> bool:
         """Whether it finished only seeds with which FedAvg diverged."""
         return bool(self.seeds) and self.points is None
@@ -65,6 +78,7 @@ class Evidence:
 
     number: int
     own: bool
+    data: str
     cell: str
     kind: str
     distance: float
@@ -73,12 +87,29 @@ class Evidence:
     base: Gain
     gains: list[Gain]
 
+    @property
+    def rounds(self) -> int:
+        return int(self.setting["rounds"])
+
+    @property
+    def split(self) -> str:
+        return str(self.setting["partition"])
+
+    @property
+    def rank(self) -> tuple[int, bool, bool, float]:
+        """Its place: by its data, then what decides something, then what has an interval, then the nearest."""
+        decided, judged = (any(getattr(g, name) for g in self.gains) for name in ("is_decided", "has_interval"))
+        return CLOSENESS.index(self.data), not decided, not judged, self.distance
+
+
+Pair = tuple[Evidence, Gain]
+
 
 @dataclass(frozen=True)
 class Row:
     """A method over several settings: the numbers of those with each verdict, and of those where a seed diverged.
-    `ranked` is the setting in which it is compared with other methods. It `stands` for use (above in some, below in
-    none), depends (both), open, or keep (it is known not to help, so keep FedAvg)."""
+    `ranked` is the setting that speaks for it. It `stands` for use (above there, nowhere below or diverged), depends
+    (above there, elsewhere below or diverged), open, or keep (it is known not to help there, so keep FedAvg)."""
 
     method: str
     algorithm: str
@@ -92,7 +123,7 @@ class Row:
 class Advice:
     """The whole advice. `do` is use, depends, keep (FedAvg), unknown, even (hardly any skew), or nothing (one
     client or one class), and `chosen` are the methods to use or to try. `own` judges the user's runs, `like` near
-    evidence on the same kind of data."""
+    evidence on the same data set and, for methods that did not run on it, on the same kind of data."""
 
     clients: int
     classes: int
@@ -117,39 +148,90 @@ class Advice:
         item = self.evidence[(number or row.ranked) - 1]
         return item, next(gain for gain in item.gains if gain.method == row.method)
 
+    @property
+    def own_rounds(self) -> int:
+        """The length of the user's longest runs that are judged; 0 without any."""
+        return max((self.gain(row)[0].rounds for row in self.own), default=0)
+
+    @property
+    def own_counts(self) -> bool:
+        """Whether the user's runs are long enough to count: others on such data are longer than short ones."""
+        return self.own_rounds > SHORT or not self.like
+
+    @property
+    def counted(self) -> list[Row]:
+        """The methods of the user's runs, if these count."""
+        return self.own if self.own_counts else []
+
 
 def advise(
-    counts: Ints, table: Mapping[str, Any], own: Sequence[Setting] = (), kind: str = UNKNOWN, **wanted: float | None
+    counts: Ints,
+    table: Mapping[str, Any],
+    own: Sequence[Setting] = (),
+    kind: str = UNKNOWN,
+    dataset: str | None = None,
+    **wanted: float | None,
 ) -> Advice:
-    """From label counts, published evidence, settings of the user's own runs and the kind of the data. `wanted` keeps
-    settings with these values (local_epochs, momentum)."""
+    """From label counts, published evidence, settings of the user's own runs, the kind of the data and the data set.
+    `wanted` keeps settings with these values (local_epochs, momentum)."""
     classes, skew, sizes = int((counts.sum(0) > 0).sum()), skew_indices(counts), counts.sum(1).tolist()
     here = scaled(skew, classes)
     asked = {name: value for name, value in wanted.items() if value is not None}.items()
-    mine = [_evidence(s, here, here, own=True) for s in own if asked <= s.items()]
-    known = [_evidence(s, here, _mean_skew(s, table)) for s in table["settings"] if asked <= s.items()]
-    found = sorted((item for item in known if item.gains), key=lambda item: item.distance)
+    mine = [_evidence(s, here, here, SAME, own=True) for s in own if asked <= s.items()]
+    named = _named(dataset, {s["dataset"] for s in table["settings"]})
+    known = [_evidence(s, here, _mean_skew(s, table), _data(s, named, kind)) for s in table["settings"]
+             if asked <= s.items()]  # fmt: skip
+    found = sorted((item for item in known if item.gains), key=lambda item: (CLOSENESS.index(item.data), item.distance))
     near = [item for item in found if item.distance <= NEAR]
-    shown = near or [item for item in found if item.distance <= FAR and item.cell == found[0].cell]
-    shown.sort(key=lambda item: (item.kind != kind, len(item.base.seeds) == 1))
+    far = [item for item in found if item.distance <= FAR]
+    shown = near or [item for item in far if item.cell == far[0].cell]
+    shown.sort(key=lambda item: item.rank)
+    mine.sort(key=lambda item: -item.rounds)
     numbered = [replace(item, number=number) for number, item in enumerate([*mine, *shown], 1)]
-    alike = [i for i in numbered if not i.own and i.kind == kind != UNKNOWN and i.distance <= NEAR]
-    ours, like = judge([item for item in numbered if item.own]), judge(alike)
-    do, chosen = decide(ours, like) if min(len(counts), classes) > 1 else ("nothing", [])
-    if do != "nothing" and not ours and skew["mean_total_variation"] < EVEN:
-        do, chosen = "even", []
-    about = (len(counts), counts.shape[1], classes, sum(sizes), [min(sizes), max(sizes)], skew, kind)
-    advice = Advice(*about, found[0].distance if found else None, do, chosen, ours, like, numbered)
-    if do not in ("keep", "unknown"):
+    ours = judge(_longer([item for item in numbered if item.own]))
+    same, kin, other = (judge([i for i in numbered if _is_of(i, data) and not i.own]) for data in CLOSENESS)
+    ran = {row.method for row in same}
+    kin = [row for row in kin if row.method not in ran]
+    nearest = min((item.distance for item in found), default=None)
+    about = (len(counts), counts.shape[1], classes, sum(sizes), [min(sizes), max(sizes)], skew, kind, nearest)
+    advice = Advice(*about, "nothing", [], ours, [*same, *kin], numbered)
+    if min(len(counts), classes) == 1:
         return advice
-    other = judge([item for item in numbered if not item.own and item not in alike])
-    return replace(advice, chosen=to_try(advice, [*ours, *like, *other]))
+    if not ours and skew["mean_total_variation"] < EVEN:
+        return replace(advice, do="even")
+    do, chosen = decide(advice.counted, same, kin)
+    if do in ("keep", "unknown"):
+        chosen = to_try(advice, [advice.counted, same, kin, other, ours])
+    return replace(advice, do=do, chosen=chosen)
 
 
-def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[Row]]:
-    """What to do, and with which methods. The user's own runs count before published ones."""
-    settled = {row.algorithm for row in own if row.stands in ("keep", "depends")}
-    others = [row for row in like if row.algorithm not in settled]
+def _named(dataset: str | None, names: Iterable[str]) -> set[str]:
+    """Those of the names that are the user's data set; without any, those that differ only in its arguments."""
+    alike = {name for name in names if spec.name_in(name) == spec.name_in(dataset or "")}
+    return {name for name in alike if dataset in (name, resolve_dataset(name).text)} or alike
+
+
+def _data(setting: Setting, named: set[str], kind: str) -> str:
+    if kind_of(setting["dataset"], setting["model"]) != kind or kind == UNKNOWN:
+        return OTHER
+    return SAME if setting["dataset"] in named else KIND
+
+
+def _is_of(item: Evidence, data: str) -> bool:
+    """Evidence that is not near is like other data, whatever its own."""
+    return data == (item.data if item.distance <= NEAR else OTHER)
+
+
+def _longer(own: Sequence[Evidence]) -> Sequence[Evidence]:
+    """Without short runs, if there are others."""
+    return [item for item in own if item.rounds > SHORT] or own
+
+
+def decide(own: Sequence[Row], same: Sequence[Row], kin: Sequence[Row]) -> tuple[str, list[Row]]:
+    """What to do, and with which methods. Other data of the kind recommend nothing if there are runs on the same data
+    set, and no method that the user has tried."""
+    settled = {row.algorithm for row in own if row.stands != "open" or not same}
+    others = [row for row in same or kin if row.algorithm not in settled]
     for do in ("use", "depends"):
         for rows in (own, others):
             if stand := [row for row in rows if row.stands == do]:
@@ -157,13 +239,20 @@ def decide(own: Sequence[Row], like: Sequence[Row]) -> tuple[str, list[Row]]:
     return "keep" if {row.stands for row in (*own, *others)} == {"keep"} else "unknown", []
 
 
-def to_try(advice: Advice, rows: Sequence[Row]) -> list[Row]:
-    """First methods that several seeds put above FedAvg, then undecided ones that gained more than a change of seed
-    could give. A method's first row counts, and no two methods change the same parts of a round."""
-    named = _first_by(lambda row: row.algorithm, rows)
-    gained = [row for row in named if row.stands != "open" or advice.gain(row)[1].mean >= CLOSE]
-    ordered = [row for stands in ("use", "depends", "open") for row in gained if row.stands == stands]
-    return _few(_first_by(lambda row: _parts(row.algorithm), ordered))
+def to_try(advice: Advice, groups: Sequence[Sequence[Row]]) -> list[Row]:
+    """Of each group in turn first methods that several seeds put above FedAvg, then undecided ones that are nowhere
+    below it and are above it elsewhere or gained more than a change of seed could give. A method's first row counts,
+    and no two methods change the same parts of a round."""
+    order = ("use", "depends", "open", "keep")
+    rows = [row for group in groups for stands in order for row in group if row.stands == stands]
+    gained = [row for row in _first_by(lambda row: row.algorithm, rows) if _gained(advice, row)]
+    return _few(_first_by(lambda row: _parts(row.algorithm), gained))
+
+
+def _gained(advice: Advice, row: Row) -> bool:
+    if row.stands == "open":
+        return "below" not in row.settings and ("above" in row.settings or advice.gain(row)[1].mean >= CLOSE)
+    return row.stands != "keep"
 
 
 def _first_by(key: Callable[[Row], object], rows: Iterable[Row]) -> list[Row]:
@@ -194,31 +283,62 @@ def _parts(method: str) -> frozenset[str]:
 
 
 def judge(found: Sequence[Evidence]) -> list[Row]:
-    """Each method over these settings. Methods are compared within one setting, never across: first those above FedAvg
-    in the setting that decides most, by the lower ends of their intervals, then those above it in the next. The others
-    follow by the number of the setting with most of their seeds, and by their means there."""
-    decided = {item.number: sum(gain.is_decided for gain in item.gains) for item in found}
-    order = {item.number: (-decided[item.number], -len(item.gains), item.number) for item in found}
-    at: dict[str, list[tuple[Evidence, Gain]]] = {}
+    """Each method over these settings, by the nearest ones in which it has an interval. Methods are compared within
+    one setting, never across: first those above FedAvg in the nearest setting that decides most, by the lower ends of
+    their intervals, then those above it in the next. The others follow, those with an interval first, by their means
+    in the setting that speaks for them."""
+    order = {item.number: _place(item) for item in found}
+    at: dict[str, list[Pair]] = {}
     for item in found:
         for gain in item.gains:
             at.setdefault(gain.method, []).append((item, gain))
+    farthest_first = sorted(found, key=lambda item: -item.distance)
+    nearness = {item.split: item.distance for item in farthest_first}
     ranked = list[tuple[tuple[float, ...], Row]]()
     for method, pairs in at.items():
         numbers = {word: [item.number for item, gain in pairs if gain.verdict == word] for word in VERDICTS}
         settings = {word: found for word, found in numbers.items() if found}
         diverged = [item.number for item, gain in pairs if gain.diverged]
-        if "above" in settings:
-            stands = "depends" if diverged or "below" in settings else "use"
-            item, gain = min((p for p in pairs if p[1].verdict == "above"), key=lambda pair: order[pair[0].number])
-            place: tuple[float, ...] = (0, *order[item.number], -gain.least)
+        lead = _lead(pairs)
+        stands, speaking = _stands(lead, pairs)
+        if stands in ("use", "depends"):
+            item, gain = min(speaking, key=lambda pair: order[pair[0].number])
+            place: tuple[float, ...] = (0, nearness[item.split], *order[item.number], -gain.least)
         else:
-            undecided = {OPEN, NOT_DECIDED} & settings.keys() or any(gain.is_alone for _, gain in pairs)
-            stands = "open" if undecided else "keep"
-            item, gain = max(pairs, key=lambda pair: (pair[1].points is not None, len(pair[1].seeds)))
-            place = (1, item.number, -gain.mean)
+            item, gain = max(speaking, key=lambda pair: (pair[1].points is not None, len(pair[1].seeds)))
+            place = (1, not lead, item.number, -gain.mean)
         ranked.append((place, Row(method, gain.algorithm, stands, settings, diverged, item.number)))
     return [row for _, row in sorted(ranked, key=lambda one: one[0])]
+
+
+def _place(item: Evidence) -> tuple[int, int, int, int]:
+    """Before others with the same split: longer runs of one's own, and what decides most."""
+    longer = -item.rounds if item.own else 0
+    return longer, -sum(gain.is_decided for gain in item.gains), -len(item.gains), item.number
+
+
+def _lead(pairs: Sequence[Pair]) -> list[Pair]:
+    """The settings with the nearest split in which a method has an interval; of one's own runs the longest. Distances
+    between draws of one split are chance."""
+    known = [(item, gain) for item, gain in pairs if gain.has_interval]
+    if not known:
+        return []
+    first = min((item for item, _ in known), key=lambda item: (-item.rounds if item.own else 0, item.distance))
+    return [(i, gain) for i, gain in known if (i.rounds == first.rounds if i.own else i.split == first.split)]
+
+
+def _stands(lead: Sequence[Pair], pairs: Sequence[Pair]) -> tuple[str, list[Pair]]:
+    """For what a method stands, and the settings that say so."""
+    by = {word: [pair for pair in lead if pair[1].verdict == word] for word in VERDICTS}
+    if by["above"]:
+        below = any(gain.verdict == "below" for item, gain in pairs if not item.own) or by["below"]
+        return "depends" if below or any(gain.diverged for _, gain in pairs) else "use", by["above"]
+    if by[OPEN]:
+        return "open", by[OPEN]
+    if lead:
+        return "keep", by["below"] or by["tied"]
+    unknown = [(item, gain) for item, gain in pairs if gain.verdict == NOT_DECIDED or gain.is_alone]
+    return ("open", unknown) if unknown else ("keep", list(pairs))
 
 
 def scaled(skew: Mapping[str, float], classes: int) -> dict[str, float]:
@@ -237,7 +357,9 @@ def _mean_skew(setting: Setting, table: Mapping[str, Any]) -> dict[str, float]:
     return {name: statistics.fmean(row[name] for row in rows) for name in rows[0]}
 
 
-def _evidence(setting: Setting, here: Mapping[str, float], skew: dict[str, float], *, own: bool = False) -> Evidence:
+def _evidence(
+    setting: Setting, here: Mapping[str, float], skew: dict[str, float], data: str, *, own: bool = False
+) -> Evidence:
     """In the user's own runs every variant is a method. In published runs a method is its best variant on held-out
     examples, else the one with default arguments: the test set never decides."""
     methods, families = setting["methods"], dict[str, list[str]]()
@@ -250,7 +372,7 @@ def _evidence(setting: Setting, here: Mapping[str, float], skew: dict[str, float
     cell = setting["dataset"] + ("" if setting["partition"] == "natural" else f"/{setting['partition']}")
     kind, base = kind_of(setting["dataset"], setting["model"]), _gain(BASELINE, BASELINE, methods)
     ordered = sorted(gains, key=lambda gain: -gain.mean)
-    return Evidence(0, own, cell, kind, distance(here, skew), skew, setting, base, ordered)
+    return Evidence(0, own, data, cell, kind, distance(here, skew), skew, setting, base, ordered)
 
 
 def _held_out(method: Mapping[str, Any]) -> float:

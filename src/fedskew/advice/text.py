@@ -1,11 +1,24 @@
-"""Advice in words: what to do and why, then the evidence. Every figure names its setting."""
+"""Advice in words: what to do, a line for each method, and on what evidence. Every figure names its setting."""
 
 import re
 from collections.abc import Iterator, Sequence
 from itertools import combinations
 from typing import Any
 
-from fedskew.advice.findings import MOST, NEAR, Advice, Evidence, Gain, Row, Setting, has_readout, scaled
+from fedskew.advice.findings import (
+    KIND,
+    MOST,
+    NEAR,
+    OTHER,
+    SAME,
+    SHORT,
+    Advice,
+    Evidence,
+    Gain,
+    Row,
+    Setting,
+    has_readout,
+)
 from fedskew.advice.kinds import UNKNOWN
 from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
@@ -21,23 +34,19 @@ _INDICES = {
 }
 _ODD = ("augment", "optimizer", "weighting", "weight_decay", "lr_schedule", "grad_clip", "dropout_rate", "validation")
 _COUNTED = ("", "this one", "these two", "these three")
-_LISTED = 3
-"""Settings that the text shows, besides those that the verdict cites."""
-_BEST = 6
-"""Methods that it shows of each, those above FedAvg first, besides those that the verdict names."""
 
 
 def lines(advice: Advice, *, whole: bool = False) -> list[str]:
-    """The text, except the command at its end; `whole` with every setting."""
+    """The text, except the command at its end; `whole` with every setting and what each method reached in it."""
     head, said = verdict(advice), training(advice)
     head += [f"How you train can matter: {said}"] if said else []
     cited = {int(number) for number in re.findall(r"\[(\d+)\]", " ".join(head))}
-    shown = [item for item in advice.evidence if whole or item.number <= _LISTED or item.number in cited]
+    shown = [item for item in advice.evidence if whole or item.number in cited]
     return [*head, "", *indices(advice), *evidence(advice, shown, whole=whole)]
 
 
 def verdict(advice: Advice) -> list[str]:
-    """What to do and why, how similar the evidence is to the user's data, and what `refit` reveals."""
+    """What to do, on what evidence, a line for each method, and what `refit` reveals."""
     if advice.clients == 1:
         return ["There is one client: nothing is averaged, and no labels are skewed. Train on it directly."]
     if advice.classes_held == 1:
@@ -45,89 +54,124 @@ def verdict(advice: Advice) -> list[str]:
     if advice.do == "even":
         far = advice.skew["mean_total_variation"]
         return [f"Use FedAvg: labels are hardly skewed here (mean total variation {far:.3f})."]
-    named = ", ".join(advice.methods)
-    tries = f"; try {_COUNTED[len(advice.methods)]}: {named}" if named else ", and there is no method to suggest"
-    what = {
-        "use": f"Use {', or else '.join(advice.methods)}.",
-        "depends": f"It depends on how you train: {named} gained in some settings and lost in others.",
-        "keep": f"Stay with FedAvg: no method that was run is above it.{f' Still to try: {named}.' if named else ''}",
-        "unknown": f"Unknown on data like yours{tries}.",
-    }[advice.do]
-    if advice.own:
-        what += f" Your own runs on this split: {'; '.join(_row(advice, row) for row in advice.own)}."
-    kept = [row for row in (*advice.own, *advice.like) if row.stands == "keep"] if advice.do == "keep" else []
-    rows = [*kept[:MOST], *advice.chosen]
-    reasons = [f"  {_reason(advice, row)}" for row in rows if row not in advice.own]
-    return [what, *reasons, *_unknown(advice), _rests(advice, rows), *_readout(advice)]
+    rows = told(advice)
+    return [_what(advice), *_unknown(advice), _basis(advice, rows), *_short(advice), *_methods(advice, rows),
+            *_readout(advice)]  # fmt: skip
 
 
-def _reason(advice: Advice, row: Row) -> str:
-    """`fedlc: above, +15.96 [+13.61, +18.32] over 3 seeds, on cifar10/shards:2 [1]; elsewhere: open in 1; diverged
-    [2]`"""
-    item, gain = advice.gain(row)
-    others = {word: len([n for n in numbers if n != item.number]) for word, numbers in row.settings.items()}
-    counted = ", ".join(f"{word} in {count}" for word, count in others.items() if count)
-    more = f"; elsewhere: {counted}" if counted else ""
-    lost = f"; diverged{''.join(f' [{number}]' for number in row.diverged)}" if row.diverged else ""
-    return f"{row.algorithm}: {gain.points or 'no result'}, on {item.cell} [{item.number}]{more}{lost}"
+def told(advice: Advice) -> list[Row]:
+    """The methods that have a line: those to use or to try, those of the user's own runs, and of the others on the
+    closest data the first that are open and the first that lost. What does not help leads where nothing does."""
+    mine = [row for row in advice.counted if row not in advice.chosen]
+    short = [row for row in advice.own if row not in (*advice.chosen, *mine)]
+    ran = {row.algorithm for row in (*advice.chosen, *mine)}
+    more = [row for row in _closest(advice) if row.algorithm not in ran]
+    undecided, lost = ([row for row in more if row.stands == stands][:MOST] for stands in ("open", "keep"))
+    if advice.do == "keep":
+        return [*mine, *lost, *advice.chosen, *short]
+    return [*advice.chosen, *mine, *undecided, *lost, *short]
+
+
+def _closest(advice: Advice) -> list[Row]:
+    """Published methods on the user's data set, or else on its kind of data."""
+    return [row for row in advice.like if advice.gain(row)[0].data == SAME] or advice.like
+
+
+def _what(advice: Advice) -> str:
+    """`Use fedlc: expect +12.3 points of accuracy over FedAvg (+4.5 to +20.2).`"""
+    methods, named = advice.methods, ", ".join(advice.methods)
+    if advice.do == "use":
+        item, gain = advice.gain(advice.chosen[0])
+        low, high = gain.least, 2 * gain.mean - gain.least
+        points = f"{gain.mean:+.1f} points of accuracy over FedAvg ({low:+.1f} to {high:+.1f})"
+        others = f" (or else {', or else '.join(methods[1:])})" if methods[1:] else ""
+        where = f"in your runs of {item.rounds} rounds" if item.own else f"on {item.cell}"
+        said = f"expect {points}" if item.data == SAME and not item.own else f"{where} it gained {points}"
+        return f"Use {methods[0]}{others}: {said}."
+    if advice.do == "depends":
+        return f"It depends: {named} gained in some settings like yours and lost in others."
+    if advice.do == "keep":
+        ran = list(dict.fromkeys(row.algorithm for row in (*advice.counted, *_closest(advice)) if row.stands == "keep"))
+        said = f"{', '.join(ran[:MOST])}{f' and {len(ran) - MOST} more' if len(ran) > MOST else ''}"
+        tries = f" Still to try: {named}." if named else ""
+        return f"Stay with FedAvg: no method that ran on data like yours is above it ({said}).{tries}"
+    lost = any({"below", "tied"} & row.settings.keys() for row in (*advice.counted, *advice.like))
+    none = f", and there is no method to suggest{': stay with FedAvg' if lost else ''}"
+    return f"Unknown on data like yours{f'; try {_COUNTED[len(methods)]}: {named}' if named else none}."
 
 
 def _unknown(advice: Advice) -> Iterator[str]:
     """Which evidence is missing."""
-    mine = "your own runs do not decide it yet, and " if advice.own else ""
-    several = any(row.settings.keys() - {NOT_DECIDED} for row in advice.like)
-    missing = "no published method is above FedAvg on" if several else "no published method has three seeds on"
-    why = f"{missing} {advice.kind} under similar skew; fewer seeds or other data decide nothing"
+    mine = "your own runs do not decide it yet, and " if advice.counted else ""
+    where = "your data set" if SAME in {advice.gain(row)[0].data for row in advice.like} else advice.kind
+    why = f"no published method is above FedAvg over {FEWEST} seeds or more on {where} at the skew nearest to yours"
     if advice.kind == UNKNOWN:
         why = "the kind of your data is unknown (set it with --dataset); kinds differ in which methods gain"
     if advice.do == "unknown":
         yield f"Why: {mine}{why}."
 
 
-def _readout(advice: Advice) -> Iterator[str]:
-    """What `refit` reveals, where it is among the methods."""
-    without = [name for name in advice.methods if not has_readout(name)]
-    if len(without) < len(advice.methods):
-        best = f"the best alternative without it is {without[0]}" if without else "no method without it gained here"
-        yield f"Privacy: with refit the server can compute each client's label counts; {best}."
-
-
-def _rests(advice: Advice, rows: Sequence[Row]) -> str:
+def _basis(advice: Advice, rows: Sequence[Row]) -> str:
     """What the verdict is based on, and how similar that is to the user's federation."""
     if not advice.evidence:
         nearest = "there is none for this training" if advice.nearest is None else f"nearest at {advice.nearest:.2f}"
         return f"Evidence: none under similar skew; {nearest}."
     used = advice.gain(rows[0])[0] if rows else advice.evidence[0]
+    how = f"{used.rounds} rounds [{used.number}]"
     if used.own:
         base = used.setting["methods"][BASELINE]
         splits = {name.rpartition(" ")[2] for name in base["partitions"]}
         drawn = ", each with its own draw of the split" if len(splits) > 1 else ""
-        return f"Evidence: your own runs [{used.number}] of {used.cell}, {_seeds(base['seeds'])}{drawn}."
-    like = "the same kind of data as yours" if used.kind == advice.kind != UNKNOWN else "not known to be like yours"
-    mine, far = scaled(advice.skew, advice.classes_held), "" if used.distance <= NEAR else ", which is not near"
-    name = max(mine, key=lambda name: abs(mine[name] - used.skew[name]))
-    scale = advice.classes_held if name == "effective_classes" else 1
-    return (
-        f"Evidence: {used.cell} [{used.number}], {used.kind}: {like}; distance in skew {used.distance:.2f}{far}, "
-        f"most in {_INDICES[name]} ({scale * mine[name]:.2f} here, {scale * used.skew[name]:.2f} there)."
-    )
+        return f"Evidence: your own runs on {used.cell}, {how}, {_seeds(base['seeds'])}{drawn}."
+    whose = {SAME: "your data set", KIND: f"not your data set, but of its kind ({used.kind})"}
+    like = whose.get(used.data, "not known to be like your data")
+    far = "" if used.distance <= NEAR else ", which is not near"
+    return f"Evidence: {used.cell}, {how}; {like}; distance in skew {used.distance:.2f}{far}."
 
 
-def _row(advice: Advice, row: Row) -> str:
-    """A method in the user's own runs: for each verdict the setting with most seeds, and how many more settings have
-    it; then the settings in which it finished and FedAvg diverged, and those in which the method lost one."""
-    parts = []
-    for numbers in row.settings.values():
-        item, gain = max((advice.gain(row, n) for n in numbers), key=lambda pair: (len(pair[1].seeds), pair[1].least))
-        more = f" and {len(numbers) - 1} more" if len(numbers) > 1 else ""
-        said = gain.points.sentence(row.algorithm, "FedAvg") if gain.points else ""
-        parts.append(f"{said} [{item.number}]{more}")
-    mine = [(item.number, gain) for item in advice.evidence if item.own for gain in item.gains]
-    alone = "".join(f" [{number}]" for number, gain in mine if gain.method == row.method and gain.is_alone)
-    lost = "".join(f" [{number}]" for number in row.diverged)
-    parts += [f"{row.algorithm} finished and FedAvg diverged{alone}"] if alone else []
-    parts += [f"{row.algorithm} diverged{lost}"] if lost else []
-    return "; ".join(parts)
+def _short(advice: Advice) -> Iterator[str]:
+    """What own runs of few rounds are worth."""
+    if 0 < advice.own_rounds <= SHORT:
+        worth = "which is short: longer ones may differ" if advice.own_counts else "too few to count beside longer runs"
+        yield f"Your own runs have {advice.own_rounds} rounds, {worth}."
+
+
+def _methods(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
+    """A line for each method, in columns; two for one that depends, of which the second is where it loses."""
+    cells = [["method", "over FedAvg", "verdict", "seeds", "where"]] if rows else []
+    for row in rows:
+        lost = row.settings.get("below", [])[:1] if row.stands == "depends" else []
+        cells += [_cells(advice, row, number) for number in (row.ranked, *lost)]
+    yield from _aligned(cells, 2)
+
+
+def _cells(advice: Advice, row: Row, number: int) -> list[str]:
+    """`fedlc`, `+15.96 [+13.61, +18.32]`, `above`, `3`, `cifar10/shards:2, 200 rounds [1]; other settings: open 1`"""
+    item, gain = advice.gain(row, number)
+    elsewhere = {word: len([n for n in found if n != number]) for word, found in row.settings.items()}
+    counted = [f"{word} {count}" for word, count in elsewhere.items() if count and word != NOT_DECIDED]
+    more = f"; other settings: {', '.join(counted)}" if counted and number == row.ranked else ""
+    lost = f"; diverged{''.join(f' [{n}]' for n in row.diverged)}" if row.diverged else ""
+    word = gain.verdict or ("FedAvg diverged" if gain.is_alone else "diverged")
+    unlike = " (other kind of data)" if item.data == OTHER and item.kind != advice.kind != UNKNOWN else ""
+    where = f"{'your runs' if item.own else item.cell}{unlike}, {item.rounds} rounds [{number}]{more}{lost}"
+    return [row.algorithm, _points(gain), word, str(len(gain.seeds)), where]
+
+
+def _points(gain: Gain) -> str:
+    return f"{gain.mean:+.2f} {gain.points.interval}".strip() if gain.points else "-"
+
+
+def _readout(advice: Advice) -> Iterator[str]:
+    """What `refit` reveals, where it is among the methods."""
+    without = [name for name in advice.methods if not has_readout(name)]
+    if len(without) < len(advice.methods):
+        best = (
+            f"the best alternative without it is {without[0]}"
+            if without
+            else "no method without it is known to help here"
+        )
+        yield f"Privacy: with refit the server can compute each client's label counts; {best}."
 
 
 def _saved(gain: Gain) -> str:
@@ -142,27 +186,30 @@ def _saved(gain: Gain) -> str:
 
 
 def training(advice: Advice) -> str | None:
-    """Where a method gains much more with one momentum or augmentation than with another, all else but rounds equal."""
+    """Where a method that has a line gains much more with one momentum or augmentation than with another, all else but
+    rounds equal, on the data and split that speak for it."""
+    named = {row.method: advice.gain(row)[0] for row in reversed(told(advice))}
     best: dict[tuple[Any, ...], tuple[Evidence, Gain]] = {}
-    for item in advice.evidence:
+    for item in advice.evidence if advice.do not in ("even", "nothing") else ():
         free = ("momentum", "augment", "rounds", "methods")
         alike = tuple(str(value) for name, value in item.setting.items() if name not in free)
         for gain in item.gains if item.own or item.kind == advice.kind else ():
             key = (alike, gain.algorithm, item.setting["momentum"], item.setting["augment"])
-            if gain.points and (key not in best or len(gain.seeds) > len(best[key][1].seeds)):
+            is_told = gain.method in named and item.cell == named[gain.method].cell and gain.points
+            if is_told and (key not in best or len(gain.seeds) > len(best[key][1].seeds)):
                 best[key] = item, gain
-    nearest = min(advice.evidence, key=lambda item: item.distance, default=None)
+    order = list(named)
     ranked = []
     for a, b in combinations(best, 2):
-        (item, more), (_, less) = pair = sorted((best[a], best[b]), key=lambda one: -one[1].mean)
+        (_, more), (_, less) = pair = sorted((best[a], best[b]), key=lambda one: -one[1].mean)
         apart = more.mean - less.mean
         if a[:2] == b[:2] and apart > CLOSE and max(len(more.seeds), len(less.seeds)) > 1:
-            ranked.append((more.algorithm in advice.methods[:1], nearest and item.cell == nearest.cell, apart, pair))
+            ranked.append((order.index(more.method), apart, pair))
     if not ranked:
         return None
-    pair = max(ranked, key=lambda one: one[:3])[3]
-    told = [f"{gain.mean:+.1f} {_way(item.setting)} ({_seeds(gain.seeds)}) [{item.number}]" for item, gain in pair]
-    return f"on {pair[0][0].cell} {pair[0][1].algorithm} gains {', '.join(told)}."
+    pair = max(ranked, key=lambda one: one[:2])[2]
+    said = [f"{gain.mean:+.1f} {_way(item.setting)} ({_seeds(gain.seeds)}) [{item.number}]" for item, gain in pair]
+    return f"on {pair[0][0].cell} {pair[0][1].algorithm} gains {', '.join(said)}."
 
 
 def _way(setting: Setting) -> str:
@@ -186,54 +233,53 @@ def indices(advice: Advice) -> Iterator[str]:
 
 
 def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Iterator[str]:
-    """Each setting with its training, FedAvg's accuracy and the gains over it."""
-    named = {row.method for row in (*advice.chosen, *advice.own)}
+    """Each setting with its training and FedAvg's accuracy; `whole` with the gains over it."""
     if shown:
-        mean = mean_words(item.setting["rounds"] for item in shown)
+        mean = mean_words(item.rounds for item in shown)
         yield ""
-        yield f"Evidence (points in accuracy, {mean}; rounds to FedAvg's end; 95 % intervals)"
+        yield f"Settings (points in accuracy, {mean}; 95 % intervals)"
     for item in shown:
         setting = item.setting
         kind = "" if advice.kind in (item.kind, UNKNOWN) else ", another kind of data"
         whose = "your runs" if item.own else f"distance {item.distance:.2f}{kind}"
-        fedavg = "diverged" if item.base.accuracy is None else f"{item.base.accuracy:.2f} %"
+        fedavg = "diverged" if item.base.accuracy is None else f"{item.base.accuracy:.2f} % ({_seeds(item.base.seeds)})"
         yield f"[{item.number}] {item.cell}, {setting['clients']} clients ({whose}); FedAvg {fedavg}"
         usual = {"clients_per_round": setting["clients"], **{name: Run.model_fields[name].default for name in _ODD}}
         odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
         way = f"momentum {setting['momentum']:g}, lr {setting['lr']:g}, {setting['model']}{''.join(odd)}"
-        yield f"    {setting['rounds']} rounds, E {setting['local_epochs']}, {way}"
-        best = sorted(item.gains, key=lambda gain: gain.verdict != "above")[: len(item.gains) if whole else _BEST]
-        gains = [gain for gain in item.gains if gain in best or gain.method in named]
-        few = [gain for gain in gains if gain.verdict == NOT_DECIDED]
-        yield from _columns([gain for gain in gains if gain.verdict not in (None, NOT_DECIDED)])
-        if few:
-            said = (f"{gain.algorithm} {gain.mean:+.2f}" for gain in few)
-            yield f"    one or two seeds, which decide nothing: {', '.join(said)}"
-        if alone := [gain for gain in gains if gain.is_alone]:
-            reached = (f"{gain.algorithm} {gain.accuracy:.2f} % ({_seeds(gain.seeds)})" for gain in alone)
-            yield f"    FedAvg diverged with these seeds, so there is no difference to it: {', '.join(reached)}"
-        unjudged = [gain for gain in gains if gain.verdict is None and gain.diverged]
-        if lost := [f"{gain.algorithm} (seeds {gain.diverged})" for gain in unjudged]:
-            yield f"    diverged: {', '.join(lost)}"
-        if len(gains) < len(item.gains):
-            yield f"    {len(item.gains) - len(gains)} more: --all"
-    if any(has_readout(gain.algorithm) and len(gain.seeds) >= FEWEST for item in shown for gain in item.gains):
+        yield f"    {item.rounds} rounds, E {setting['local_epochs']}, {way}"
+        yield from _gains(item.gains) if whole else ()
+    asking = [gain for item in shown for gain in item.gains if has_readout(gain.algorithm) and gain.has_interval]
+    if whole and asking:
         asks = ALGORITHMS["refit"]().readout.asks
         yield f"Rounds saved leave out what refit asks: all clients, up to {asks} times in each measured round."
-    if len(advice.evidence) > len(shown):
-        yield f"{len(advice.evidence) - len(shown)} more settings: --all."
+    if advice.evidence and not whole:
+        yield f"All methods, and all {len(advice.evidence)} settings: --all."
 
 
-def _columns(gains: Sequence[Gain]) -> Iterator[str]:
-    """Methods with several seeds, in columns."""
-    rows = [("method", "over FedAvg", "verdict", "seeds", "rounds saved")] if gains else []
-    for gain in gains:
-        lost = f"; diverged with seeds {gain.diverged}" if gain.diverged else ""
-        points = f"{gain.mean:+.2f} {gain.points.interval}" if gain.points else ""
-        rows.append((gain.algorithm, points, gain.verdict or "", str(len(gain.seeds)), _saved(gain) + lost))
+def _gains(gains: Sequence[Gain]) -> Iterator[str]:
+    """All methods of a setting: those with an interval in columns, then those that decide nothing or diverged."""
+    rows = [("method", "over FedAvg", "verdict", "seeds", "rounds saved on the way to FedAvg's end")]
+    for gain in (gain for gain in gains if gain.has_interval):
+        saved = _saved(gain) + (f"; diverged with seeds {gain.diverged}" if gain.diverged else "")
+        rows.append((gain.algorithm, _points(gain), gain.verdict or "", str(len(gain.seeds)), saved))
+    yield from _aligned(rows if len(rows) > 1 else [], 4)
+    if few := [f"{gain.algorithm} {gain.mean:+.2f}" for gain in gains if gain.verdict == NOT_DECIDED]:
+        yield f"    one or two seeds, which decide nothing: {', '.join(few)}"
+    if alone := [gain for gain in gains if gain.is_alone]:
+        reached = (f"{gain.algorithm} {gain.accuracy:.2f} % ({_seeds(gain.seeds)})" for gain in alone)
+        yield f"    FedAvg diverged with these seeds, so there is no difference to it: {', '.join(reached)}"
+    if lost := [
+        f"{gain.algorithm} (seeds {gain.diverged})" for gain in gains if gain.verdict is None and gain.diverged
+    ]:
+        yield f"    diverged: {', '.join(lost)}"
+
+
+def _aligned(rows: Sequence[Sequence[str]], indent: int) -> Iterator[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
-        yield f"    {'  '.join(f'{cell:{width}}' for cell, width in zip(row, widths, strict=True))}".rstrip()
+        cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
+        yield f"{' ' * indent}{'  '.join(cells)}".rstrip()
 
 
 def _seeds(seeds: Sequence[int]) -> str:

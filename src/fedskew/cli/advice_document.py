@@ -61,6 +61,7 @@ class Evidence(TypedDict):
 
     number: Annotated[int, "its number, from 1 on"]
     own: Annotated[bool, "whether it is of your runs"]
+    data: Annotated[str, "`same` data set as yours, other data of your `kind`, or `other`"]
     cell: Annotated[str, "data set and split"]
     kind: Annotated[str, "kind of data"]
     distance: Annotated[float, "how far its skew is from yours"]
@@ -78,7 +79,7 @@ class MethodStanding(TypedDict):
     stands: Annotated[str, "`use`, `depends`, `open` or `keep` (FedAvg)"]
     settings: Annotated[dict[str, list[int]], "numbers of settings, by verdict"]
     diverged: Annotated[list[int], "numbers of settings where a seed diverged"]
-    ranked: Annotated[int, "number of the setting in which it is compared with the others"]
+    ranked: Annotated[int, "number of the setting that speaks for it"]
 
 
 class Advice(TypedDict):
@@ -99,5 +100,5 @@ class Advice(TypedDict):
     methods: Annotated[list[str], "the methods to use or to try"]
     chosen: Annotated[list[MethodStanding], "where these methods stand"]
     own: Annotated[list[MethodStanding], "methods in your runs"]
-    like: Annotated[list[MethodStanding], "methods in near evidence on your kind of data"]
+    like: Annotated[list[MethodStanding], "methods in near evidence on your data set, else on your kind of data"]
     evidence: Annotated[list[Evidence], "the settings"]

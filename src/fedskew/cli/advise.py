@@ -57,7 +57,7 @@ def advise_command(
         origin = {name: own[0][name] for name in ("dataset", "partition", "model")}
         data = known = own[0]["dataset"]
     kind = kind_of(data, origin.get("model") if data == known else None)
-    advice = advise(table, load(), own, kind, local_epochs=local_epochs, momentum=momentum)
+    advice = advise(table, load(), own, kind, data, local_epochs=local_epochs, momentum=momentum)
     suggested = try_command(advice, origin, dataset)
     command = None if suggested is None else shlex.join(suggested.words)
     if json_:
