@@ -22,6 +22,7 @@ LONGEST = (
 
 def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.pop("COLUMNS", None)  # pytest loads readline, which tells its workers a width that nobody asked for
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
