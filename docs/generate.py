@@ -69,7 +69,8 @@ def pages(root: Path) -> dict[Path, str]:
     if problems := [*results.problems, *tuned.problems]:
         raise SystemExit("\n".join(problems))
     repairs = [json.loads(line) for file in _files(root, "repairs") for line in file.read_text().splitlines()]
-    repeats = [line for path in _files(root, "repeats") for line in read_lines(path)]
+    again = [path for folder in ("repeats", "travel", "tuned") for path in _files(root, folder)]
+    repeats = [line for path in again for line in read_lines(path)]
     held = [read_lines(root / "results" / folder / "held_out.jsonl") for folder in ("readout", "tau")]
     drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")
     names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md", "docs/algorithms.md"

@@ -97,7 +97,8 @@ def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
         for profile, rows in by_profile(table.name, results):
             for claim in claims(table, rows):
                 if claim.compared:
-                    found.setdefault((profile.name, _where(table, claim)), {}).setdefault(claim.runs, claim)
+                    where = data_and_table(table, claim.ours["fedlc"]["dataset"])
+                    found.setdefault((profile.name, where), {}).setdefault(claim.runs, claim)
     lines = []
     for name in PROFILES:
         lines += [
@@ -106,9 +107,9 @@ def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
     return lines
 
 
-def _where(table: Table, claim: Claim) -> str:
-    """A claim's data set, and the table's title if its cells differ in more than data and split."""
-    data = name_in(claim.ours["fedlc"]["dataset"])
+def data_and_table(table: Table, dataset: str) -> str:
+    """A data set, and the table's title if its cells differ in more than data and split."""
+    data = name_in(dataset)
     varied = any(set(fields) - {"dataset", "partition"} for fields in table.cells.values())
     return f"{data}, {table.title.lower()} ({table.name})" if varied else data
 
@@ -205,6 +206,12 @@ def on_common_seeds(known: Mapping[str, Mapping[int, float]]) -> dict[str, float
     """The mean of each method over the seeds that all of them have; nothing if there are none."""
     common = set.intersection(*map(set, known.values())) if known else set()
     return {method: statistics.fmean(of[seed] for seed in common) for method, of in known.items() if common}
+
+
+def rank(known: Mapping[str, Mapping[int, float]], method: str) -> int:
+    """A method's place: how many are ahead of it, each over the seeds that both have, and one."""
+    pairs = [paired(of, known[method]) for other, of in known.items() if other != method]
+    return 1 + sum(found is not None and found.mean > 0 for found in pairs)
 
 
 def _comparable(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:

@@ -10,11 +10,12 @@ from docs.pages.claims import Claim, by_seed, claims, listed, named, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
+from fedskew.paper.formats import share_text
 from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
-from fedskew.runs.measures import Reach, Share
+from fedskew.runs.measures import Reach
 from fedskew.runs.results import Results
-from fedskew.runs.verdict import NOT_DECIDED, Difference
+from fedskew.runs.verdict import NOT_DECIDED, VERDICTS, Difference
 
 DATA, CHART = "cifar10", "gains"
 REVEALS = "docs/algorithms.md#the-readout-refit-ours"
@@ -65,11 +66,13 @@ def _short(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
         gains[name] = [*rivals.against(rivals.cells(results, data), "fedlc", "fedavg").values()]
     told = []
     for name, found in {**gains, "the linear Synthetic data": _linear(results)}.items():
-        said = [gain.verdict for gain in found if gain.verdict != NOT_DECIDED]
-        words = [f"{word} in {said.count(word)}" for word in ("above", "below") if word in said] or ["above in none"]
-        told += [f"{listed(words)} of {len(said)} splits of {name}"] if said else []
+        at = {word: [gain for gain in found if gain.verdict == word] for word in VERDICTS}
+        words = [f"{word} in {len(at[word])} ({_span(at[word])})" for word in ("above", "below") if at[word]]
+        decided = len(found) - len(at[NOT_DECIDED])
+        told += [f"{listed(words or ['above in none'])} of {decided} splits of {name}"] if decided else []
     if told:
-        yield f"FedLC against FedAvg, over three seeds or more: {', '.join(told)}. The others are tied or open."
+        which = "FedLC against FedAvg, over three seeds or more (points in brackets)"
+        yield f"{which}: {', '.join(told)}. The others are tied or open."
 
 
 def _cells() -> list[str]:
@@ -186,8 +189,7 @@ def _table(found: Mapping[str, Claim]) -> str:
         mine = claim.ours["fedlc"]
         shown = [f"{claim.ours[method]['last_ten']:.1f}" for method in ("fedavg", "fedlc")]
         printed = "-" if claim.printed_gain is None else f"{claim.printed_gain:+.1f}"
-        reach, share = Reach(**mine["rounds_to_reach"]), mine["gap_closed"]
-        figures = [str(claim.against("fedavg")), printed, str(reach), "-" if share is None else str(Share(**share))]
+        figures = [str(claim.against("fedavg")), printed, str(Reach(**mine["rounds_to_reach"])), share_text(mine)]
         rows.append([named(cell), *shown, *figures])
     return "\n".join(as_markdown(heads, rows))
 

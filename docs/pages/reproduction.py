@@ -65,8 +65,8 @@ def reproduction(
     taus: Sequence[Result] = (),
 ) -> dict[str, str]:
     """The text of each page by its name in `docs`. Pictures that lie in `figures` are shown; `repeats` are runs that
-    were done again, `tuned` tries on held-out examples with the runs of what they chose, and `repairs` are of models of
-    any of these runs. `fits` and `taus` are tries on held-out examples, with a readout and of FedLC's tau."""
+    may have been done again, `tuned` tries on held-out examples with the runs of what they chose, and `repairs` are of
+    models of any of these runs. `fits` and `taus` are tries on held-out examples, with a readout and of FedLC's tau."""
     main = [_INTRODUCTION.rstrip(), *depends.section(results), _MAP, *holds.section(results)]
     main += ["## Table by table", RULE, table_page.SUMMARY]
     for table in TABLES.values():
@@ -100,21 +100,35 @@ def _profiles() -> Iterator[str]:
 
 
 def _repeats(results: Results, repeats: Sequence[Result]) -> Iterator[str]:
-    """Runs that were repeated, next to what the tables have."""
-    known = {(result.hash, result.rounds): result for result in results}
-    lines = []
-    for other in repeats:
-        if shown := known.get((other.hash, other.rounds)):
-            figures = [_two(one.summary) for one in (shown, other)]
-            what = f"{shown.short['algorithm']} on {shown.short['title']}, E {shown.run['local_epochs']}"
-            lines.append(f"- {shown.hash}, {what}, {shown.rounds} rounds: {figures[0]} in the tables, {figures[1]}.")
-    if lines:
+    """Runs that were done again, or whose longer form is among the results: which of them differ, and by how much."""
+    known: dict[str, list[Result]] = {}
+    for result in (*results, *repeats):
+        known.setdefault(result.hash, []).append(result)
+    again = [(first, other) for first, *others in known.values() for other in others]
+    apart = [(first, other, most) for first, other in again if (most := _most_apart(first, other)) > 0]
+    if again:
         yield "## Repeated runs"
+        many, differ = (len({first.hash for first, *_ in some}) for some in (again, apart))
         yield (
-            "Last round · mean of the last ten rounds of one run; [Performance](performance.md) explains why they can "
-            "differ."
+            f"{many} run{' is' if many == 1 else 's are'} among the results more than once: done again, or as a longer "
+            f"run. In {many - differ} of them the accuracies of all rounds in common are equal (a longer run may have "
+            f"resumed the shorter one)."
+            + (" The others differ; [Performance](performance.md#does-a-gpu-run-repeat) says why:" if apart else "")
         )
-        yield "\n".join(lines)
+    if apart:
+        yield "\n".join(_repeated(*found) for found in apart)
+
+
+def _most_apart(one: Result, other: Result) -> float:
+    """The largest difference in accuracy in a round that both evaluated, in points."""
+    accuracies = dict(other.curve)
+    return max((100 * abs(value - accuracies[round]) for round, value in one.curve if round in accuracies), default=0.0)
+
+
+def _repeated(one: Result, other: Result, most: float) -> str:
+    what = f"{one.short['algorithm']} on {one.short['title']}, E {one.run['local_epochs']}"
+    told = [f"{each.rounds} rounds by `{each.summary['engine']}` to {_two(each.summary)}" for each in (one, other)]
+    return f"- {one.hash}, {what}: at most {most:.2f} points apart; {told[0]}, {told[1]} (last round · last ten)."
 
 
 def _two(summary: Mapping[str, Any]) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from docs.pages.claims import Claim, by_profile, by_seed, claims, on_common_seeds, placed, span
+from docs.pages.claims import Claim, by_profile, by_seed, claims, listed, on_common_seeds, placed, rank, span
 from fedskew.core.spec import name_in
 from fedskew.paper import formats
 from fedskew.paper.choice import Choice
@@ -19,7 +19,7 @@ SUMMARY = (
     "Each entry is FedAvg → FedLC in percent (what FedLC gains, and the verdict unless fewer than three seeds leave it "
     "undecided; FedLC's rank among those of the paper's seven methods that were run). The paper's figures are of the "
     "last round over five seeds; ours are means of the last ten rounds (of short runs the last half) over the seeds "
-    "that the methods have in common."
+    "that both methods have. So is the rank: most of the other methods have one seed."
 )
 
 
@@ -54,10 +54,10 @@ def _entry(claim: Claim | None) -> str:
         return "-"
     known = {method: by_seed(ours) for method, ours in claim.ours.items() if method in SEVEN}
     means = on_common_seeds({method: known[method] for method in ("fedavg", "fedlc")})
-    gain, ranked = claim.against("fedavg"), on_common_seeds(known)
+    gain = claim.against("fedavg")
     said = "" if gain.verdict == NOT_DECIDED else f" {gain.verdict}"
-    place = f"; {sorted(ranked.values(), reverse=True).index(ranked['fedlc']) + 1} of {len(ranked)}" if ranked else ""
-    return f"{means['fedavg']:.2f} → {means['fedlc']:.2f} ({gain.mean:+.2f}{said}{place})"
+    place = f"{rank(known, 'fedlc')} of {len(known)}"
+    return f"{means['fedavg']:.2f} → {means['fedlc']:.2f} ({gain.mean:+.2f}{said}; {place})"
 
 
 def _extent(table: Table, results: Results) -> str:
@@ -68,7 +68,15 @@ def _extent(table: Table, results: Results) -> str:
         if done:
             single = sum(len(ours["seeds"]) == 1 for ours in done)
             said.append(f"{len(done)} under `{profile.name}`" + (f" ({single} with one seed)" if single else ""))
-    return f"Of its {pairs} pairs of split and method we ran {', '.join(said)}." if said else NONE
+    if not said:
+        return NONE
+    ours = [
+        method
+        for method in table.methods
+        if not any(figure for figure, _ in printed(table.name).get(method, {}).values())
+    ]
+    added = f" ({listed(f'`{method}`' for method in ours)} added by us)" if ours else ""
+    return f"Of {pairs} pairs of split and method{added} we ran {', '.join(said)}."
 
 
 def page(table: Table, results: Results) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import importlib.util
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,9 @@ def test_every_published_line_names_the_run_it_says() -> None:
     lines = [line for path in sorted(files) for line in read_lines(path)]
     assert lines
     for line in lines:
-        assert Run(**line.run).hash == line.hash, line.hash
+        run = Run(**line.run)
+        assert run.hash == line.hash, line.hash
+        assert line.short == {**run.short, "title": run.title}, line.hash
         assert line.result_version == result_version(line.run["algorithm"])
         assert line.summary["partition_hash"]
         assert line.sessions
@@ -60,8 +63,10 @@ def test_figures_on_the_page_change_with_the_results() -> None:
 
 
 def test_a_summary_has_common_seeds_the_verdict_and_the_rank() -> None:
-    """FedOpt is ahead of FedLC in the seeds that it has, and logit adjustment is none of the paper's methods."""
-    cell, reached = "cifar10/dirichlet:0.1", {"fedavg": [40] * 4, "fedlc": [60, 60, 60], "fedopt": [70], "fedla": [90]}
+    """FedOpt is ahead of FedLC in the seed that it has, FedRS over the seeds that both have, and logit adjustment is
+    none of the paper's methods."""
+    cell = "cifar10/dirichlet:0.1"
+    reached = {"fedavg": [40] * 4, "fedlc": [60] * 3, "fedopt": [70], "fedrs": [50, 80, 80], "fedla": [90]}
     runs = [
         result(TABLES["table1"].run(cell, method, Choice(), seed=seed), value / 100)
         for method, values in reached.items()
@@ -69,7 +74,7 @@ def test_a_summary_has_common_seeds_the_verdict_and_the_rank() -> None:
     ]
     page = reproduction(Known(runs), Path("nowhere"))["reproduction.md"]
     assert "| split | the paper | `stated`, 400 rounds |" in page
-    assert "| 48.07 → 65.91 (+17.84) | 40.00 → 60.00 (+20.00 above; 2 of 3) |" in page
+    assert "| 48.07 → 65.91 (+17.84) | 40.00 → 60.00 (+20.00 above; 3 of 4) |" in page
 
 
 def test_the_commands_of_a_page_do_the_runs_that_it_names_and_no_others() -> None:
@@ -146,12 +151,25 @@ def test_a_gain_over_seeds_is_paired() -> None:
     assert "FedLC is above FedAvg, +6.00 [+3.52, +8.48] over 3 seeds (last round +6.00;" in str(claim)
 
 
-def test_a_run_done_twice_is_shown_twice() -> None:
+def test_a_run_done_twice_is_told_with_its_largest_difference() -> None:
     (run,) = TABLES["table1"].runs(Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg",), seeds=1))
-    page = reproduction(Known([result(run, 0.5)]), Path("nowhere"), [result(run, 0.52)])["reproduction.md"]
-    assert f"- {run.hash}, fedavg on cifar10 dirichlet:0.1, 20 clients, E 1, 400 rounds: 50.00 · 50.00 in" in page
-    assert "52.00 · 52.00." in page
-    assert "Of its 96 pairs of split and method we ran 1 under `stated` (1 with one seed)." in page
+    first = replace(result(run, 0.5), curve=[(100, 0.4), (400, 0.5)])
+    again = replace(result(run, 0.52), curve=[(100, 0.45), (200, 0.9), (400, 0.52)])
+    page = reproduction(Known([first]), Path("nowhere"), [again])["reproduction.md"]
+    assert (
+        f"- {run.hash}, fedavg on cifar10 dirichlet:0.1, 20 clients, E 1: at most 5.00 points apart; 400 rounds by "
+        "`stacked` to 50.00 · 50.00, 400 rounds by `stacked` to 52.00 · 52.00 (last round · last ten)."
+    ) in page
+    assert "Of 96 pairs of split and method (`fedla` added by us) we ran 1 under `stated` (1 with one seed)." in page
+
+
+def test_a_longer_run_that_agrees_is_counted_and_not_listed() -> None:
+    (run,) = TABLES["table1"].runs(Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg",), seeds=1))
+    longer = replace(result(run.model_copy(update={"rounds": 800}), 0.6), curve=[(400, 0.5), (800, 0.6)])
+    page = reproduction(Known([result(run, 0.5), longer]), Path("nowhere"))["reproduction.md"]
+    assert "1 run is among the results more than once" in page
+    assert "In 1 of them the accuracies of all rounds in common are equal" in page
+    assert "points apart" not in page
 
 
 def test_accuracy_over_classes_and_clients_is_told_where_it_differs() -> None:
@@ -159,6 +177,10 @@ def test_accuracy_over_classes_and_clients_is_told_where_it_differs() -> None:
     uneven = result(run, 0.5, balanced_accuracy=0.3, client_accuracy=0.2)
     rows = TABLES["table4"].rows(Known([uneven]))
     assert "synthetic:1,1, last round, mean over classes (mean over clients): fedavg 30.00 (20.00)." in rests_on(rows)
+    uneven = result(run, 0.5, balanced_accuracy=0.3)
+    assert "synthetic:1,1, last round, mean over classes: fedavg 30.00." in rests_on(
+        TABLES["table4"].rows(Known([uneven]))
+    )
     even = TABLES["table4"].rows(Known([result(run, 0.5)]))
     assert not [line for line in rests_on(even) if "mean over classes" in line]
     assert "Not run: synthetic:0,0, synthetic:0.5,0.5, femnist." in rests_on(even)
@@ -201,6 +223,15 @@ def test_a_figure_names_the_runs_it_rests_on() -> None:
     for run in some:
         assert f"{run.hash} (partition {'p' * 16})" in text
     assert behind([], results) == []
+
+
+def test_the_figure_of_fedavg_under_skew_shows_no_other_method() -> None:
+    figure = FIGURES["figure1"]
+    runs = [TABLES["table1"].run("cifar10/dirichlet:0.1", m, Choice()) for m in ("fedavg", "scaffold:mean=uniform")]
+    (row,) = figure.rows(Known([result(run) for run in runs]))
+    assert row["hashes"] == [runs[0].hash]
+    published = figure.rows(Results(None, PUBLISHED))
+    assert len({row["label"] for row in published}) == len(published) == len(figure.cells)
 
 
 @pytest.mark.parametrize("name", ["figure1", "figure2", "figure5", "figure6", "figure7"])

@@ -23,8 +23,24 @@ def test_markdown_has_ours_the_printed_figure_and_what_it_rests_on() -> None:
     assert "| method | cifar10/dirichlet:0.1 |\n" in text  # a cell that nobody ran is left out
     assert "| fedlc | 50.50 ± 0.71 · 50.50 (65.91; -15.41) |" in text
     assert "Rounds 400; E 1; momentum 0; lr 0.01; batch 128" in text
-    assert "Seeds [0, 1]" in text
+    assert "Seeds 0, 1; " in text
     assert "fedlc:tau=5,missing=floor,denominator=all" in text
+
+
+def test_figures_over_different_seeds_are_said_to_be() -> None:
+    run, choice = TABLES["table1"].run, Choice(cells=("cifar10/dirichlet:0.1",))
+    seeds = {"fedavg": (0, 1, 2), "fedlc": (0,)}
+    runs = [run("cifar10/dirichlet:0.1", m, choice, seed=seed) for m, some in seeds.items() for seed in some]
+    text = formats.markdown(TABLES["table1"].rows(Known([result(one) for one in runs]), choice))
+    assert "Seeds 0 or 0, 1, 2 (a figure without ± is of one seed; only gains compare methods" in text
+
+
+def test_a_share_of_the_gap_over_fewer_seeds_than_the_gain_says_so() -> None:
+    share = {"share": 0.38, "gap": 0.2, "seeds": 1}
+    assert formats.share_text({"gap_closed": share, "gain": {"seeds": 3}}) == "38 % (one seed)"
+    assert formats.share_text({"gap_closed": {**share, "seeds": 3}, "gain": {"seeds": 5}}) == "38 % (3 seeds)"
+    assert formats.share_text({"gap_closed": share, "gain": {"seeds": 1}}) == "38 %"
+    assert formats.share_text({"gap_closed": None, "gain": None}) == "-"
 
 
 def test_shortened_and_diverged_runs_are_marked() -> None:

@@ -30,12 +30,14 @@ def test_the_answer_is_what_the_results_say() -> None:
     easy = runs_of("cifar10/shards:8", USUAL, {"fedavg": [0.8], "fedlc": [0.79]})
     level = TABLES["table1"].run("cifar10/dirichlet:0.1", "fedavg", USUAL, partition="iid")
     text = front.part(Known([*hard, *easy, with_curve(level, (200, 0.9))]), "figures")
-    short = "FedLC against FedAvg, over three seeds or more: above in 1 of 1 splits of CIFAR-10. "
+    short = "FedLC against FedAvg, over three seeds or more (points in brackets): above in 1 (+10.0) of 1 splits of "
     assert text.startswith(short)
     assert "FedLC gains -1.0 to +10.0 points over FedAvg in 2 splits of CIFAR-10." in text
     assert "closes -10 to 25 % of the gap" in text
     assert "after 20 of 200 rounds" in text  # where FedLC never has it, that is told in the table
-    assert "| D(0.1) | 51.0 | 61.0 | above, +10.00 [+10.00, +10.00] over 3 seeds | +17.8 | 20 | 25 % |" in text
+    assert (
+        "| D(0.1) | 51.0 | 61.0 | above, +10.00 [+10.00, +10.00] over 3 seeds | +17.8 | 20 | 25 % (one seed) |" in text
+    )
     assert "| Q(8) | 80.0 | 79.0 | not decided: one seed, -1.00 | +3.6 | never | -10 % |" in text
     assert "Without momentum" not in text  # nothing of `stated` was run
     assert front.part(Results(), "figures") == ""

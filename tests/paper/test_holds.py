@@ -33,7 +33,8 @@ def test_runs_of_another_length_and_too_few_methods_say_nothing_of_the_order() -
     assert not cell.ordered
     assert cell.agreement is None
     assert not list(cells([row("fedavg", 50, 40), row("fedlc", None, 60)]))
-    assert Cell("cifar10", "above", (), {"fedavg": 1.0, "fedrs": 2.0, "fedlc": 3.0}, {}).agreement is None
+    known = {"fedavg": {0: 1.0}, "fedrs": {0: 2.0}, "fedlc": {0: 3.0}}
+    assert Cell("cifar10", "above", (), known, {}).agreement is None
 
 
 def test_the_order_is_that_of_the_seeds_that_all_methods_have() -> None:
@@ -42,7 +43,8 @@ def test_the_order_is_that_of_the_seeds_that_all_methods_have() -> None:
     rows[0]["ours"] |= {"seeds": [0, 1], "each_last_ten": [50, 50]}
     rows[2]["ours"] |= {"seeds": [0, 1], "each_last_ten": [70, 10]}
     (cell,) = cells(rows)
-    assert cell.ours == {"fedavg": 50, "fedrs": 60, "fedlc": 70}
+    assert (cell.ours, cell.seeds) == ({"fedavg": 50, "fedrs": 60, "fedlc": 70}, 1)
+    assert not cell.first  # FedAvg is ahead over the two seeds that both have
 
 
 def test_a_cell_of_two_tables_counts_once() -> None:

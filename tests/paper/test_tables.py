@@ -28,7 +28,7 @@ SMALL = Choice(cells=("cifar10/dirichlet:0.5",), methods=("fedavg", "fedlc"), se
 def result(run: Run, accuracy: float = 0.5, **more: Any) -> Result:
     names = ("accuracy", "balanced_accuracy", "accuracy_last10", "validation_accuracy")
     summary = {**dict.fromkeys(names, accuracy), "diverged": False, "rounds": run.rounds, "seconds": 1.0,
-               "device": "cpu", "partition_hash": "p" * 64}  # fmt: skip
+               "device": "cpu", "engine": "stacked", "partition_hash": "p" * 64}  # fmt: skip
     short = {**run.short, "title": run.title}
     return Result(run.hash, RESULT_VERSION, run.model_dump(), short, {**summary, **more}, [(run.rounds, accuracy)], [])
 

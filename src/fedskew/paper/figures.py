@@ -35,7 +35,8 @@ def figure1(path: Path, rows: Sequence[Mapping[str, Any]], title: str, note: str
         for place, row in zip(places, rows, strict=True):
             measured = row["accuracy"]
             height = as_percent(measured["mean"])
-            axes.bar(place, height, 0.8, yerr=as_percent(measured["std"] or 0), color=PALE, edgecolor=DARK, capsize=2)
+            spread = None if measured["std"] is None else as_percent(measured["std"])
+            axes.bar(place, height, 0.8, yerr=spread, color=PALE, edgecolor=DARK, capsize=2)
             _drop(axes, place, row, reference)
         if reference is not None:
             axes.axhline(100 * reference, color=DARK, linestyle="--", linewidth=1, label="IID, measured")

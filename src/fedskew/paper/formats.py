@@ -114,9 +114,19 @@ def _on_iid(rows: Sequence[Row]) -> str:
 def gain_text(row: Row) -> str:
     """`+15.89 [+9.66, +22.13] · 40 · 38 %`"""
     ours = row["ours"]
-    reach, share = ours["rounds_to_reach"], ours["gap_closed"]
+    reach = ours["rounds_to_reach"]
     parts = [_difference_text(ours["gain"]), "-" if reach is None else str(Reach(**reach))]
-    return " · ".join([*parts, "-" if share is None else str(Share(**share))])
+    return " · ".join([*parts, share_text(ours)])
+
+
+def share_text(ours: Mapping[str, Any]) -> str:
+    """`38 %`, and with fewer seeds than the gain, since FedAvg was not run with all of them on IID data, how many:
+    `38 % (one seed)`."""
+    if ours["gap_closed"] is None:
+        return "-"
+    share = Share(**ours["gap_closed"])
+    fewer = ours["gain"] is not None and share.seeds != ours["gain"]["seeds"]
+    return f"{share}" + (f" ({'one seed' if share.seeds == 1 else f'{share.seeds} seeds'})" if fewer else "")
 
 
 def _difference_text(gain: Row) -> str:
@@ -133,7 +143,8 @@ def other_measures(rows: Sequence[Row]) -> list[str]:
         if any(abs(ours["mean"] - ours["balanced"]) > 0.005 for ours in at.values()):
             clients = {m: f" ({o['client_mean']:.2f})" for m, o in at.items() if o.get("client_mean") is not None}
             told = [f"{method} {ours['balanced']:.2f}{clients.get(method, '')}" for method, ours in at.items()]
-            lines.append(f"{cell}, last round, mean over classes (mean over clients): {', '.join(told)}.")
+            means = f"mean over classes{' (mean over clients)' if clients else ''}"
+            lines.append(f"{cell}, last round, {means}: {', '.join(told)}.")
     return lines
 
 
@@ -165,9 +176,17 @@ def settings_of(found: Sequence[Row]) -> list[str]:
     total = "" if None in seconds else f"; {sum(seconds):,.0f} s of rounds in total"
     return [
         "; ".join(settings) + ".",
-        f"Seeds {_values(found, 'seeds')}{total}.",
+        f"Seeds {_seeds_text(found)}{total}.",
         f"Methods as run: {', '.join(dict.fromkeys('`' + ours['resolved'] + '`' for ours in found))}.",
     ]
+
+
+def _seeds_text(found: Sequence[Row]) -> str:
+    """`0, 1, 2`; where some have fewer, `0 or 0, 1, 2 (...)`, with what that means for a reader."""
+    known = sorted({tuple(ours["seeds"]) for ours in found}, key=lambda seeds: (len(seeds), seeds))
+    text = " or ".join(", ".join(map(str, seeds)) for seeds in known)
+    several = " (a figure without ± is of one seed; only gains compare methods over the same seeds)"
+    return text + (several if len(known) > 1 else "")
 
 
 def behind(rows: Sequence[Mapping[str, Any]], results: Results) -> list[str]:
@@ -224,4 +243,6 @@ def _plain(row: Row, name: str) -> Any:
     value: Any = row
     for key in _NESTED.get(name, (name,) if name in row else ("ours", name)):
         value = (value or {}).get(key)
+    if isinstance(value, float):
+        return round(value, 4)
     return " ".join(map(str, value)) if isinstance(value, list | dict) else value

@@ -182,16 +182,16 @@ def _differences(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _gain(value: float | None, plain: float | None) -> float | None:
-    return None if value is None or plain is None else round(value - plain, 2)
+    return None if value is None or plain is None else value - plain
 
 
 def _figures(result: Result) -> dict[str, Any]:
     """Accuracies in percent; a run that diverged has none."""
     measures = {"test": "accuracy", "last_ten": "accuracy_last10", "balanced": "balanced_accuracy"}
-    test = {name: None if result.diverged else round(100 * result.summary[key], 2) for name, key in measures.items()}
+    test = {name: None if result.diverged else 100 * result.summary[key] for name, key in measures.items()}
     return {
         "method": family(result.short["algorithm"]),
-        "validation": 0.0 if result.diverged else round(100 * result.summary["validation_accuracy"], 2),
+        "validation": 0.0 if result.diverged else 100 * result.summary["validation_accuracy"],
         **test,
         "diverged": result.summary["rounds"] if result.diverged else None,
         "rounds": result.rounds,

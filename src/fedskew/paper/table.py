@@ -65,7 +65,7 @@ class Table:
     fields: Fields
     assumed: tuple[str, ...] = ()
     remark: str = ""
-    beyond: tuple[str, ...] = UNIFORM
+    beyond: tuple[str, ...] = ()
 
     def runs(self, choice: Choice = EVERYTHING, results: Results = NOTHING) -> list[Run]:
         """The runs that can be known now; if a choice depends on other results, ask again when those exist."""
@@ -143,7 +143,7 @@ class Table:
 
     def _row(self, cell: str, method: str, choice: Choice, ours: dict[str, Any] | None) -> dict[str, Any]:
         mean, std = (None, None) if choice.stand_in else printed(self.name).get(method, {}).get(cell, (None, None))
-        difference = None if ours is None or ours["mean"] is None or mean is None else round(ours["mean"] - mean, 4)
+        difference = None if ours is None or ours["mean"] is None or mean is None else ours["mean"] - mean
         shown = {"cell": cell, "method": method, "printed": {"mean": mean, "std": std}, "stand_in": choice.stand_in}
         return {**shown, "ours": ours, "difference": difference}
 
@@ -246,9 +246,9 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
     seconds = [result.summary["seconds"] for result in group]
     return {
         "mean": _mean(values),
-        "std": round(statistics.stdev(values), 4) if len(values) > 1 else None,
+        "std": statistics.stdev(values) if len(values) > 1 else None,
         "last_ten": _mean(ends),
-        "each_last_ten": [round(value, 4) for value in ends],
+        "each_last_ten": ends,
         "balanced": _mean([100 * summary["balanced_accuracy"] for summary in fine]),
         "client_mean": _mean([100 * s["client_accuracy"] for s in fine if s.get("client_accuracy") is not None]),
         "seeds": [result.seed for result in group],
@@ -280,4 +280,4 @@ def _made(fields: str) -> Run:
 
 
 def _mean(values: Sequence[float]) -> float | None:
-    return round(statistics.fmean(values), 4) if values else None
+    return statistics.fmean(values) if values else None
