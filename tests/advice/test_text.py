@@ -82,10 +82,22 @@ def test_simple_images_get_no_recommendation_from_other_data():
     advice = advise(dirichlet(0.1), load(), kind=kind_of("mnist"), dataset="mnist")
     text = "\n".join(lines(advice))
     assert text.startswith(f"Unknown on data like yours; try these three: {', '.join(advice.methods)}.\n")
-    assert "\nWhy: no published method is above FedAvg over 3 seeds or more on small, simple images" in text
+    assert "\nWhy: no published runs on small, simple images with a convolutional network have a skew near" in text
     assert "Use " not in text
     assert "not known to be like your data" in text
     assert "cifar10/dirichlet:0.1 (other kind of data), 200 rounds" in text
+
+
+def test_where_nothing_is_near_no_method_is_said_not_to_be_above():
+    """It is, on the very data set, under another skew: that is shown."""
+    counts = dirichlet(0.1)
+    apart = {**near(counts), "size_gini": near(counts)["size_gini"] + 0.6}
+    made = table({"fedavg": 60, "fedlc": 64}, 3, apart)
+    what, why, rests, _, fedlc = verdict(advise(counts, made, kind=IMAGES, dataset="cifar10"))
+    assert what == "Unknown on data like yours; try this one: fedlc."
+    assert why == f"Why: no published runs on {IMAGES} have a skew near yours."
+    assert rests.endswith("; your data set; distance in skew 0.15, which is not near.")
+    assert re.split("  +", fedlc.strip())[2] == "above"
 
 
 def test_ones_own_runs_come_first():
@@ -155,6 +167,16 @@ def test_what_depends_on_training_is_said_with_both_settings():
     assert what == "It depends: fedlc gained in some settings like yours and lost in others."
     assert gains.endswith(" above    3      cifar10/dirichlet:0.1, 400 rounds [1]; other settings: below 1")
     assert loses.endswith(" below    3      cifar10/dirichlet:0.1, 400 rounds [2]")
+
+
+def test_a_method_that_diverged_elsewhere_is_not_said_to_have_lost():
+    counts, fields = dirichlet(0.1), {"dataset": "cifar10", "lr": 0.5}
+    runs = [Run(algorithm=name, seed=seed, **fields) for name in ("fedavg", "fedlc") for seed in range(3)]
+    found = [result(run, 0.5, diverged=run.algorithm.startswith("fedlc")) for run in runs]
+    made = both(table({"fedavg": 60, "fedlc": 70}, 3, near(counts)), known(found, near(counts)))
+    what, *_, fedlc = verdict(advise(counts, made, kind=IMAGES))
+    assert what == "It depends: fedlc gained in some settings like yours and diverged in others."
+    assert fedlc.endswith("; diverged [2]")
 
 
 def test_a_seed_that_diverged_is_said_with_the_reason():

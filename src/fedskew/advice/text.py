@@ -89,7 +89,8 @@ def _what(advice: Advice) -> str:
         said = f"expect {points}" if item.data == SAME and not item.own else f"{where} it gained {points}"
         return f"Use {methods[0]}{others}: {said}."
     if advice.do == "depends":
-        return f"It depends: {named} gained in some settings like yours and lost in others."
+        how = "lost" if any("below" in row.settings for row in advice.chosen) else "diverged"
+        return f"It depends: {named} gained in some settings like yours and {how} in others."
     if advice.do == "keep":
         ran = list(dict.fromkeys(row.algorithm for row in (*advice.counted, *_closest(advice)) if row.stands == "keep"))
         said = f"{', '.join(ran[:MOST])}{f' and {len(ran) - MOST} more' if len(ran) > MOST else ''}"
@@ -105,6 +106,8 @@ def _unknown(advice: Advice) -> Iterator[str]:
     mine = "your own runs do not decide it yet, and " if advice.counted else ""
     where = "your data set" if SAME in {advice.gain(row)[0].data for row in advice.like} else advice.kind
     why = f"no published method is above FedAvg over {FEWEST} seeds or more on {where} at the skew nearest to yours"
+    if not advice.like:
+        why = f"no published runs on {advice.kind} have a skew near yours"
     if advice.kind == UNKNOWN:
         why = "the kind of your data is unknown (set it with --dataset); kinds differ in which methods gain"
     if advice.do == "unknown":
