@@ -134,6 +134,10 @@ def test_ones_own_runs_of_one_seed_decide_nothing():
     what, why, _, _, fedopt = verdict(advice)
     assert what == "Unknown on data like yours; try this one: fedopt."
     assert why.startswith("Why: your own runs do not decide it yet")
+    tied = own({"fedavg": 90, "fedlc": 90}, dataset="cifar10")
+    what, why, *_ = verdict(advised({"fedavg": 60, "fedopt": (60, 70, 65)}, 3, own=tied))
+    assert what == "Unknown on data like yours; try this one: fedopt."
+    assert why.startswith("Why: no published method is above FedAvg over 3 seeds or more")
     assert re.split("  +", fedopt.strip()) == ["fedopt", "+2.00", "not decided", "1", "your runs, 30 rounds [1]"]
 
 

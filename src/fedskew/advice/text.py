@@ -103,7 +103,7 @@ def _what(advice: Advice) -> str:
 
 def _unknown(advice: Advice) -> Iterator[str]:
     """Which evidence is missing."""
-    mine = "your own runs do not decide it yet, and " if advice.counted else ""
+    mine = "your own runs do not decide it yet, and " if any(row.stands == "open" for row in advice.counted) else ""
     where = "your data set" if SAME in {advice.gain(row)[0].data for row in advice.like} else advice.kind
     why = f"no published method is above FedAvg over {FEWEST} seeds or more on {where} at the skew nearest to yours"
     if not advice.like:
