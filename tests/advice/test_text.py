@@ -122,7 +122,7 @@ def test_how_long_short_runs_of_ones_own_are_is_said():
     assert "Your own runs have 8 rounds, which is short: longer ones may differ." in only
     beside = verdict(advise(dirichlet(0.1), load(), mine, kind_of("digits"), "digits"))
     assert "Your own runs have 8 rounds, too few to count beside longer runs." in beside
-    assert beside[0].startswith("Stay with FedAvg: no method that ran on data like yours is above it (fedlc).")
+    assert beside[0].startswith("Stay with FedAvg: no method is above it in the runs closest to yours (fedlc).")
     assert beside[1].startswith("Evidence: digits/dirichlet:0.1, 60 rounds [2]; your data set; ")
     assert beside[-2].startswith("  fedopt ")
     longer = verdict(advise(dirichlet(0.1), load(), own({"fedavg": 90, "fedopt": 92}), kind_of("digits"), "digits"))
@@ -151,7 +151,7 @@ def test_one_client_and_one_class_are_said(counts, word):
 
 def test_fedavg_is_kept_with_the_reason():
     what, _, _, fedlc = verdict(advised({"fedavg": 60, "fedlc": 60}, seeds=3))
-    assert what == "Stay with FedAvg: no method that ran on data like yours is above it (fedlc)."
+    assert what == "Stay with FedAvg: no method is above it in the runs closest to yours (fedlc)."
     assert re.split("  +", fedlc.strip())[1:4] == ["+0.00 [+0.00, +0.00]", "tied", "3"]
     counts = dirichlet(0.1)
     alike = table({"fedavg": 60, "fedlc": 60}, 3, near(counts))

@@ -95,7 +95,7 @@ def _what(advice: Advice) -> str:
         ran = list(dict.fromkeys(row.algorithm for row in (*advice.counted, *_closest(advice)) if row.stands == "keep"))
         said = f"{', '.join(ran[:MOST])}{f' and {len(ran) - MOST} more' if len(ran) > MOST else ''}"
         tries = f" Still to try: {named}." if named else ""
-        return f"Stay with FedAvg: no method that ran on data like yours is above it ({said}).{tries}"
+        return f"Stay with FedAvg: no method is above it in the runs closest to yours ({said}).{tries}"
     lost = any({"below", "tied"} & row.settings.keys() for row in (*advice.counted, *advice.like))
     none = f", and there is no method to suggest{': stay with FedAvg' if lost else ''}"
     return f"Unknown on data like yours{f'; try {_COUNTED[len(methods)]}: {named}' if named else none}."
