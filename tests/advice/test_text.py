@@ -98,6 +98,8 @@ def test_where_nothing_is_near_no_method_is_said_not_to_be_above():
     assert why == f"Why: no published runs on {IMAGES} have a skew near yours."
     assert rests.endswith("; your data set; distance in skew 0.15, which is not near.")
     assert re.split("  +", fedlc.strip())[2] == "above"
+    why = verdict(advise(counts, made, kind=IMAGES, dataset="cifar10", momentum=0.5))[1]
+    assert why == f"Why: no published runs on {IMAGES} are trained this way."
 
 
 def test_ones_own_runs_come_first():

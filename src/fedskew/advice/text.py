@@ -107,7 +107,8 @@ def _unknown(advice: Advice) -> Iterator[str]:
     where = "your data set" if SAME in {advice.gain(row)[0].data for row in advice.like} else advice.kind
     why = f"no published method is above FedAvg over {FEWEST} seeds or more on {where} at the skew nearest to yours"
     if not advice.like:
-        why = f"no published runs on {advice.kind} have a skew near yours"
+        lack = "are trained this way" if advice.nearest is None else "have a skew near yours"
+        why = f"no published runs on {advice.kind} {lack}"
     if advice.kind == UNKNOWN:
         why = "the kind of your data is unknown (set it with --dataset); kinds differ in which methods gain"
     if advice.do == "unknown":
