@@ -22,6 +22,7 @@ LONGEST = (
 
 def pytest_configure() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    os.environ.pop("COLUMNS", None)  # pytest-xdist sets it: what tests read must not depend on a terminal's width
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
