@@ -124,7 +124,7 @@ class SweepTable:
         return {"swept": swept, "measure": self.measure, "reference": self.reference, "rows": self.rows}
 
     def write(self, out: Path) -> list[Path]:
-        """The table as Markdown and CSV, and the figure."""
+        """The table as Markdown, LaTeX and CSV, and the figure."""
         from fedskew.report.sweep_figure import draw_sweep
 
         out.mkdir(parents=True, exist_ok=True)
