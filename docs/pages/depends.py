@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docs.pages.claims import named, span
+from docs.pages.claims import by_seed, named, span
+from docs.pages.rivals import seeds
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.map import Map
@@ -14,7 +15,7 @@ from fedskew.paper.trained import CELL
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach
 from fedskew.runs.results import Results
-from fedskew.runs.verdict import Difference
+from fedskew.runs.verdict import Difference, paired
 
 CELLS = ("cifar10/dirichlet:0.05", "cifar10/dirichlet:0.1", "cifar10/shards:2")
 """The most skewed cells."""
@@ -51,6 +52,11 @@ class Measured:
     def gain(self) -> Difference:
         return Difference(**self.ours["fedlc"]["gain"])
 
+    def gain_with(self, other: "Measured") -> Difference | None:
+        """The gain over the seeds that another setting has as well."""
+        mine, base = (by_seed(self.ours[method]) for method in ("fedlc", "fedavg"))
+        return paired({seed: mine[seed] for seed in by_seed(other.ours["fedlc"]) if seed in mine}, base)
+
     def row(self) -> list[str]:
         accuracies = [f"{self.ours[method]['last_ten']:.2f}" for method in ("fedavg", "fedlc")]
         reach = str(Reach(**self.ours["fedlc"]["rounds_to_reach"]))
@@ -69,6 +75,13 @@ def measured(results: Results) -> list[Measured]:
     return found
 
 
+def together(found: Sequence[Measured], one: Setting, other: Setting) -> dict[str, tuple[Difference, Difference]]:
+    """FedLC's gains under two settings, in each cell that has both, over the seeds that they have in common."""
+    pairs = [(a, b) for a in found for b in found if a.cell == b.cell and (a.setting, b.setting) == (one, other)]
+    gains = {a.cell: (a.gain_with(b), b.gain_with(a)) for a, b in pairs}
+    return {cell: (first, second) for cell, (first, second) in gains.items() if first and second}
+
+
 def section(results: Results) -> Iterator[str]:
     """The first section of the page; nothing if nothing was run."""
     found = measured(results)
@@ -85,7 +98,7 @@ def section(results: Results) -> Iterator[str]:
 
 
 def _sentences(found: Sequence[Measured]) -> Iterator[str]:
-    """Gains over the cells that two settings have in common."""
+    """Gains over the cells and seeds that two settings have in common."""
     plain, short, long, usual, longer = SETTINGS
     for what, one, other in (
         ("Momentum", plain, short),
@@ -93,18 +106,15 @@ def _sentences(found: Sequence[Measured]) -> Iterator[str]:
         ("Rounds, with momentum, crops and mirror images", usual, longer),
         ("Crops and mirror images, with momentum", long, longer),
     ):
-        pairs = [
-            (a.gain.mean, b.gain.mean) for a in found for b in found
-            if a.cell == b.cell and (a.setting, b.setting) == (one, other)
-        ]  # fmt: skip
-        if pairs:
-            first, second = (span([pair[i] for pair in pairs], "+.1f") for i in (0, 1))
+        if pairs := together(found, one, other).values():
+            first, second = (span([pair[i].mean for pair in pairs], "+.1f") for i in (0, 1))
             if one.name == other.name:
                 told = f"{first} points after {one.rounds} rounds and {second} after {other.rounds}"
             else:
                 told = f"{first} points with {one.name} ({one.rounds} rounds) and {second} with {other.name}"
                 told += f" ({other.rounds} rounds)"
-            yield f"{what}: FedLC gains {told}, in {len(pairs)} of the cells below."
+            common = seeds(gain for gain, _ in pairs)
+            yield f"{what}: FedLC gains {told}, in {len(pairs)} of the cells below ({common} in common)."
 
 
 def _missing(results: Results) -> Iterator[str]:

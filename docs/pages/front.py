@@ -129,13 +129,11 @@ def _gained(usual: Mapping[str, Claim]) -> Iterator[str]:
 def _longer(results: Results) -> Iterator[str]:
     """What is left of the gain in runs that are twice as long."""
     *_, usual, longer = depends.SETTINGS
-    found = depends.measured(results)
-    short, long = ({one.cell: one.gain for one in found if one.setting == each} for each in (usual, longer))
-    both = [cell for cell in short if cell in long]
-    if both:
+    if both := depends.together(depends.measured(results), usual, longer):
+        short, long = zip(*both.values(), strict=True)
         yield (
-            f"At {listed(map(named, both))} the gain is {_span([short[cell] for cell in both])} after {usual.rounds} "
-            f"rounds and {_span([long[cell] for cell in both])} after {longer.rounds} ({rivals.seeds(long.values())})."
+            f"At {listed(map(named, both))} the gain is {_span(short)} after {usual.rounds} rounds and {_span(long)} "
+            f"after {longer.rounds} ({rivals.seeds(long)} in common)."
         )
 
 

@@ -88,10 +88,7 @@ def _distances(results: Results) -> list[str]:
     """FedLC against FedAvg by data set and profile, and how far both are from the paper's; nothing if nothing was
     run."""
     lines = in_short(results, TABLES.values())
-    how = (
-        "FedLC against FedAvg wherever both were run in the same way, by data set and profile. In runs of ten rounds "
-        "or fewer, the last round stands for the mean of the last ten."
-    )
+    how = "FedLC against FedAvg wherever both were run in the same way, by data set and profile."
     return ["### All of them together", how, "\n".join(f"- {line}" for line in lines)] if lines else []
 
 

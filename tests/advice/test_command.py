@@ -62,6 +62,9 @@ def test_training_is_that_of_the_run_the_counts_came_from():
     )
     unknown = advise(dirichlet(0.1), load())
     assert "--rounds 50 --batch-size 16 --lr 0.1 " in command(unknown, run, "npz:mine.npz")
+    recommended = advised({"fedavg": 60, "fedlc": 64}, seeds=3)
+    assert recommended.do == "use"
+    assert "--rounds 30 --local-epochs 2 --batch-size 64 " in command(recommended, run)
 
 
 def test_ones_own_runs_are_continued_with_more_seeds():

@@ -11,6 +11,7 @@ from fedskew import partition
 from fedskew.advice.evidence import load, partition_name
 from fedskew.advice.findings import FAR, NEAR, advise, distance, scaled
 from fedskew.advice.kinds import UNKNOWN, kind_of
+from fedskew.advice.text import verdict
 from fedskew.core import rng
 from fedskew.runs.run import Run
 from tests.paper.test_tables import result
@@ -285,7 +286,9 @@ def test_ones_own_runs_count_before_those_of_others():
 def test_what_ones_own_runs_settled_is_not_recommended_from_others():
     mine = own({"fedavg": 60, "fedlc": 55}, dataset="cifar10")
     assert advised({"fedavg": 60, "fedlc": 70, "fedla": 69}, seeds=3, own=mine).methods == ["fedla"]
-    assert advised({"fedavg": 60, "fedlc": 70}, seeds=3, own=mine).do == "keep"
+    kept = advised({"fedavg": 60, "fedlc": 70}, seeds=3, own=mine)
+    assert kept.do == "keep"
+    assert verdict(kept)[0] == "Stay with FedAvg: no method is above it in the runs closest to yours (fedlc)."
 
 
 def test_what_ones_own_runs_left_open_is_tried_first():

@@ -82,10 +82,24 @@ def test_simple_images_get_no_recommendation_from_other_data():
     advice = advise(dirichlet(0.1), load(), kind=kind_of("mnist"), dataset="mnist")
     text = "\n".join(lines(advice))
     assert text.startswith(f"Unknown on data like yours; try these three: {', '.join(advice.methods)}.\n")
-    assert "\nWhy: no published method is above FedAvg over 3 seeds or more on small, simple images" in text
+    assert "\nWhy: no published runs on small, simple images with a convolutional network have a skew near" in text
     assert "Use " not in text
     assert "not known to be like your data" in text
     assert "cifar10/dirichlet:0.1 (other kind of data), 200 rounds" in text
+
+
+def test_where_nothing_is_near_no_method_is_said_not_to_be_above():
+    """It is, on the very data set, under another skew: that is shown."""
+    counts = dirichlet(0.1)
+    apart = {**near(counts), "size_gini": near(counts)["size_gini"] + 0.6}
+    made = table({"fedavg": 60, "fedlc": 64}, 3, apart)
+    what, why, rests, _, fedlc = verdict(advise(counts, made, kind=IMAGES, dataset="cifar10"))
+    assert what == "Unknown on data like yours; try this one: fedlc."
+    assert why == f"Why: no published runs on {IMAGES} have a skew near yours."
+    assert rests.endswith("; your data set; distance in skew 0.15, which is not near.")
+    assert re.split("  +", fedlc.strip())[2] == "above"
+    why = verdict(advise(counts, made, kind=IMAGES, dataset="cifar10", momentum=0.5))[1]
+    assert why == f"Why: no published runs on {IMAGES} are trained this way."
 
 
 def test_ones_own_runs_come_first():
@@ -110,7 +124,7 @@ def test_how_long_short_runs_of_ones_own_are_is_said():
     assert "Your own runs have 8 rounds, which is short: longer ones may differ." in only
     beside = verdict(advise(dirichlet(0.1), load(), mine, kind_of("digits"), "digits"))
     assert "Your own runs have 8 rounds, too few to count beside longer runs." in beside
-    assert beside[0].startswith("Stay with FedAvg: no method that ran on data like yours is above it (fedlc).")
+    assert beside[0].startswith("Stay with FedAvg: no method is above it in the runs closest to yours (fedlc).")
     assert beside[1].startswith("Evidence: digits/dirichlet:0.1, 60 rounds [2]; your data set; ")
     assert beside[-2].startswith("  fedopt ")
     longer = verdict(advise(dirichlet(0.1), load(), own({"fedavg": 90, "fedopt": 92}), kind_of("digits"), "digits"))
@@ -122,6 +136,10 @@ def test_ones_own_runs_of_one_seed_decide_nothing():
     what, why, _, _, fedopt = verdict(advice)
     assert what == "Unknown on data like yours; try this one: fedopt."
     assert why.startswith("Why: your own runs do not decide it yet")
+    tied = own({"fedavg": 90, "fedlc": 90}, dataset="cifar10")
+    what, why, *_ = verdict(advised({"fedavg": 60, "fedopt": (60, 70, 65)}, 3, own=tied))
+    assert what == "Unknown on data like yours; try this one: fedopt."
+    assert why.startswith("Why: no published method is above FedAvg over 3 seeds or more")
     assert re.split("  +", fedopt.strip()) == ["fedopt", "+2.00", "not decided", "1", "your runs, 30 rounds [1]"]
 
 
@@ -135,7 +153,7 @@ def test_one_client_and_one_class_are_said(counts, word):
 
 def test_fedavg_is_kept_with_the_reason():
     what, _, _, fedlc = verdict(advised({"fedavg": 60, "fedlc": 60}, seeds=3))
-    assert what == "Stay with FedAvg: no method that ran on data like yours is above it (fedlc)."
+    assert what == "Stay with FedAvg: no method is above it in the runs closest to yours (fedlc)."
     assert re.split("  +", fedlc.strip())[1:4] == ["+0.00 [+0.00, +0.00]", "tied", "3"]
     counts = dirichlet(0.1)
     alike = table({"fedavg": 60, "fedlc": 60}, 3, near(counts))
@@ -155,6 +173,16 @@ def test_what_depends_on_training_is_said_with_both_settings():
     assert what == "It depends: fedlc gained in some settings like yours and lost in others."
     assert gains.endswith(" above    3      cifar10/dirichlet:0.1, 400 rounds [1]; other settings: below 1")
     assert loses.endswith(" below    3      cifar10/dirichlet:0.1, 400 rounds [2]")
+
+
+def test_a_method_that_diverged_elsewhere_is_not_said_to_have_lost():
+    counts, fields = dirichlet(0.1), {"dataset": "cifar10", "lr": 0.5}
+    runs = [Run(algorithm=name, seed=seed, **fields) for name in ("fedavg", "fedlc") for seed in range(3)]
+    found = [result(run, 0.5, diverged=run.algorithm.startswith("fedlc")) for run in runs]
+    made = both(table({"fedavg": 60, "fedlc": 70}, 3, near(counts)), known(found, near(counts)))
+    what, *_, fedlc = verdict(advise(counts, made, kind=IMAGES))
+    assert what == "It depends: fedlc gained in some settings like yours and diverged in others."
+    assert fedlc.endswith("; diverged [2]")
 
 
 def test_a_seed_that_diverged_is_said_with_the_reason():

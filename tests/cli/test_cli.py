@@ -383,6 +383,8 @@ def test_compare_says_which_comparison_it_replaces(capsys, tmp_path):
         assert re.search(held, " ".join(err.split()))
         assert call(capsys, *first, "--out", "elsewhere")[2] == ""
         call(capsys, *first)
+    call(capsys, "compare", *SMALL, "--algorithm", "fedlc", "--quiet")
+    assert "6 rounds, one seed: fedlc), which" in " ".join(call(capsys, *first)[2].split())
 
 
 def test_compare_replaces_only_what_it_wrote(capsys, tmp_path):

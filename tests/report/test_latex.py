@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from fedskew.report.comparison import FinishedRun, csv_text, latex, method_rows
+from fedskew.report.comparison import FinishedRun, csv_text, latex, markdown, method_rows
 from fedskew.report.page.entries import read_entries
 from fedskew.report.page.federations import federations
 from fedskew.report.page.files import latex as section_latex
@@ -67,7 +67,9 @@ def test_nothing_is_bold_that_the_rule_does_not_call_best():
     assert cells_of(table)[2][2:] == ["$+10.00$", r"$\cdot$"]
     assert "Mean and standard deviation over 2 seeds." in table
     assert "Bold" not in table
+    assert "intervals" not in table
     assert "Bold" in latex(compared())
+    assert "paired by seed, with their 95 % intervals." in latex(compared())
 
 
 def test_a_single_method_has_no_difference():
@@ -146,3 +148,13 @@ def test_a_method_that_diverged_says_so():
         for name in ("fedavg", "fedlc")
     }
     assert cells_of(latex(method_rows({**methods, "fedlc": [*methods["fedlc"], gone]})))[2][0] == "fedlc (1 diverged)"
+
+
+def test_a_method_that_diverged_early_does_not_change_what_the_end_of_the_others_is():
+    gone = FinishedRun({"algorithm": "fedrs", "seed": 0}, [record(1, 0.1, diverged=True)])
+    done = FinishedRun({"algorithm": "fedavg", "seed": 0}, [record(i, 0.5) for i in range(1, 25)])
+    rows = method_rows({"fedavg": [done], "fedrs": [gone]})
+    assert cells_of(latex(rows))[0][1] == r"accuracy, last ten rounds (\%)"
+    assert "| last ten rounds % | last ten rounds − fedavg, points |" in markdown(rows)
+    short = FinishedRun({"algorithm": "fedlc", "seed": 0}, [record(i, 0.5) for i in range(1, 7)])
+    assert "| last 3 to ten rounds % |" in markdown(method_rows({"fedavg": [done], "fedlc, rounds=6": [short]}))

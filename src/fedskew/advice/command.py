@@ -79,9 +79,9 @@ def _where(origin: Mapping[str, Any], dataset: str | None) -> Mapping[str, Any]:
 
 
 def _trained(advice: Advice, origin: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool, list[int]]:
-    """How to train, whether the user has trained this way, and with which seeds: as in the evidence for what is
-    recommended, in the user's runs, in the run the counts came from, in the first setting on data of the same kind, or
-    as `START` says."""
+    """How to train, whether the user has trained this way, and with which seeds: as in the user's runs, unless those of
+    others recommend the method; in the run the counts came from, in the evidence for what is recommended, in the first
+    setting on data of the same kind, or as `START` says."""
     best = [advice.gain(row)[0] for row in advice.chosen[:1] if advice.do in ("use", "depends")]
     items = [*best, *(item for item in advice.evidence if item.own)]
     if items and items[0].own:

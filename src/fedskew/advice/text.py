@@ -89,12 +89,13 @@ def _what(advice: Advice) -> str:
         said = f"expect {points}" if item.data == SAME and not item.own else f"{where} it gained {points}"
         return f"Use {methods[0]}{others}: {said}."
     if advice.do == "depends":
-        return f"It depends: {named} gained in some settings like yours and lost in others."
+        how = "lost" if any("below" in row.settings for row in advice.chosen) else "diverged"
+        return f"It depends: {named} gained in some settings like yours and {how} in others."
     if advice.do == "keep":
         ran = list(dict.fromkeys(row.algorithm for row in (*advice.counted, *_closest(advice)) if row.stands == "keep"))
         said = f"{', '.join(ran[:MOST])}{f' and {len(ran) - MOST} more' if len(ran) > MOST else ''}"
         tries = f" Still to try: {named}." if named else ""
-        return f"Stay with FedAvg: no method that ran on data like yours is above it ({said}).{tries}"
+        return f"Stay with FedAvg: no method is above it in the runs closest to yours ({said}).{tries}"
     lost = any({"below", "tied"} & row.settings.keys() for row in (*advice.counted, *advice.like))
     none = f", and there is no method to suggest{': stay with FedAvg' if lost else ''}"
     return f"Unknown on data like yours{f'; try {_COUNTED[len(methods)]}: {named}' if named else none}."
@@ -102,9 +103,12 @@ def _what(advice: Advice) -> str:
 
 def _unknown(advice: Advice) -> Iterator[str]:
     """Which evidence is missing."""
-    mine = "your own runs do not decide it yet, and " if advice.counted else ""
+    mine = "your own runs do not decide it yet, and " if any(row.stands == "open" for row in advice.counted) else ""
     where = "your data set" if SAME in {advice.gain(row)[0].data for row in advice.like} else advice.kind
     why = f"no published method is above FedAvg over {FEWEST} seeds or more on {where} at the skew nearest to yours"
+    if not advice.like:
+        lack = "are trained this way" if advice.nearest is None else "have a skew near yours"
+        why = f"no published runs on {advice.kind} {lack}"
     if advice.kind == UNKNOWN:
         why = "the kind of your data is unknown (set it with --dataset); kinds differ in which methods gain"
     if advice.do == "unknown":

@@ -11,7 +11,7 @@ class MethodInSetting(TypedDict):
     """A method in one setting. All lists go by seed."""
 
     seeds: Annotated[list[int], "the seeds"]
-    accuracy: Annotated[list[float | None], "mean accuracy of the last ten rounds; null where it diverged"]
+    accuracy: Annotated[list[float | None], "mean of the last ten rounds, at most half of all; null where it diverged"]
     reach: Annotated[list[int | None], "the first evaluated round with FedAvg's end; null for never"]
     held_out: Annotated[list[float | None], "accuracy on held-out examples, or null"]
     runs: Annotated[list[str], "hashes"]

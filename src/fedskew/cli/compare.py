@@ -68,8 +68,9 @@ def compare_command(
     some = next(iter(comparison.runs.values()))[0]
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
     title = f"{some.title}, {rounds_text(some.rounds)}"
+    against = f", against {judged_by}" if judged_by in hashes else ""
     about = {
-        "title": f"{title}, {_counted(seeds)}: {', '.join(hashes)}, against {judged_by}",
+        "title": f"{title}, {_counted(seeds)}: {', '.join(hashes)}{against}",
         "runs": hashes,
         "iid_runs": level_hashes,
     }

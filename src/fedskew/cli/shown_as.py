@@ -7,7 +7,7 @@ import typer
 
 Names = Annotated[
     list[str] | None,
-    typer.Option("--name", help='What a method is called: "fedlc=FedLC (ours)"; repeats, and orders those rows.'),
+    typer.Option("--name", help='What a method is called: "fedlc=FedLC (ours)"; repeats, and orders a report\'s rows.'),
 ]
 
 

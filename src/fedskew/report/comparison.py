@@ -22,9 +22,14 @@ _HEADS = {
 }
 
 
-def heads_of(rows: Iterable[Mapping[str, Any]]) -> dict[str, str]:
-    """What tables of these rows call a measure."""
-    return {**_HEADS, "accuracy_last10": f"{mean_head(row['rounds'] for row in rows)} %"}
+def heads_of(end: str) -> dict[str, str]:
+    """What tables call a measure, `end` being what they call the end of a run."""
+    return {**_HEADS, "accuracy_last10": f"{end} %"}
+
+
+def end_of(rows: Iterable[Mapping[str, Any]]) -> str:
+    """What the end of runs is called; those that diverged have none."""
+    return mean_head(row["rounds"] for row in rows if row["accuracy_last10"]["mean"] is not None)
 
 
 @dataclass(frozen=True)
@@ -160,8 +165,7 @@ def more_columns(rows: Sequence[dict[str, Any]], target: float | None) -> dict[s
         columns[f"rounds to {_goal(rows, target)}"] = [_text(row["rounds_to_reach"], Reach) for row in rows]
     if any(row["iid"] for row in rows):
         columns["IID gap closed"] = [_text(row["gap_closed"], Share) for row in rows]
-        mean = mean_head(row["rounds"] for row in rows)
-        columns[f"{mean} on IID data % (− {base_name(rows)})"] = [_on_iid(row["iid"]) for row in rows]
+        columns[f"{end_of(rows)} on IID data % (− {base_name(rows)})"] = [_on_iid(row["iid"]) for row in rows]
     return columns
 
 
@@ -190,14 +194,13 @@ def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str
 
 def latex(rows: Sequence[dict[str, Any]]) -> str:
     """For a paper."""
-    names, rounds = [name_of(row) for row in rows], [row["rounds"] for row in rows]
-    return method_latex(names, rows, rounds, differences(rows), base_name(rows))
+    return method_latex([name_of(row) for row in rows], rows, end_of(rows), differences(rows), base_name(rows))
 
 
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
     more = more_columns(rows, target)
     measures = ["accuracy", "balanced_accuracy", "accuracy_last10", *held_out(rows)]
-    known, apart = heads_of(rows), f"{mean_head(row['rounds'] for row in rows)} − {base_name(rows)}, points"
+    known, apart = heads_of(end_of(rows)), f"{end_of(rows)} − {base_name(rows)}, points"
     heads = ["method", *(known[measure] for measure in measures), apart, *more, "seeds"]
     lines = []
     for i, (row, difference) in enumerate(zip(rows, differences(rows), strict=True)):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedskew.report.text_tables import tabular, tex
-from fedskew.runs.summary import held_out, mean_head, percent
+from fedskew.runs.summary import held_out, percent
 from fedskew.runs.verdict import MEASURE, VERDICTS, Difference, best
 
 MARKS = dict(zip(VERDICTS, (r"$\uparrow$", r"$\downarrow$", "$=$", "?", r"$\cdot$"), strict=True))
@@ -44,29 +44,29 @@ class ResultTable:
             line += [accuracy_tex(row[measure], bold=leaders[measure] == i) for measure in self.measures]
             lines.append([*line, difference_tex(difference), mark_of(difference)] if judged else line)
         said = [_seeds(self.rows), *([BOLD] if set(leaders.values()) != {None} else [])]
-        said += [f"{INTERVAL} {marks_text(self.base)}"] if judged else []
+        said += [f"{_paired(self.differences)} {marks_text(self.base)}"] if judged else []
         return "\n".join([*comments(said), *tabular(heads, lines)]) + "\n"
 
 
 def method_latex(
     names: Sequence[str],
     rows: Sequence[Mapping[str, Any]],
-    rounds: Sequence[int],
+    end: str,
     differences: Sequence[Difference | None],
     base: str,
 ) -> str:
     """A line per method: what verdicts are about, and the verdict."""
     cells = [[name] for name in names]
-    return ResultTable(["method"], cells, rows, shown_measures(rows, rounds), differences, base).latex()
+    return ResultTable(["method"], cells, rows, shown_measures(rows, end), differences, base).latex()
 
 
-def shown_measures(rows: Sequence[Mapping[str, Any]], rounds: Sequence[int]) -> dict[str, str]:
-    """What verdicts are about, and accuracy on held-out examples if there are some, each with its name."""
-    return {MEASURE: f"accuracy, {mean_head(rounds)}", **dict.fromkeys(held_out(rows), "held out")}
+def shown_measures(rows: Sequence[Mapping[str, Any]], end: str) -> dict[str, str]:
+    """What verdicts are about, accuracy at the `end` of runs, and on held-out examples if there are some, each with its
+    name."""
+    return {MEASURE: f"accuracy, {end}", **dict.fromkeys(held_out(rows), "held out")}
 
 
 BOLD = "Bold: above every other by the rule of the verdicts."
-INTERVAL = "Differences are paired by seed, with their 95 % intervals."
 
 
 def comments(said: Sequence[str]) -> list[str]:
@@ -77,6 +77,11 @@ def comments(said: Sequence[str]) -> list[str]:
 def marks_text(base: str) -> str:
     """What the marks mean."""
     return f"Against {base}: {', '.join(f'{mark} {word}' for word, mark in MARKS.items())}."
+
+
+def _paired(differences: Sequence[Difference | None]) -> str:
+    known = any(found and found.interval for found in differences)
+    return f"Differences are paired by seed{', with their 95 % intervals' if known else ''}."
 
 
 def _seeds(rows: Sequence[Mapping[str, Any]]) -> str:

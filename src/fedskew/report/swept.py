@@ -11,7 +11,7 @@ from fedskew.report.comparison import FinishedRun, heads_of, stored, write_texts
 from fedskew.report.result_table import DIFFERENCE_COLUMNS, ResultTable, difference_values, shown_measures
 from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.store import Store
-from fedskew.runs.summary import MEASURES, held_out, over_seeds, percent, setting_text, summarise
+from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
 
 
@@ -76,7 +76,7 @@ class SweepTable:
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heads and cells as people read them."""
         measures = ["accuracy", "accuracy_last10", *held_out(self.rows)]
-        known = heads_of(self.rows)
+        known = heads_of(self._end)
         apart = f"{known[self.measure].removesuffix(' %')} − ({self.label(self.rows[self.reference])}), points"
         heads = [*self.names, *(known[measure] for measure in measures), apart]
         lines = []
@@ -94,8 +94,12 @@ class SweepTable:
     def latex(self) -> str:
         """For a paper."""
         base = self.label(self.rows[self.reference]) + ("" if self.measure == MEASURE else ", held out")
-        measures = shown_measures(self.rows, [row["rounds"] for row in self.rows])
+        measures = shown_measures(self.rows, self._end)
         return ResultTable(self.names, self._settings(), self.rows, measures, self.differences, base).latex()
+
+    @property
+    def _end(self) -> str:
+        return mean_head(row["rounds"] for row in self.rows)
 
     def _settings(self) -> list[list[str]]:
         """The values of each row, under `names`."""
@@ -120,7 +124,7 @@ class SweepTable:
         return {"swept": swept, "measure": self.measure, "reference": self.reference, "rows": self.rows}
 
     def write(self, out: Path) -> list[Path]:
-        """The table as Markdown and CSV, and the figure."""
+        """The table as Markdown, LaTeX and CSV, and the figure."""
         from fedskew.report.sweep_figure import draw_sweep
 
         out.mkdir(parents=True, exist_ok=True)

@@ -268,15 +268,15 @@ def print_comparison(
     target: float | None = None,
     eval_every: int = 1,
 ) -> None:
-    from fedskew.report.comparison import base_name, differences, heads_of, more_columns, name_of
-    from fedskew.runs.summary import held_out, mean_head, percent
+    from fedskew.report.comparison import base_name, differences, end_of, heads_of, more_columns, name_of
+    from fedskew.runs.summary import held_out, percent
     from fedskew.runs.verdict import best
 
     clients = any(row["client_accuracy"]["mean"] is not None for row in rows)
     measures = ["accuracy", "balanced_accuracy", *(["client_accuracy"] if clients else []), "accuracy_last10"]
     measures += held_out(rows)
     more = more_columns(rows, target)
-    heads = heads_of(rows)
+    heads = heads_of(end_of(rows))
     grid = Grid("method", *(heads[name] for name in measures), *more, "time s")
     leaders = {name: best(rows, name) for name in measures}
     for i, row in enumerate(rows):
@@ -291,7 +291,7 @@ def print_comparison(
     console().print(grid)
     for row, difference in zip(rows, differences(rows), strict=True):
         if difference is not None:
-            say(f"{mean_head(row['rounds'] for row in rows)}: {difference.sentence(name_of(row), base_name(rows))}")
+            say(f"{end_of(rows)}: {difference.sentence(name_of(row), base_name(rows))}")
     if not any(one.computed for one in spent.values()):
         echo("all runs are from the store, nothing computed")
     if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):

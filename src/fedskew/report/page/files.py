@@ -14,6 +14,7 @@ from fedskew.report.text_tables import as_csv
 from fedskew.report.written import Replaced, check_replaceable, replacing_results
 from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES as SUMMARISED
+from fedskew.runs.summary import mean_head
 from fedskew.runs.verdict import Difference
 
 Progress = Callable[[int, int], None]
@@ -103,7 +104,7 @@ def latex(federation: Federation) -> str:
     """For a paper."""
     names, rows = [method.label for method in federation.methods], [method.row for method in federation.methods]
     differences = [federation.difference(method) for method in federation.methods]
-    return method_latex(names, rows, [federation.rounds], differences, federation.base_label)
+    return method_latex(names, rows, mean_head([federation.rounds]), differences, federation.base_label)
 
 
 _TEXTS = {"results.csv": results_csv, "results.tex": latex, "runs.csv": runs_csv}
