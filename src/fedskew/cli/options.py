@@ -54,7 +54,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "data_dir": (str, "folder of data files  [default: $FEDSKEW_DATA or data/]"),
 }
 Json = Annotated[bool, typer.Option("--json", help="One JSON document on standard output.")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress; one line of output.")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no hints, only the result.")]
 Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  [default: $FEDSKEW_RUNS or runs/]")]
 File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
 Algorithm = Annotated[
