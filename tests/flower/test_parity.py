@@ -70,6 +70,14 @@ def test_a_buffer_that_is_not_finite_from_the_start():
     assert_trees_equal(federated.server.buffers, expected.server.buffers)
 
 
+def test_frozen_parameters_are_of_the_runs_type_on_nodes():
+    """They come with no message."""
+    model = f"{OWN.parent / 'own_methods.py'}:probe"
+    run = Run(**DIGITS, model=model, algorithm="refit:asks=3", engine="serial", precision="fp64")
+    federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    assert_trees_close(federated.server.used, final(run).server.used)
+
+
 @pytest.mark.parametrize(
     "algorithm", ["noise", "private", "remembered", "started", "blurred", "guessed", "tossed", "lazy"]
 )

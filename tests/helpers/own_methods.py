@@ -316,6 +316,13 @@ def masked() -> nn.Module:
     return Masked()
 
 
+def probe() -> nn.Module:
+    """A last layer on features that are not trained."""
+    module = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+    module[1].requires_grad_(False)
+    return module
+
+
 def dropping() -> nn.Module:
     return Dropping()
 

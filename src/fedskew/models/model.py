@@ -96,15 +96,15 @@ class Model:
         device."""
         if not self._trained:
             raise ValueError(f"{type(self.module).__name__} has no parameter to train")
+        self.place(dtype, device)
+        params = {name: _moved(self.module.get_parameter(name), dtype, device).clone() for name in self._trained}
+        return params, {name: _moved(leaf, dtype, device).clone() for name, leaf in self.module.named_buffers()}
 
-        def moved(leaf: Tensor) -> Tensor:
-            return leaf.detach().to(device, dtype if leaf.is_floating_point() else None)
-
+    def place(self, dtype: torch.dtype, device: torch.device | str) -> None:
+        """Move frozen parameters to where a model that somebody else has made is applied."""
         for name in self.frozen:
             leaf = self.module.get_parameter(name)
-            leaf.data = moved(leaf)
-        params = {name: moved(self.module.get_parameter(name)).clone() for name in self._trained}
-        return params, {name: moved(leaf).clone() for name, leaf in self.module.named_buffers()}
+            leaf.data = _moved(leaf, dtype, device)
 
     def whole_state(self, params: Params, buffers: Params) -> Params:
         """Everything that a state dict of the module holds."""
@@ -181,3 +181,7 @@ class Model:
     def copy(self) -> "Model":
         """A separate model for another thread: a functional call borrows the module while it runs."""
         return Model(copy.deepcopy(self.module))
+
+
+def _moved(leaf: Tensor, dtype: torch.dtype, device: torch.device | str) -> Tensor:
+    return leaf.detach().to(device, dtype if leaf.is_floating_point() else None)

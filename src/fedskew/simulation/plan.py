@@ -39,7 +39,10 @@ class Plan:
     def of(cls, run: Run, known: Dataset | Nodes) -> "Plan":
         shape = tuple(known.input_shape)
         model = build_model(run.model, shape, known.num_classes, run.seed)
-        examples = len(known.y_train) if isinstance(known, Dataset) else None
+        examples = None
+        if isinstance(known, Dataset):
+            examples = len(known.y_train)
+            model.place(dtype_of(run.precision), known.x_train.device)
         return cls(run, model, run.build_algorithm(), settings_of(run, shape), shape, examples)
 
     def with_run(self, run: Run) -> "Plan":
