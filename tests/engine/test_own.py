@@ -186,8 +186,9 @@ def test_looking_at_a_method_that_draws_leaves_the_generators_alone(algorithm: s
     assert rng.position() == before
 
 
-@pytest.mark.parametrize("algorithm", ["noise", *ELSEWHERE])
-def test_a_run_that_draws_is_resumed_to_the_bit(algorithm: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("algorithm", ["noise", *ELSEWHERE, "lazy"])
+def test_a_run_of_ones_own_is_resumed_to_the_bit(algorithm: str, tmp_path: Path) -> None:
+    """Also if a method draws, or if its server has a state only after the first round."""
     run, store = run_of(algorithm), Store(tmp_path)
     expected = params_of(run)
     first = simulate(run, store=store)

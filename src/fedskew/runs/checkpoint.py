@@ -61,13 +61,19 @@ def load_checkpoint(
     there = {name: leaf.to(device) for name, leaf in tensors.items()}
     parts = {part: _ordered(tree.unprefix(there, part), getattr(like, part, {})) for part in _PARTS}
     server = Server(**parts, readout=tree.unprefix(there, "readout"))
-    if like is not None and _shapes(server) != _shapes(like):
+    if like is not None and not _fits(server, like):
         raise _damaged(path, "its tensors are not those of this run's model")
     return Checkpoint(round, server, clients, tree.unprefix(there, "states"))
 
 
-def _shapes(server: Server) -> list[tuple[str, torch.Size]]:
-    return [(name, leaf.shape) for part in _PARTS for name, leaf in getattr(server, part).items()]
+def _fits(server: Server, like: Server) -> bool:
+    """Whether these are the leaves of a server before its first round; a state of the user's own may begin later."""
+    begun = [part for part in _PARTS if part in ("params", "buffers") or getattr(like, part)]
+    return all(_shapes(getattr(server, part)) == _shapes(getattr(like, part)) for part in begun)
+
+
+def _shapes(leaves: Params) -> list[tuple[str, torch.Size]]:
+    return [(name, leaf.shape) for name, leaf in leaves.items()]
 
 
 def _checksum(round: int, tensors: Params) -> str:
