@@ -236,11 +236,31 @@ def test_init_takes_the_clients_that_a_file_names(tmp_path, capsys, monkeypatch)
     assert "num-supernodes=5" in out
 
 
-@pytest.mark.parametrize("dataset", ["cifar10", "nodes:64,10"])
-def test_init_needs_no_data(tmp_path, capsys, monkeypatch, dataset):
+ELSEWHERE = """
+def absent():
+    open("/nowhere/of/this/machine")
+
+
+def unlike():
+    import a_library_that_nodes_have
+"""
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        ["cifar10"],
+        ["nodes:64,10"],
+        ["npz:nowhere.npz", "--model", "mlp", "--partition", "natural", "--clients", "5"],
+        ["own.py:absent", "--model", "mlp", "--partition", "iid"],
+        ["own.py:unlike", "--model", "mlp", "--partition", "iid"],
+    ],
+)
+def test_init_needs_no_data(tmp_path, capsys, monkeypatch, data):
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("FEDSKEW_DATA", raising=False)
-    code, _, err = call(capsys, "flower", "init", "app", "--dataset", dataset)
+    (tmp_path / "own.py").write_text(ELSEWHERE)
+    code, _, err = call(capsys, "flower", "init", "app", "--dataset", *data)
     assert (code, err) == (0, "")
 
 

@@ -62,8 +62,10 @@ def _own_clients(fields: dict[str, Any]) -> dict[str, int]:
     from fedskew.data import own_clients
 
     asked = click.get_current_context().get_parameter_source("clients") is not ParameterSource.DEFAULT
-    found = own_clients(fields.get("dataset", "digits")) if fields.get("partition") == "natural" else None
-    return {} if asked or found is None else {"clients": found}
+    if asked or fields.get("partition") != "natural":
+        return {}
+    found = own_clients(fields.get("dataset", "digits"))
+    return {} if found is None else {"clients": found}
 
 
 @flower_app.command("certificates", short_help="Write certificates and node keys for TLS.")

@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -62,12 +61,15 @@ server = server_app()  # evaluate=... measures the model your way, wrap=... adds
 
 
 def check_split(run: Run) -> None:
-    """Refuse a run whose data set cannot be split among its clients, as a simulation does. Data that this machine lacks
-    are checked where the nodes find them."""
+    """Refuse a run whose data set cannot be split among its clients, as a simulation does. Data that this machine
+    lacks, or a library that the user's own data set imports, are checked where the nodes find them."""
     if spec.name_in(run.dataset) == "nodes":
         return
-    with suppress(FileNotFoundError):
+    try:
         build_federation(run)
+    except (FileNotFoundError, ValueError) as error:
+        if not isinstance(error.__cause__ or error, FileNotFoundError | ImportError):
+            raise
 
 
 def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
