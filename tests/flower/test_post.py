@@ -250,6 +250,11 @@ def test_the_time_that_a_lost_call_took_is_no_measure_of_replies(clock):
     assert clock.now == pytest.approx(2 * (60 + 5), abs=3)
 
 
+def test_a_reply_that_comes_just_before_the_time_is_up_counts(clock):
+    """Also if the server looks for it only afterwards."""
+    check_nothing_is_missing(federate(Timed(RUN, clock, 0.5), RUN, Rules(round_timeout=0.5)), RUN)
+
+
 class HandedOver(Nodes):
     """Flower forgets a reply when it hands it over. Here the connection breaks at that moment, for so many replies of a
     kind."""

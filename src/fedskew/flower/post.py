@@ -160,12 +160,12 @@ class Post:
         self._slowest = dict[str, float]()
 
     def exchange(self, grid: Grid, messages: Sequence[Message]) -> list[Message]:
-        """The replies to messages of one kind, once all have arrived or the time is up."""
+        """The replies to messages of one kind, once all have arrived or the time is up; those that are there count."""
         kind = next((message.metadata.message_type for message in messages), "")
         waiting = [_Call(sent, [key]) for key, sent in pushed(grid, messages) if key]
         end, patience = time.monotonic() + self._seconds, patience_with(grid, self._patience)
         replies, times, earlier = list[Message](), list[float](), self._slowest.get(kind, 0.0)
-        while waiting and time.monotonic() < end:
+        while waiting:
             left, slowest = list[_Call](), max(times, default=earlier)
             for call in waiting:
                 reply = call.reply(grid)
@@ -178,7 +178,7 @@ class Post:
                 else:
                     replies.append(reply)
                     times += [] if reply.has_error() else [time.monotonic() - call.sent]
-            waiting = left
+            waiting = left if time.monotonic() < end else []
             time.sleep(POLL_SECONDS if waiting else 0)
         self._slowest[kind] = max(times, default=earlier)
         return replies
