@@ -22,6 +22,10 @@ def mean():
     return lambda logits, labels, counts: F.cross_entropy(logits, labels)
 
 
+def of_classes():
+    return lambda logits, labels, counts: logits.mean(-2)
+
+
 def itself(logits, labels, counts):
     return F.cross_entropy(logits.movedim(-1, 1), labels, reduction="none")
 
@@ -132,10 +136,16 @@ def test_a_loss_that_is_a_mean_is_refused_before_the_first_round(run, engine, mo
     code, said, left = run("--algorithm", "own.py:mean", "--engine", engine, "--model", model)
     assert code == 2
     assert said == (
-        "fedskew: the loss has shape [] for labels of shape [10]; allowed: one value per example, no mean "
+        "fedskew: the loss has shape [] for labels of shape [20]; allowed: one value per example, no mean "
         "(reduction='none')\n"
     )
     assert left == []
+
+
+def test_a_loss_with_a_value_per_class_is_refused_before_the_first_round(run):
+    code, said, _ = run("--algorithm", "own.py:of_classes")
+    assert code == 2
+    assert said.startswith("fedskew: the loss has shape [10] for labels of shape [20]; allowed")
 
 
 def test_a_loss_that_is_a_number_is_refused(run):

@@ -194,6 +194,7 @@ def test_a_share_may_miss_its_range_by_rounding(tmp_path):
         ({"accuracy": torch.ones(2)}, "evaluate: accuracy is tensor.*; allowed: a number"),
         ({"per_class_accuracy": {0: 0.5}}, "evaluate: per_class_accuracy is {0: 0.5}; allowed: a list"),
         ({"per_class_accuracy": None}, "evaluate: per_class_accuracy is None; allowed: a list"),
+        ({"per_class_accuracy": np.array(0.5)}, r"evaluate: per_class_accuracy is array\(0.5\); allowed: a list"),
     ],
 )
 def test_an_evaluation_of_ones_own_that_cannot_be_recorded_is_refused(wrong, problem, tmp_path):

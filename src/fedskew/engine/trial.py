@@ -144,9 +144,10 @@ class _Trial:
         )
 
     def losses(self) -> tuple[Tensor, Tensor]:
-        """What the first client alone loses on its examples, and their labels."""
+        """What the first client alone loses on the examples of both, which are not as many as the classes, and their
+        labels."""
         params, context = tree.rows(self.params, 0), take(self.context, 0)
-        batch = Batch(self.batch.x[0], self.batch.y[0])
+        batch = Batch(self.batch.x.flatten(0, 1), self.batch.y.flatten())
         return self.recipe.losses(params, context.buffers, batch, context)[0], batch.y
 
     def alone(self) -> list[Made]:

@@ -18,7 +18,7 @@ def checked(measured: object) -> Evaluation | None:
     if not isinstance(measured, Evaluation):
         raise ValueError(f"evaluate returned {measured!r}; allowed: an Evaluation, or None")
     of_class, of_client = measured.per_class_accuracy, measured.client_accuracy
-    if isinstance(of_class, Mapping | str) or not hasattr(of_class, "__len__"):
+    if isinstance(of_class, Mapping | str) or not hasattr(of_class, "__len__") or getattr(of_class, "ndim", 1) != 1:
         raise ValueError(f"evaluate: per_class_accuracy is {of_class!r}; allowed: a list, with a number for each class")
     return replace(
         measured,
