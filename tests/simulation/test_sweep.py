@@ -1,5 +1,6 @@
 """Settings of a sweep: all combinations, each once, with the right reference; nothing is computed twice."""
 
+import numpy as np
 import pytest
 
 from fedskew import Run, Store
@@ -33,6 +34,17 @@ def test_a_method_without_the_argument_is_there_once():
     names, sweep = settings({"algorithm": ["fedlc", "fedavg"], "tau": [1, 2]})
     assert names == ["fedlc, tau=1", "fedlc, tau=2", "fedavg"]
     assert sweep.reference == 2
+
+
+@pytest.mark.parametrize("splits", [["natural", "iid"], ["iid", "natural"]])
+def test_other_splits_have_as_many_clients_as_the_data(splits, tmp_path):
+    x, y, file = np.zeros((30, 4), np.float32), np.arange(30) % 3, tmp_path / "own.npz"
+    np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y, client=np.arange(30) % 5)
+    fields = {"dataset": f"npz:{file}", "model": "mlp"}
+    sweep = Sweep.of(fields, {"partition": splits})
+    assert [setting.runs[0].clients for setting in sweep.settings] == [5, 5]
+    sweep = Sweep.of(fields, {"partition": ["natural"], "clients": [3, 5]})
+    assert [setting.runs[0].clients for setting in sweep.settings] == [3, 5]
 
 
 def test_fields_that_hang_on_others_follow_them():

@@ -11,6 +11,7 @@ from typing import Any
 
 from fedskew.core import spec
 from fedskew.core.spec import Value
+from fedskew.data import own_clients
 from fedskew.knobs import arguments_of, find_argument, with_arguments
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.summary import setting_text
@@ -59,6 +60,7 @@ class Sweep:
         check_seeds(seeds)
         fields = base.given if isinstance(base, Run) else dict(base)
         _check_names(fields, values)
+        fields |= _natural_clients(fields, values)
         settings = dict[tuple[str, int], PlannedSetting]()
         for combination in product(*values.values()):
             made = _setting(fields, dict(zip(values, combination, strict=True)), seeds)
@@ -123,6 +125,15 @@ def _check_names(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]])
             arguments = {each.name: None for method in methods for each in arguments_of(method)}
             said = f"argument of {', '.join(methods)} or field of a run"
             raise ValueError(spec.unknown(said, name, {**arguments, **Run.model_fields}))
+
+
+def _natural_clients(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]]) -> dict[str, int]:
+    """The number of clients that the data have, if their own split is compared with others, which then have as many."""
+    dataset = fields.get("dataset")
+    if "natural" not in values.get("partition", ()) or "dataset" in values or not isinstance(dataset, str):
+        return {}
+    own = None if "clients" in {**fields, **values} else own_clients(dataset)
+    return {} if own is None else {"clients": own}
 
 
 def _reference(fields: Mapping[str, Any], settings: Sequence[PlannedSetting]) -> int:
