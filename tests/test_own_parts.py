@@ -201,6 +201,13 @@ def test_a_model_that_ends_in_a_softmax_is_noted(run, model):
     assert run("--model", f"own.py:{model}", "--algorithm", "own.py:probabilities")[:2] == (0, "")
 
 
+@pytest.mark.filterwarnings("always:.*returns probabilities")
+def test_a_note_about_many_runs_is_printed_once(run, capsys):
+    with pytest.raises(SystemExit):
+        main(["compare", "--model", "own.py:squashed", "--clients", "3", "--rounds", "1", "--algorithm=fedavg,fedlc"])
+    assert capsys.readouterr().err.count("returns probabilities") == 1
+
+
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedlc"])
 def test_a_log_softmax_changes_nothing(run, algorithm):
     assert run("--model", "own.py:ends_in_log_softmax")[:2] == (0, "")

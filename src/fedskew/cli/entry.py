@@ -9,6 +9,7 @@ import time
 import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Annotated
 
 import click
@@ -120,7 +121,8 @@ def _guarded(arguments: list[str]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal without ± still shows the table
-    warnings.showwarning = lambda message, *_, **__: note(str(message))
+    once = cache(note)  # every run of a command may warn of the same
+    warnings.showwarning = lambda message, *_, **__: once(str(message))
     try:
         if expected() > 1 and arguments[:1] != ["run"]:
             raise ValueError(
