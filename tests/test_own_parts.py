@@ -188,7 +188,7 @@ def test_a_function_of_other_names_is_a_factory(run):
     )
 
 
-@pytest.mark.filterwarnings("default:.*returns probabilities")
+@pytest.mark.filterwarnings("always:.*returns probabilities")
 @pytest.mark.parametrize("model", ["ends_in_softmax", "squashed"])
 def test_a_model_that_ends_in_a_softmax_is_noted(run, model):
     """Not if the loss is the user's own too: it may want probabilities."""

@@ -207,6 +207,13 @@ def test_clients_and_rounds_draw_different_numbers() -> None:
     assert_trees_equal({name: leaf.flip(0) for name, leaf in again.items()}, first)
 
 
+def test_what_a_server_sends_is_drawn_in_every_round() -> None:
+    simulation = Simulation(run_of("blurred"))
+    first, again, other = (simulation.plan.sent(simulation.server, round).params for round in (1, 1, 2))
+    assert_trees_equal(first, again)
+    assert not any(torch.equal(leaf, other[name]) for name, leaf in first.items())
+
+
 @pytest.mark.parametrize(
     ("algorithm", "reads"),
     [

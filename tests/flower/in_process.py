@@ -1,5 +1,6 @@
 """A federation inside one process: a grid whose nodes are a ClientApp called with a context each."""
 
+import random
 from collections.abc import Callable, Iterable, Sequence
 from itertools import count
 
@@ -34,6 +35,7 @@ class Nodes(Grid):
         return [self._push(message) for message in messages]
 
     def pull_messages(self, message_ids: Iterable[str]) -> list[Message]:
+        random.random()  # as Flower does for its pauses
         return [self._replies.pop(key) for key in message_ids if key in self._replies]
 
     def _push(self, message: Message) -> str:
