@@ -11,8 +11,8 @@ LAST = 10
 
 
 def tail(rounds: int) -> int:
-    """How many rounds are the end of a run: the last ten, but no more than half of them, since a mean over a run's
-    beginning rewards a fast start."""
+    """How many rounds are the end of a run: the last ten, but no more than half of them, rounded up, since a mean over
+    a run's beginning rewards a fast start."""
     return min(LAST, (rounds + 1) // 2)
 
 
