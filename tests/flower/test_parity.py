@@ -1,5 +1,7 @@
 """A federation gives what a simulation of the same run gives."""
 
+import logging
+
 import pytest
 
 from fedskew import Run, simulate
@@ -85,6 +87,14 @@ def test_parts_of_ones_own_draw_the_same_numbers(algorithm):
     run = Run(**DIGITS, algorithm=f"{OWN.parent / 'own_methods.py'}:{algorithm}", engine="serial")
     federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
     assert_trees_close(federated.server.used, final(run).server.used, rtol=1e-5, atol=1e-5)
+
+
+def test_a_readout_that_asks_nobody_has_lost_nobody(caplog):
+    run = Run(**DIGITS, algorithm=f"{OWN.parent / 'own_methods.py'}:halved", engine="serial")
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federated = federate(Nodes(client_app(run), partitions(run)), run, Rules())
+    assert_trees_close(federated.server.used, final(run).server.used, rtol=1e-5, atol=1e-5)
+    assert caplog.messages == []
 
 
 def test_natural_clients():

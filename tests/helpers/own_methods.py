@@ -196,6 +196,18 @@ class Tossed(Guessed):
         return weight - step * by_weight, bias - step * by_bias
 
 
+@dataclass(frozen=True)
+class Halved(Guessed):
+    """A readout that may ask, and does not."""
+
+    def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
+        return weight / 2, bias / 2
+
+
+def halved() -> Algorithm:
+    return Algorithm("halved", readout=Halved())
+
+
 def tossed() -> Algorithm:
     return Algorithm("tossed", readout=Tossed())
 

@@ -76,7 +76,7 @@ class Reader:
         """The last layer, fitted to the examples of the clients that are present and answer."""
         server, plan = self.strategy.server, self.strategy.plan
         rows, biases = self.layer
-        nodes, asked, all_answered = dict(sorted(self.strategy.roll.nodes.items())), 0, False
+        nodes, asked, all_answered = dict(sorted(self.strategy.roll.nodes.items())), 0, True
         overflown = set[int]()
 
         def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
