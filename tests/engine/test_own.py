@@ -252,3 +252,12 @@ def test_another_method_is_tried_before_it_is_observed() -> None:
     seen, expected = (observe(each, algorithm=method) for each in (simulation, Simulation(run_of(engine="serial"))))
     assert_trees_close(seen.update.delta, expected.update.delta)
     assert simulation.engine_name == "stacked"
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked", "threaded", "auto"])
+@pytest.mark.parametrize(("begins", "ends"), [("on", "off"), ("off", "on")])
+def test_a_state_that_would_be_lost_is_refused(engine: str, begins: str, ends: str) -> None:
+    run = run_of(f"forgetful,begins={begins},ends={ends}", engine=engine, rounds=1)
+    with pytest.raises(RuntimeError, match="(state with|one with) nothing.*allowed: the same names"):
+        list(simulate(run))
+    assert list(simulate(run_of(f"forgetful,begins={begins},ends={begins}", engine=engine, rounds=1)))

@@ -341,3 +341,21 @@ def dropping() -> nn.Module:
 
 def dropping_one() -> nn.Module:
     return DroppingOne()
+
+
+@dataclass(frozen=True)
+class Forgetful(Correction):
+    """Its first state and what it returns have different names."""
+
+    begins: bool
+    ends: bool
+
+    def client_state(self, params: Params) -> Params:
+        return tree.zeros_like(params) if self.begins else {}
+
+    def finish(self, context: Context, delta: Params) -> tuple[Params, Params, Params]:
+        return delta, delta if self.ends else {}, {}
+
+
+def forgetful(begins: bool = False, ends: bool = False) -> Algorithm:
+    return Algorithm("forgetful", correction=Forgetful(begins, ends))
