@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from fedskew import Run, Store, simulate
-from fedskew.cli.terminal.progress import Lines, Spent
+from fedskew.cli.terminal.progress import Spent
+from fedskew.progress import Lines
 from fedskew.simulation import RoundRecord
 
 RUN = Run(clients=3, rounds=4, batch_size=64)

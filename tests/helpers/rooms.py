@@ -11,7 +11,7 @@ FILES = sorted(ROOT.rglob("*.py"))
 PARTS = ("losses", "corrections", "optimizers", "aggregators", "readouts", "partition")
 LEVELS = (
     ("core",),
-    PARTS,
+    (*PARTS, "progress"),
     ("algorithms", "data", "models"),
     ("engine", "knobs"),
     ("runs",),

@@ -1,10 +1,11 @@
 """A comparison of several runs, for Python programs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from fedskew.api.simulated import Simulated, Style, check_share, data_frame, drawn, table_text
+from fedskew.progress import round_progress
 from fedskew.report.comparison import method_curves, method_rows
 from fedskew.runs.given import with_specs
 from fedskew.runs.measures import Reach, rounds_to_reach
@@ -92,26 +93,29 @@ def compare(
     seeds: int = 1,
     store: Store | Path | str | None = None,
     baseline: Any = None,
+    progress: bool = False,
 ) -> Compared:
     """Simulate several runs to the end: one run with each of several algorithms, or a list of runs.
 
     Each is simulated with `seeds` seeds, starting at its own. Under one seed methods share data, split, initial model
     and cohorts. With a store, or its folder, finished rounds are read instead of computed again. Verdicts are against
-    FedAvg, or against the `baseline`, which is one of the methods.
+    FedAvg, or against the `baseline`, which is one of the methods. With `progress` a bar shows how far they are.
     """
     comparison = _comparison(runs, algorithms, seeds)
     judged_by = BASELINE if baseline is None else comparison.name_of(baseline)
-    return Compared(simulated(comparison.groups, Store.of(store)), judged_by)
+    return Compared(simulated(comparison.groups, Store.of(store), progress=progress), judged_by)
 
 
-def simulated(groups: Iterable[tuple[str, list[Run]]], store: Store | None) -> dict[str, list[Simulated]]:
-    """All runs, simulated to the end, by the names of their groups."""
-    made = dict[str, list[Simulated]]()
-    for name, runs in groups:
-        made[name] = [Simulated(run, iter(()), store) for run in runs]
-        by_seed = {one.run.seed: one for one in made[name]}
-        for _, run, record in simulate_groups([(name, runs)], store):
-            by_seed[run.seed].note(record)
+def simulated(
+    groups: Sequence[tuple[str, list[Run]]], store: Store | None, *, progress: bool
+) -> dict[str, list[Simulated]]:
+    """All runs, simulated to the end, by the names of their groups; with `progress` under a bar."""
+    made = {name: [Simulated(run, iter(()), store) for run in runs] for name, runs in groups}
+    at = {(name, one.run.seed): one for name, seeds in made.items() for one in seeds}
+    with round_progress(sum(run.rounds for _, runs in groups for run in runs), enabled=progress) as step:
+        for name, run, record in simulate_groups(groups, store):
+            at[name, run.seed].note(record)
+            step(name, record)
     return made
 
 

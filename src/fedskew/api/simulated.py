@@ -8,6 +8,7 @@ from typing import Any, Literal
 from fedskew.api.trained import TrainedModel, trained
 from fedskew.core.round import Server
 from fedskew.data import facts
+from fedskew.progress import round_progress
 from fedskew.report.comparison import FinishedRun, csv_text, latex, markdown, method_rows
 from fedskew.report.figures import Series, curve_figure, draw_method_curves
 from fedskew.runs.checkpoint import load_checkpoint
@@ -54,10 +55,12 @@ class Simulated(Iterator[RoundRecord]):
         self.records.append(replace(record, server=None))
         self._server = record.server
 
-    def result(self) -> "Simulated":
-        """This object, after computing the remaining rounds; none remain if it was closed or interrupted."""
-        for _ in self:
-            pass
+    def result(self, *, progress: bool = False) -> "Simulated":
+        """This object, after computing the remaining rounds; none remain if it was closed or interrupted. With
+        `progress` a bar shows them."""
+        with round_progress(self.run.rounds - len(self.records), enabled=progress) as step:
+            for record in self:
+                step(self.run.short_algorithm, record)
         done = self.records[-1].round if self.records else 0
         if done < self.run.rounds and not (self.records and self.records[-1].diverged):
             raise ValueError(

@@ -56,11 +56,13 @@ def sweep(
     *,
     seeds: int = 1,
     store: Store | Path | str | None = None,
+    progress: bool = False,
 ) -> Swept:
     """Simulate a run at every combination of values: `sweep(run, {"tau": [1, 2, 5], "lr": [0.03, 0.1]})`.
 
     Names are fields of a run and arguments of its method (`tau`, or `fedlc.tau`). Instead of a run its fields can be
-    given. With a store, or its folder, finished rounds are read instead of computed again.
+    given. With a store, or its folder, finished rounds are read instead of computed again. With `progress` a bar shows
+    how far they are.
     """
     if not values:
         raise ValueError('sweep needs values; for example {"tau": [0.5, 1, 2, 5]}')
@@ -69,7 +71,7 @@ def sweep(
     names = [name for name, _ in made.groups]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"two settings are called {min(twice)}; sweep them one after the other")
-    return Swept(made, simulated(made.groups, Store.of(store)))
+    return Swept(made, simulated(made.groups, Store.of(store), progress=progress))
 
 
 def _list(name: str, values: Any) -> Sequence[Any]:

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from fedskew.api.comparing import Compared, fields_of, simulated
 from fedskew.api.simulated import Simulated
 from fedskew.core.spec import Value
+from fedskew.progress import held_out_only, round_progress
 from fedskew.report.tuned import tries_csv, tries_markdown
 from fedskew.runs.given import algorithm_spec
 from fedskew.runs.run import Run
@@ -57,6 +58,7 @@ def tune(
     choosing_seeds: int = 1,
     seeds: int = 3,
     store: Store | Path | str | None = None,
+    progress: bool = False,
 ) -> Tuned:
     """Choose each method's knobs on held-out training examples, then compare the chosen settings on the test set.
 
@@ -64,6 +66,7 @@ def tune(
     set; `values` lists the candidates for a knob. Tries use `choosing_seeds` seeds, starting at the run's; the
     comparison uses the `seeds` after them, and all training examples. Instead of a run its fields can be given. With a
     store, or its folder, finished rounds are read instead of computed again; without one, `halving` begins tries again.
+    With `progress` a bar shows how far they are.
     """
     if isinstance(algorithms, str) or not algorithms:
         raise ValueError(f'algorithms is {algorithms!r}; allowed: a list of methods, for example ["fedavg", "fedlc"]')
@@ -71,5 +74,6 @@ def tune(
     how = {"budget": budget, "choosing_seeds": choosing_seeds, "seeds": seeds}
     fields = {name: value for name, value in fields_of(run).items() if name != "algorithm"}
     tuning, kept = Tuning.of(fields, methods, values, search=search, halving=halving, **how), Store.of(store)
-    choices = tuning.choose(kept)
-    return Tuned(simulated(tuning.comparison(choices).groups, kept), choices)
+    with round_progress(tuning.rounds, enabled=progress) as step:
+        choices = tuning.choose(kept, held_out_only(step))
+    return Tuned(simulated(tuning.comparison(choices).groups, kept, progress=progress), choices)

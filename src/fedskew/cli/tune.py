@@ -1,7 +1,6 @@
 """`fedskew tune`: each method's knobs chosen on held-out examples, and the chosen settings compared."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -29,12 +28,12 @@ from fedskew.cli.terminal.progress import (
     percent_of,
     print_comparison,
     print_json,
-    round_progress,
     rounds_text,
     say,
     say_written,
 )
 from fedskew.cli.values import Assignments, Request, Rest, requested
+from fedskew.progress import Step, held_out_only, round_progress
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import TunedMethod
@@ -85,7 +84,7 @@ def tune_command(
     some = tuning.methods[0].tries[0].runs[0]
     decode(some, enabled=show)
     with round_progress(tuning.rounds, enabled=show) as step:
-        choices = tuning.choose(store, _held_out_only(step))
+        choices = tuning.choose(store, _interruptible(held_out_only(step)))
     comparison = tuning.comparison(choices)
     spent = {name: Spent() for name in comparison.runs}
     for name, _, record in followed(comparison.groups, store, lambda name: f"{name}, test", show=show):
@@ -116,11 +115,9 @@ def _methods(asked: Request) -> list[str]:
     return several or [one]
 
 
-def _held_out_only(step: "Callable[[str, RoundRecord], None]") -> "Callable[[str, RoundRecord], None]":
-    """Show progress by accuracy on held-out examples: accuracy on the test set must not be seen yet."""
-
+def _interruptible(step: Step) -> Step:
     def watch(name: str, record: "RoundRecord") -> None:
-        step(f"{name}, held out", replace(record, accuracy=record.validation_accuracy))
+        step(name, record)
         interruption.check()
 
     return watch

@@ -5,6 +5,8 @@ from collections.abc import Collection, Iterator, Sequence
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
+from fedskew.progress import printable
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions
     from rich.table import Table
@@ -19,14 +21,6 @@ _GAP = 2
 _NOTHING = ("", "-")
 _MOST_LINES = 2
 """Lines that a text may take before the table is broken into blocks."""
-
-
-def printable(text: str) -> str:
-    """A text in which everything is escaped that a terminal would interpret or could not show."""
-    return "".join(
-        letter if letter.isprintable() or letter in "\n\t" else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
 
 
 class Grid:

@@ -7,12 +7,16 @@ import shlex
 import shutil
 import sys
 import textwrap
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from fedskew.cli.terminal.grid import GLUE, Grid, printable
+from fedskew.cli.terminal.grid import GLUE, Grid
+from fedskew.progress import echo as echo
+from fedskew.progress import percent_of as percent_of
+from fedskew.progress import printable
+from fedskew.progress import round_progress as round_progress
+from fedskew.progress import span as span
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import DataFiles, RunResult
@@ -21,52 +25,10 @@ if TYPE_CHECKING:
     from fedskew.runs.store import Folder
     from fedskew.simulation.records import RoundRecord
 
-_EVERY = 30.0
-"""Seconds between lines of progress."""
 _ENDLESS = 1_000_000
 """Columns, where nothing limits them."""
 _MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
 """Limits of what `fedskew inspect` shows: clients, classes as columns, and a client's classes if there are more."""
-
-
-@contextmanager
-def round_progress(total: int, *, enabled: bool) -> Iterator[Callable[[str, "RoundRecord"], None]]:
-    """On a terminal a spinner and a bar, which also moves within a round; else a line every half minute."""
-    if not enabled:
-        yield lambda name, record: None
-    elif not sys.stderr.isatty():
-        yield Lines(total)
-    else:
-        with _bar(total) as step:
-            yield step
-
-
-@contextmanager
-def _bar(total: int) -> Iterator[Callable[[str, "RoundRecord"], None]]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
-
-    from fedskew.core.pulse import listening
-
-    columns = (
-        SpinnerColumn(),
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("{task.fields[within]}{task.fields[accuracy]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("getting ready", total=total, accuracy="", within="")
-
-        def step(name: str, record: "RoundRecord") -> None:
-            shown: dict[str, Any] = (
-                {} if record.accuracy is None else {"accuracy": f"accuracy {percent_of(record.accuracy)} %"}
-            )
-            bar.update(task, advance=1, description=printable(name), within="", **shown)
-
-        with listening(lambda share: bar.update(task, within=f"{100 * share:.0f} % of a round, " if share < 1 else "")):
-            yield step
 
 
 class Spent:
@@ -90,44 +52,9 @@ class Spent:
         )
 
 
-class Lines:
-    """Progress in lines, for logs: at most one every `_EVERY` seconds."""
-
-    def __init__(self, total: int, clock: Callable[[], float] = time.monotonic) -> None:
-        self._total, self._clock = total, clock
-        self._done, self._computed, self._accuracy = 0, 0, ""
-        self._began = self._said = clock()
-
-    def __call__(self, name: str, record: "RoundRecord") -> None:
-        self._done += 1
-        now = self._clock()
-        if record.server is None:  # read from the store: it says nothing of the pace
-            self._began, self._computed = now, 0
-        else:
-            self._computed += 1
-        if record.accuracy is not None:
-            self._accuracy = f", accuracy {percent_of(record.accuracy)} %"
-        if now - self._said < _EVERY:
-            return
-        self._said = now
-        left = (now - self._began) / max(1, self._computed) * (self._total - self._done)
-        where = f"{name}, round {record.round}{self._accuracy}"
-        echo(f"{where}; {self._done} of {self._total} rounds, about {span(left)} left", err=True)
-
-
 def rounds_text(number: int) -> str:
     """`1 round`, `60 rounds`"""
     return f"{number} round{'' if number == 1 else 's'}"
-
-
-def span(seconds: float | None) -> str:
-    """`42 s`, `3:05 min`, `2:10 h`"""
-    if seconds is None:
-        return "-"
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    return f"{whole // 60}:{whole % 60:02} min" if whole < 3600 else f"{whole // 3600}:{whole % 3600 // 60:02} h"
 
 
 @contextmanager
@@ -152,11 +79,6 @@ def item_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
         echo(name, err=True)
     with byte_progress(name, enabled=enabled) as step:
         yield step
-
-
-def echo(text: str, *, err: bool = False, nl: bool = True) -> None:
-    """Print a line, escaped: titles, paths and specs come from files that others may have written."""
-    print(printable(text), file=sys.stderr if err else sys.stdout, end="\n" if nl else "", flush=True)
 
 
 def say(text: str, *, err: bool = False) -> None:
@@ -188,10 +110,6 @@ def say_written(paths: Iterable[object]) -> None:
 def note(message: str) -> None:
     """Print a note to standard error."""
     say(f"fedskew: note: {message}", err=True)
-
-
-def percent_of(share: float | None) -> str:
-    return "-" if share is None else f"{100 * share:.2f}"
 
 
 def console(**options: Any) -> Any:

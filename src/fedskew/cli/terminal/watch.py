@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from fedskew.cli.terminal.grid import printable
-from fedskew.cli.terminal.progress import percent_of, round_progress, span
+from fedskew.progress import percent_of, printable, round_progress, span
 
 if TYPE_CHECKING:
     from fedskew.simulation.records import RoundRecord
