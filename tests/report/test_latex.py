@@ -79,6 +79,22 @@ def test_a_single_method_has_no_difference():
     ]
 
 
+def test_comments_name_the_runs_behind_each_line():
+    rows = [{**row, "name": "Ours %" if row["method"] == "fedlc" else row["method"]} for row in compared()]
+    hashes = {row["method"]: [f"{row['method']}{seed}" for seed in row["seeds"]] for row in rows}
+    table = latex(rows, hashes)
+    assert "% method Ours %: fedlc0 fedlc1 fedlc2\n" in table
+    assert cells_of(table) == cells_of(latex(rows))
+    assert "runs show" not in latex(rows)
+
+
+def test_without_a_baseline_there_is_no_column_for_differences():
+    heads = markdown(compared({"fedlc": (0.5, 0.6), "scaffold": (0.4, 0.5)})).splitlines()[0]
+    assert "points" not in heads
+    assert "last 6 rounds − fedavg, points" in markdown(compared()).splitlines()[0]
+    assert "points" not in markdown(compared({"fedavg": (0.5, 0.6)})).splitlines()[0]
+
+
 def test_report_and_compare_write_one_table(tmp_path):
     store = example_store(tmp_path)
     (found,) = federations(read_entries(store)[0])
@@ -153,7 +169,7 @@ def test_a_method_that_diverged_says_so():
 def test_a_method_that_diverged_early_does_not_change_what_the_end_of_the_others_is():
     gone = FinishedRun({"algorithm": "fedrs", "seed": 0}, [record(1, 0.1, diverged=True)])
     done = FinishedRun({"algorithm": "fedavg", "seed": 0}, [record(i, 0.5) for i in range(1, 25)])
-    rows = method_rows({"fedavg": [done], "fedrs": [gone]})
+    rows = method_rows({"fedavg": [done], "fedlc": [done], "fedrs": [gone]})
     assert cells_of(latex(rows))[0][1] == r"accuracy, last ten rounds (\%)"
     assert "| last ten rounds % | last ten rounds − fedavg, points |" in markdown(rows)
     short = FinishedRun({"algorithm": "fedlc", "seed": 0}, [record(i, 0.5) for i in range(1, 7)])

@@ -33,7 +33,8 @@ def row(values, each, diverged=0, **measures):
         }
         for name in MEASURES
     }
-    about = {"values": values, "rounds": 20, "seeds": list(range(len(each))), "diverged": diverged}
+    about = {"values": values, "rounds": 20, "runs": ["3fa9", "77aa"], "seeds": list(range(len(each)))}
+    about["diverged"] = diverged
     return {**about, "against_reference": None, **found}
 
 
@@ -57,6 +58,7 @@ def test_a_paper_gets_the_table_that_methods_get():
     assert first == ["1", "0.1", r"55.00 $\pm$ 5.00", "$-20.00$ $[-20.00, -20.00]$", r"$\downarrow$"]
     heads, *_ = cells_of(swept(validation_accuracy=[0.5, 0.5, 0.5]).latex())
     assert heads[3:5] == [r"held out (\%)", "difference to tau=2, lr=0.1, held out (points)"]
+    assert "\n% tau 1, lr 0.2: 3fa9 77aa\n" in swept().latex()
 
 
 def test_the_mean_of_short_runs_is_over_their_last_half():

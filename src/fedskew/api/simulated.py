@@ -23,10 +23,10 @@ from fedskew.simulation import simulate as rounds_of
 from fedskew.simulation.traffic import BytesSent, bytes_sent
 
 Style = Literal["markdown", "latex", "csv"]
-_STYLES: dict[str, Callable[[list[dict[str, Any]], float | None], str]] = {
-    "markdown": markdown,
-    "latex": lambda rows, target: latex(rows),
-    "csv": lambda rows, target: csv_text(rows),
+_STYLES: dict[str, Callable[[list[dict[str, Any]], float | None, dict[str, list[str]]], str]] = {
+    "markdown": lambda rows, target, hashes: markdown(rows, target),
+    "latex": lambda rows, target, hashes: latex(rows, hashes),
+    "csv": lambda rows, target, hashes: csv_text(rows),
 }
 
 
@@ -177,7 +177,7 @@ def table_text(group: Group, style: Style, target: float | None = None, baseline
     check_table_style(style)
     finished = {name: [one.finished for one in seeds] for name, seeds in group.items()}
     rows = method_rows(finished, target=target, baseline=baseline)
-    return _STYLES[style](rows, target)
+    return _STYLES[style](rows, target, {name: [one.run.hash for one in seeds] for name, seeds in group.items()})
 
 
 def drawn(group: Group, axes: Any, measure: str) -> Any:

@@ -22,7 +22,15 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Names, Style, display_names
-from fedskew.cli.terminal.progress import Spent, note, print_comparison, print_json, rounds_text, say_written
+from fedskew.cli.terminal.progress import (
+    Spent,
+    note,
+    print_comparison,
+    print_json,
+    rounds_text,
+    say_what_decides,
+    say_written,
+)
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
@@ -50,7 +58,7 @@ def compare_command(
 ) -> None:
     """Compare several methods on the same data, split, initial model and cohorts.
 
-    Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 5
+    Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 3
     """
     from fedskew.report.comparison import comparison_files, comparison_rows, write_comparison
     from fedskew.report.style import drawn_for
@@ -101,6 +109,7 @@ def compare_command(
         return
     print_comparison(rows, title, spent, target, some.eval_every)
     if show:
+        say_what_decides(rows, judges=True)
         say_written(written.made)
 
 

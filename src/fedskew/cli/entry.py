@@ -98,7 +98,7 @@ def app_callback(
 ) -> None:
     """Federated learning under label skew.
 
-    Example: fedskew compare --dataset digits --algorithm fedavg,fedlc
+    Example: fedskew compare --dataset digits --algorithm fedavg,fedlc --seeds 3
     """
 
 

@@ -30,6 +30,7 @@ from fedskew.cli.terminal.progress import (
     print_json,
     rounds_text,
     say,
+    say_what_decides,
     say_written,
 )
 from fedskew.cli.values import Assignments, Request, Rest, requested
@@ -104,6 +105,7 @@ def tune_command(
     print_comparison(rows, title, spent, target, some.eval_every)
     say(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
     if show:
+        say_what_decides(rows, judges=False)
         say_written(made)
 
 

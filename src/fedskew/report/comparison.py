@@ -123,7 +123,7 @@ def write_comparison(
 ) -> list[Path]:
     """Curves, partition, and the table as Markdown, LaTeX and CSV."""
     out.mkdir(parents=True, exist_ok=True)
-    made = write_texts(out, {"md": markdown(rows, target), "tex": latex(rows), "csv": csv_text(rows)})
+    made = write_texts(out, {"md": markdown(rows, target), "tex": latex(rows, hashes), "csv": csv_text(rows)})
     series = {name: [store.folder(hash).records()[:rounds] for hash in group] for name, group in hashes.items()}
     first = store.folder(next(iter(hashes.values()))[0])
     title, card = first.about()["short"]["title"], first.card()
@@ -192,20 +192,22 @@ def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str
     return "\n".join(as_markdown(*_cells(rows, target))) + "\n"
 
 
-def latex(rows: Sequence[dict[str, Any]]) -> str:
-    """For a paper."""
-    return method_latex([name_of(row) for row in rows], rows, end_of(rows), differences(rows), base_name(rows))
+def latex(rows: Sequence[dict[str, Any]], hashes: Hashes | None = None) -> str:
+    """For a paper; with the hashes of the runs, a comment names them."""
+    names, runs = [name_of(row) for row in rows], [hashes[row["method"]] for row in rows] if hashes else ()
+    return method_latex(names, rows, end_of(rows), differences(rows), base_name(rows), runs)
 
 
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:
     more = more_columns(rows, target)
     measures = ["accuracy", "balanced_accuracy", "accuracy_last10", *held_out(rows)]
-    known, apart = heads_of(end_of(rows)), f"{end_of(rows)} − {base_name(rows)}, points"
-    heads = ["method", *(known[measure] for measure in measures), apart, *more, "seeds"]
+    known, judged = heads_of(end_of(rows)), differences(rows)
+    apart = [f"{end_of(rows)} − {base_name(rows)}, points"] if any(judged) else []
+    heads = ["method", *(known[measure] for measure in measures), *apart, *more, "seeds"]
     lines = []
-    for i, (row, difference) in enumerate(zip(rows, differences(rows), strict=True)):
+    for i, (row, difference) in enumerate(zip(rows, judged, strict=True)):
         cells = [percent(row[m]["mean"], row[m]["std"]) for m in measures]
-        cells.append("-" if difference is None else str(difference))
+        cells += ["-" if difference is None else str(difference)] if apart else []
         cells += [column[i] for column in more.values()]
         lines.append([name_of(row), *cells, str(len(row["seeds"]))])
     return heads, lines

@@ -22,7 +22,7 @@ def difference_values(found: Mapping[str, Any] | None) -> list[Any]:
 @dataclass(frozen=True)
 class ResultTable:
     """A line per row of `over_seeds`. `cells`, under `heads`, say what each row is; `measures` are shown under their
-    names. Differences are to `base`."""
+    names. Differences are to `base`. `runs` are the hashes behind each row, if they are known."""
 
     heads: Sequence[str]
     cells: Sequence[Sequence[str]]
@@ -30,6 +30,7 @@ class ResultTable:
     measures: Mapping[str, str]
     differences: Sequence[Difference | None]
     base: str
+    runs: Sequence[Sequence[str]] = ()
 
     def latex(self) -> str:
         """For booktabs, with comments that say what a caption should; the best by the verdict rule is bold."""
@@ -45,7 +46,15 @@ class ResultTable:
             lines.append([*line, difference_tex(difference), mark_of(difference)] if judged else line)
         said = [_seeds(self.rows), *([BOLD] if set(leaders.values()) != {None} else [])]
         said += [f"{_paired(self.differences)} {marks_text(self.base)}"] if judged else []
+        said += self._made_of() if self.runs else []
         return "\n".join([*comments(said), *tabular(heads, lines)]) + "\n"
+
+    def _made_of(self) -> list[str]:
+        """The runs of each row, by what it is."""
+        rows = (zip(self.heads, cells, strict=True) for cells in self.cells)
+        named = [", ".join(f"{head} {cell}" for head, cell in row) for row in rows]
+        told = [f"{name}: {' '.join(hashes)}" for name, hashes in zip(named, self.runs, strict=True)]
+        return ["Made of these runs (`fedskew runs show` has the settings of each):", *told]
 
 
 def method_latex(
@@ -54,10 +63,11 @@ def method_latex(
     end: str,
     differences: Sequence[Difference | None],
     base: str,
+    runs: Sequence[Sequence[str]] = (),
 ) -> str:
     """A line per method: what verdicts are about, and the verdict."""
     cells = [[name] for name in names]
-    return ResultTable(["method"], cells, rows, shown_measures(rows, end), differences, base).latex()
+    return ResultTable(["method"], cells, rows, shown_measures(rows, end), differences, base, runs).latex()
 
 
 def shown_measures(rows: Sequence[Mapping[str, Any]], end: str) -> dict[str, str]:

@@ -95,7 +95,8 @@ class SweepTable:
         """For a paper."""
         base = self.label(self.rows[self.reference]) + ("" if self.measure == MEASURE else ", held out")
         measures = shown_measures(self.rows, self._end)
-        return ResultTable(self.names, self._settings(), self.rows, measures, self.differences, base).latex()
+        runs = [row["runs"] for row in self.rows]
+        return ResultTable(self.names, self._settings(), self.rows, measures, self.differences, base, runs).latex()
 
     @property
     def _end(self) -> str:
