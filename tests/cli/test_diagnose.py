@@ -1,4 +1,5 @@
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -6,6 +7,7 @@ import pytest
 
 from fedskew import Run, Store, simulate
 from fedskew.cli import main
+from fedskew.cli.diagnose import _mended
 from fedskew.report import diagnostic_figures as figures
 from fedskew.report.style import RC
 from fedskew.runs.sealed import seal
@@ -56,6 +58,9 @@ def test_tables_and_files_of_a_run(capsys):
     assert (code, err) == (0, "")
     for word in ("majority", "minority", "missing", "aggregated", "diversity", "n_j/n_r > D_jr", "calibration error"):
         assert word in out
+    titles = ["Test accuracy by kind of class", "Drift", "Deviation bound (theorem 1)"]
+    assert [line.partition(":")[0].partition(" before")[0] for line in re.findall(r"(.*)\nlocal update", out)] == titles
+    assert re.search(r"^accuracy [\d.]+ %; it would be [\d.]+ % with the last layer fitted to all clients'", out, re.M)
     made = {path.name for path in (Path("diagnosis") / hash[:8]).iterdir()}
     assert made == {"diagnosis.json", *(f"{name}.{end}" for name in FIGURES for end in ("png", "svg"))}
     after = contents(folder)
@@ -63,6 +68,21 @@ def test_tables_and_files_of_a_run(capsys):
     assert after == before
     document = json.loads((Path("diagnosis") / hash[:8] / "diagnosis.json").read_text())
     assert Store("runs").folder(hash).diagnosis() == document
+
+
+@pytest.mark.parametrize(
+    ("mended", "said"),
+    [
+        ({"norms": None, "head": None, "both": None}, "accuracy 50.00 %"),
+        (
+            {"norms": 0.6, "head": 0.7, "both": 0.8},
+            "accuracy 50.00 %; it would be 60.00 % with batch norm's statistics, 70.00 % with the last layer, "
+            "80.00 % with both fitted to all clients' training examples",
+        ),
+    ],
+)
+def test_what_mending_would_give(mended, said):
+    assert _mended({"as_is": 0.5, **mended}) == said
 
 
 def test_one_json_document(capsys, monkeypatch):

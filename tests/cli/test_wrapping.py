@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from fedskew.cli.terminal.progress import note, say, say_command, say_written
+from fedskew.cli.terminal.progress import note, say, say_command, say_fields, say_written
 
 TEXT = "written: " + ", ".join(f"comparison/figure{number}.png" for number in range(6))
 
@@ -41,6 +41,28 @@ def test_lines_after_the_first_stay_under_an_indented_one(capsys, monkeypatch):
     first, *rest = capsys.readouterr().out.splitlines()
     assert first.startswith("  written")
     assert {len(line) - len(line.lstrip()) for line in rest} == {4}
+
+
+def test_values_stay_in_their_column(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    say_fields([("engine", "stacked on cpu: the cohort as one tensor program"), ("kept in", "runs/3fa9")])
+    lines = capsys.readouterr().out.splitlines()
+    assert lines == ["engine   stacked on cpu: the cohort as", "         one tensor program", "kept in  runs/3fa9"]
+    monkeypatch.setenv("COLUMNS", "20")
+    say_fields([("a name longer than half", "of the terminal")])
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 20
+    say_fields([("hash", "12a535f97c358f0c972e0deb14fd235d")])
+    assert capsys.readouterr().out == "hash  12a535f97c358f0c972e0deb14fd235d\n"
+
+
+def test_a_command_in_a_sentence_is_not_broken(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    say("to choose a setting, use `fedskew tune --validation 0.1` or look at `fedskew runs list`")
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 2
+    assert all(line.count("`") % 2 == 0 for line in lines)
 
 
 WORDS = ["fedskew", "compare", "--dataset", "folder:my data; rm x", "--algorithm", "fedavg,fedla+fedacg+refit", "-q"]

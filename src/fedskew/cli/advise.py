@@ -46,13 +46,13 @@ def advise_command(
     path = _file(counts, runs)
     table, card = read_counts(path)
     if "note" in card and not card.get("counts"):
-        echo(card["note"], err=True)
+        say(card["note"], err=True)
     origin = source(path, card)
     known = origin.get("dataset")
     data = resolve_dataset(dataset).text if dataset else None if known is None else str(known)
     own, problems = own_settings(open_store(runs), table, data)
     for problem in problems:
-        echo(f"left out: {problem}", err=True)
+        say(f"left out: {problem}", err=True)
     if data is None and own:  # equal label counts in the store: the user's own data
         origin = {name: own[0][name] for name in ("dataset", "partition", "model")}
         data = known = own[0]["dataset"]

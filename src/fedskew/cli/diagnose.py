@@ -9,7 +9,7 @@ import typer
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, percent_of, print_json, say_written
+from fedskew.cli.terminal.progress import console, echo, percent_of, print_json, say, say_written
 
 
 def diagnose_command(
@@ -52,29 +52,34 @@ def diagnose_command(
 
 
 def _print(document: dict[str, Any]) -> None:
-    echo(
+    say(
         f"{document['title']}, {document['algorithm']}: global model of round {document['round']}, "
         f"run {document['run_hash']}"
     )
     first = next(iter(document["methods"].values()))
     shown, cohort = len(first["class_accuracy"]["clients"]), len(first["drift"]["clients"])
     if shown < cohort:
-        echo(f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all")
-    console().print(_kinds(document["methods"]))
-    console().print(_drift(document["methods"]))
-    console().print(_bounds(document["methods"]))
-    echo("sign held, both signs: dw_r.h_r < 0, and dw_j.h_r > 0, where n_j/n_r > D_jr; sign below: elsewhere\n")
+        say(f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all")
+    echo("")
+    for title, table in _TABLES.items():
+        say(title)
+        console().print(table(document["methods"]))
+    say("sign held, both signs: dw_r.h_r < 0, and dw_j.h_r > 0, where n_j/n_r > D_jr; sign below: elsewhere")
+    echo("")
     calibration = document["calibration"]
-    echo(
+    say(
         f"expected calibration error {percent_of(calibration['ece'])} %, "
         f"mean confidence less accuracy {percent_of(calibration['overconfidence'])} %"
     )
-    mended = {name: value for name, value in document["repairs"].items() if value is not None}
-    parts = {"as_is": "as it is", "norms": "batch norm's statistics", "head": "last layer", "both": "both"}
-    echo(
-        "accuracy if parts were fitted to everybody's training examples: "
-        + ", ".join(f"{parts[name]} {percent_of(value)} %" for name, value in mended.items())
-    )
+    say(_mended(document["repairs"]))
+
+
+def _mended(repairs: dict[str, float | None]) -> str:
+    """`accuracy 92.68 %; it would be 94.93 % with the last layer fitted to all clients' training examples`"""
+    parts = {"norms": "batch norm's statistics", "head": "the last layer", "both": "both"}
+    told = [f"{percent_of(repairs[name])} % with {part}" for name, part in parts.items() if repairs[name] is not None]
+    more = f"; it would be {', '.join(told)} fitted to all clients' training examples" if told else ""
+    return f"accuracy {percent_of(repairs['as_is'])} %{more}"
 
 
 def _kinds(methods: dict[str, Any]) -> Grid:
@@ -112,3 +117,10 @@ def _drift(methods: dict[str, Any]) -> Grid:
         means = [mean(drift["norm"]), drift["mean_norm"], mean(drift["cosine_to_mean"]), drift["cosine"]["mean"]]
         grid.add_row(name, *("-" if value is None else f"{value:.3f}" for value in (*means, drift["diversity"])))
     return grid
+
+
+_TABLES = {
+    "Test accuracy by kind of class before and after a client's local update": _kinds,
+    "Drift: how far clients move, and in how different directions": _drift,
+    "Deviation bound (theorem 1): pairs of a majority class j and another class r": _bounds,
+}

@@ -22,7 +22,7 @@ from fedskew.cli.paper_request import (
 from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, print_json, round_progress, say_written
+from fedskew.cli.terminal.progress import console, echo, print_json, round_progress, say, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import PaperRuns, UndoneRuns
@@ -100,7 +100,7 @@ def paper_list(
         shown = [row["name"], row["title"], row["profile"], row["runs"], done, row["shortened"], left]
         grid.add_row(*map(str, shown))
     console().print(grid)
-    echo(
+    say(
         "five seeds; done in this store or published (`paper run` repeats published runs), in the arithmetic of most "
         f"runs; time left on {device_name(device)}, from runs of the same kind there"
     )
@@ -145,7 +145,7 @@ def paper_run(
         document: PaperRuns = {"done": [run.hash for run in done], "problems": failed}
         print_json(document)
     elif not (quiet or done or problems or waits):
-        echo(f"nothing left to do; `fedskew paper show {'table1' if item == 'all' else item}` shows it")
+        say(f"nothing left to do; `fedskew paper show {'table1' if item == 'all' else item}` shows it")
     report_problems(problems, waits)
 
 
@@ -209,7 +209,7 @@ def paper_show(
         return
     out.parent.mkdir(parents=True, exist_ok=True)
     write_whole(out, text.encode())
-    echo(f"written: {out}")
+    say_written([out])
 
 
 @paper_app.command("map", short_help="What FedLC's gain over FedAvg depends on.")
@@ -298,7 +298,7 @@ def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path,
     speeds = Speeds(known_results(store, published), where)
     known = [speeds.seconds(run) for run in left]
     time = span(sum(seconds for seconds in known if seconds is not None), known.count(None))
-    echo(f"{len(left)} runs, {jobs} at a time; one after another on {where}: {time}", err=True)
+    say(f"{len(left)} runs, {jobs} at a time; one after another on {where}: {time}", err=True)
 
 
 def _unsettled(item: Any, choice: "Choice", results: "Results") -> str | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, percent_of, print_json, rounds_text, say_written
+from fedskew.cli.terminal.progress import console, echo, note, percent_of, print_json, rounds_text, say, say_written
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MapRow, PaperRow
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
     if enabled:
         state = f"diverged in round {record.round}" if record.diverged else f"{percent_of(record.accuracy)} %"
-        echo(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {rounds_text(run.rounds)}, {run.hash}")
+        say(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {rounds_text(run.rounds)}, {run.hash}")
 
 
 def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
@@ -32,11 +32,11 @@ def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
     failed = [problem for problem in problems if not problem.busy]
     for reason in dict.fromkeys(problem.reason for problem in failed):
         runs = [run for problem in failed if problem.reason == reason for run in problem.runs]
-        echo(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
+        say(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
     if busy := sum(len(problem.runs) for problem in problems if problem.busy):
-        echo(f"fedskew: note: another process is doing {busy} of the runs", err=True)
+        note(f"another process is doing {busy} of the runs")
     if waits:
-        echo(f"fedskew: {waits}", err=True)
+        say(f"fedskew: {waits}", err=True)
     if failed or waits:
         raise typer.Exit(1)
 
@@ -70,7 +70,8 @@ def print_map(
         console().print(grid if rows else "nothing of this map has been run yet")
     if rows and choice.stand_in:
         echo(f"STAND-IN DATA: {rows[0]['dataset']}, not the paper's")
-    echo("\n".join(said))
+    for line in said:
+        say(line)
     if made:
         say_written(made)
 

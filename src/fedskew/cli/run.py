@@ -21,7 +21,7 @@ from fedskew.cli.options import (
     run_options,
 )
 from fedskew.cli.shared import decode, looking_for_rounds, result_of
-from fedskew.cli.terminal.progress import Spent, echo, percent_of, print_json, print_result, round_progress
+from fedskew.cli.terminal.progress import Spent, echo, percent_of, print_json, print_result, round_progress, say
 from fedskew.core.ranks import expected, rank
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def run_command(
     with looking_for_rounds(store, [hash]), progress as step, tracking(track or (), run) as log:
         for record in coming:
             if show and not records:  # an invalid request fails before anything is printed
-                echo(title)
+                say(title)
             records.append(record)
             spent.add(record)
             step(run.short_algorithm, record)

@@ -10,7 +10,7 @@ import typer
 from fedskew.cli.options import Json, Quiet, Runs, open_store
 from fedskew.cli.shared import result_of
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import answer, console, echo, note, percent_of, print_json, say
+from fedskew.cli.terminal.progress import answer, console, echo, note, percent_of, print_json, say, say_fields
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import Session
@@ -98,7 +98,7 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
     same = {head: texts[0] for head, texts in found.items() if len(set(texts)) == 1 and len(rows) > 1}
     if same:
         said = ", ".join(f"seed {text}" if head == "seed" else text for head, text in same.items())
-        echo(f"{len(rows)} runs of {said}")
+        say(f"{len(rows)} runs of {said}")
     kept = {head: texts for head, texts in found.items() if head not in same}
     grid = Grid("run", *(head.replace("_", " ") for head in kept), "rounds", "accuracy %", "written")
     for i, row in enumerate(rows):
@@ -127,11 +127,11 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
         echo(f"{percent_of(shown['accuracy'])} {folder.path.name}")
     else:
         result = {name: value for name, value in shown.items() if name not in ("run", "sessions")}
-        for name, value in {**shown["run"], **result}.items():
-            echo(f"{name:20} {_readable(value)}")
+        fields = [(name, _readable(value)) for name, value in {**shown["run"], **result}.items()]
         for session in shown["sessions"]:
             told = {name: value for name, value in session.items() if value not in ("", {}, None)}
-            say(f"{'session':20} " + ", ".join(f"{name} {_readable(value)}" for name, value in told.items()))
+            fields.append(("session", ", ".join(f"{name} {_readable(value)}" for name, value in told.items())))
+        say_fields(fields)
 
 
 def _readable(value: object) -> str:

@@ -9,7 +9,7 @@ from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, open
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, print_json, say_written
+from fedskew.cli.terminal.progress import console, print_json, say, say_written
 from fedskew.cli.values import Assignments, Rest, requested
 
 if TYPE_CHECKING:
@@ -65,9 +65,9 @@ def _print(swept: "SweepTable", seeds: int) -> None:
     grid = Grid(*heads, keys=len(swept.names))
     for line in lines:
         grid.add_row(*line)
-    echo(f"{swept.title}, one seed" if seeds == 1 else f"{swept.title}, {seeds} seeds (mean ± std)")
+    say(f"{swept.title}, one seed" if seeds == 1 else f"{swept.title}, {seeds} seeds (mean ± std)")
     console().print(grid)
     if swept.measure == "validation_accuracy":
-        echo("differences are of accuracy on held-out examples; `fedskew tune` chooses on them")
+        say("differences are of accuracy on held-out examples; `fedskew tune` chooses on them")
     else:
-        echo("these are accuracies on the test set; to choose a setting, use `fedskew tune` or --validation 0.1")
+        say("these are accuracies on the test set; to choose a setting, use `fedskew tune` or --validation 0.1")

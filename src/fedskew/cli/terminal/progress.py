@@ -3,6 +3,7 @@
 import json
 import math
 import os
+import re
 import shlex
 import shutil
 import sys
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from fedskew.runs.store import Folder
     from fedskew.simulation.records import RoundRecord
 
+_QUOTED = re.compile("`[^`]*`")
 _ENDLESS = 1_000_000
 """Columns, where nothing limits them."""
 _MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
@@ -81,11 +83,26 @@ def item_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
         yield step
 
 
-def say(text: str, *, err: bool = False) -> None:
-    """Print a sentence. On a terminal it is wrapped between words, under its own indent."""
+def say(text: str, *, err: bool = False, under: int = 0) -> None:
+    """Print a sentence. On a terminal it is wrapped between words, under its own indent or `under` a column; what is in
+    backticks stays in one line."""
     if (sys.stderr if err else sys.stdout).isatty():
-        text = "\n".join(_wrapped(text, shutil.get_terminal_size().columns))
+        columns = shutil.get_terminal_size().columns
+        whole = _QUOTED.sub(lambda found: found[0].replace(" ", GLUE), text)
+        text = "\n".join(_wrapped(whole, columns, min(under, columns // 2)))
     echo(text, err=err)
+
+
+def say_fields(fields: Iterable[tuple[str, str]]) -> None:
+    """Print names and values in two columns. On a terminal values are wrapped in theirs, except single words, which may
+    be paths or hashes."""
+    rows = list(fields)
+    width = 2 + max(len(name) for name, _ in rows)
+    for name, value in rows:
+        if " " in value:
+            say(f"{name:{width}}{value}", under=width)
+        else:
+            echo(f"{name:{width}}{value}")
 
 
 def say_command(words: Sequence[str]) -> None:
@@ -94,13 +111,14 @@ def say_command(words: Sequence[str]) -> None:
     width = shutil.get_terminal_size().columns - 2 if sys.stdout.isatty() else sys.maxsize
     quoted = [shlex.quote(word).replace(" ", GLUE) for word in words]
     text = "".join(word + (GLUE if word.startswith("--") else " ") for word in quoted)
-    echo(" \\\n".join(_wrapped(f"  {text}", width)).replace(GLUE, " "))
+    echo(" \\\n".join(_wrapped(f"  {text}", width)))
 
 
-def _wrapped(text: str, width: int) -> list[str]:
+def _wrapped(text: str, width: int, under: int = 0) -> list[str]:
     indent = len(text) - len(text.lstrip())
-    deeper = " " * (indent + 2 if indent else 0)
-    return textwrap.wrap(text, width, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False) or [""]
+    deeper = " " * (under or (indent + 2 if indent else 0))
+    lines = textwrap.wrap(text, width, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False)
+    return [line.replace(GLUE, " ") for line in lines] or [""]
 
 
 def say_written(paths: Iterable[object]) -> None:
@@ -129,7 +147,8 @@ def answer(document: Any, said: str, *, json_: bool, quiet: bool) -> None:
     if json_:
         print_json(document)
     elif not quiet:
-        echo(said)
+        for line in said.splitlines():
+            say(line)
 
 
 def print_result(
@@ -141,32 +160,34 @@ def print_result(
     classes = " ".join(percent_of(share) for share in result["per_class_accuracy"] or ())
     if class_names and classes:
         classes = ", ".join(f"{name} {share}" for name, share in zip(class_names, classes.split(), strict=True))
-    lines = [
-        f"accuracy           {percent_of(result['accuracy'])} %   ({mean_words([result['rounds']])} "
-        f"{percent_of(result['accuracy_last10'])} %)",
-        f"balanced accuracy  {percent_of(result['balanced_accuracy'])} %",
-        f"per class          {classes}",
-        f"loss               {'-' if result['loss'] is None else format(result['loss'], '.4f')}",
-        f"engine             {result['engine']} on {result['device']}: {session.get('engine_reason', '')}",
-        f"time               {spent}",
-        f"kept in            {folder.path}",
-    ]
-    if result["client_accuracy"] is not None:
-        lines.insert(2, f"mean over clients  {percent_of(result['client_accuracy'])} %")
+    last_ten = f"{mean_words([result['rounds']])} {percent_of(result['accuracy_last10'])} %"
+    fields = {
+        "accuracy": f"{percent_of(result['accuracy'])} %   ({last_ten})",
+        "balanced accuracy": f"{percent_of(result['balanced_accuracy'])} %",
+    }
     if result["validation_accuracy"] is not None:
-        lines.insert(2, f"held out           {percent_of(result['validation_accuracy'])} %")
+        fields["held out"] = f"{percent_of(result['validation_accuracy'])} %"
+    if result["client_accuracy"] is not None:
+        fields["mean over clients"] = f"{percent_of(result['client_accuracy'])} %"
+    fields |= {
+        "per class": classes,
+        "loss": "-" if result["loss"] is None else format(result["loss"], ".4f"),
+        "engine": f"{result['engine']} on {result['device']}: {session.get('engine_reason', '')}",
+        "time": str(spent),
+        "kept in": str(folder.path),
+    }
     if session.get("changed"):
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
-        lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
+        fields["continued with"] = f"{changes}: the last bits may differ from an uninterrupted run"
     if _learnt_nothing(result):
         known = len(result["per_class_accuracy"] or ())
-        lines.append(
-            f"note               the model has learnt nothing: guessing has the loss ln({known}) = "
-            f"{math.log(known):.2f}; try a smaller lr, or more rounds if these were few"
+        fields["note"] = (
+            f"the model has learnt nothing: guessing has the loss ln({known}) = {math.log(known):.2f}; try a smaller "
+            "lr, or more rounds if these were few"
         )
     if result["diverged"]:
-        lines.insert(0, f"diverged in round {result['rounds']}: the model gives no finite numbers; try a smaller lr")
-    echo("\n".join(lines))
+        say(f"diverged in round {result['rounds']}: the model gives no finite numbers; try a smaller lr")
+    say_fields(fields.items())
 
 
 def _learnt_nothing(result: "RunResult") -> bool:
@@ -205,7 +226,7 @@ def print_comparison(
         mine = spent[row["method"]]
         grid.add_row(name, *cells, *more_cells, f"{mine.seconds:.1f}" if mine.computed else "stored", bold=leads)
     seeds = len(rows[0]["seeds"])
-    echo(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
+    say(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
     console().print(grid)
     for row, difference in zip(rows, differences(rows), strict=True):
         if difference is not None:
@@ -213,7 +234,7 @@ def print_comparison(
     if not any(one.computed for one in spent.values()):
         echo("all runs are from the store, nothing computed")
     if eval_every > 1 and any(row["rounds_to_reach"] for row in rows):
-        echo(f"rounds to reach an accuracy are evaluated ones, every {eval_every} rounds and the last ten")
+        say(f"rounds to reach an accuracy are evaluated ones, every {eval_every} rounds and the last ten")
 
 
 def say_what_decides(rows: Sequence[Mapping[str, Any]], *, judges: bool) -> None:
@@ -245,12 +266,12 @@ def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> Non
 
 def print_card(run: "Run", card: dict[str, Any]) -> None:
     skew = card["skew"]
-    echo(f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}")
+    say(f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}")
     console().print(_few_classes(card) if card["classes"] <= _MOST_CLASSES else _many_classes(card))
     if card["clients"] > _MOST_CLIENTS:
         echo(f"... and {card['clients'] - _MOST_CLIENTS} more clients (--json shows all)")
     if card["classes"] > _MOST_CLASSES:
-        echo(f"the {_MOST_FREQUENT} most frequent of {card['classes']} classes (--json shows the counts of all)")
+        say(f"the {_MOST_FREQUENT} most frequent of {card['classes']} classes (--json shows the counts of all)")
     echo(f"mean total variation to the global labels  {skew['mean_total_variation']:.3f}   (0 none, 1 disjoint)")
     echo(f"effective number of classes per client     {skew['effective_classes']:.2f} of {card['classes']}")
     echo(f"share of classes a client misses           {skew['missing_share']:.3f}")
