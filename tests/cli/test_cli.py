@@ -274,7 +274,7 @@ def test_an_unwritable_store_is_exit_code_1(capsys, tmp_path):
     (tmp_path / "runs").write_text("a file, not a folder")
     code, _, err = call(capsys, "run", *SMALL)
     assert code == 1
-    assert "cannot write" in err
+    assert re.search(r"cannot write to runs/\w+: .*; --runs names another store", err)
 
 
 def test_run_from_a_toml_file(capsys, tmp_path):
@@ -402,28 +402,6 @@ def test_compare_replaces_only_what_it_wrote(capsys, tmp_path):
     code, _, err = call(capsys, *arguments)
     assert code == 2
     assert "figures/table.md would be lost" in " ".join(err.split())
-
-
-def test_compare_says_why_there_is_no_verdict(capsys, monkeypatch, tmp_path):
-    methods = [*SMALL, "--algorithm", "fedlc:tau=1,fedrs"]
-    none = "no verdicts: fedavg is not among the methods; `--baseline fedlc:tau=1` judges against fedlc:tau=1\n"
-    few = "one seed decides nothing; three can: `--seeds 3`\n"
-    out = call(capsys, "compare", *methods)[1]
-    assert none in out
-    assert few in out
-    out = call(capsys, "compare", *methods, "--baseline", "fedlc:tau=1", "--seeds", "2")[1]
-    assert "no verdicts" not in out
-    assert few.replace("one seed decides", "two seeds decide") in out
-    for more in (["--quiet"], ["--json"]):
-        out = call(capsys, "compare", *methods, *more)[1]
-        assert "no verdicts" not in out
-        assert "decides nothing" not in out
-    out = call(capsys, "compare", *methods, "--algorithm", "fedavg", "--seeds", "3")[1]
-    assert "no verdicts" not in out
-    assert "nothing;" not in out
-    out = call(capsys, "compare", *SMALL, "--algorithm", "fedlc")[1]
-    assert "no verdicts: fedavg is not among the methods\n" in out
-    assert "nothing;" not in out
 
 
 def test_compare_judges_against_another_baseline(capsys, tmp_path):

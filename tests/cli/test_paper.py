@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -234,7 +235,7 @@ def test_jobs_do_what_one_process_does(capsys: pytest.CaptureFixture[str]) -> No
     command = ["paper", "run", "table1", *JOBS, "--rounds", "2", "--stand-in"]
     code, out, err = call(capsys, *command, "--jobs", "2", "--runs", "two")
     assert code == 0
-    assert "8 runs, 2 at a time; one after another on cpu: unknown for 8" in err
+    assert "8 runs, 2 at a time; one after another on cpu: no estimate, since no such run has finished there yet" in err
     seeds = [line.partition("seed ")[2][0] for line in out.splitlines()]
     assert seeds.index("1") >= 3  # the first seed of everything was begun before
     assert call(capsys, *command, "--quiet")[0] == 0
@@ -300,9 +301,13 @@ def test_show_far_from_published_results_says_that_there_are_none(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     code, out, err = call(capsys, "paper", "show", "table4")
-    assert (code, err) == (0, "fedskew: note: no results/paper here; --results names a folder\n")
+    clone = "there is no results/paper here; published results are in a clone of the repository: --results names them"
+    assert (code, err) == (0, f"fedskew: note: {clone}\n")
     assert "None of this is in the store or among the published results." in out
-    assert "no results/paper here; --results names a folder" in call(capsys, "paper", "list")[2]
+    code, out, err = call(capsys, "paper", "list")
+    assert clone in err
+    assert re.search(r"^table1 .* no estimate *$", out, re.M)
+    assert out.endswith("there; no estimate: no such run on this device yet\n")
 
 
 def publish(folder: Path, profile: str, precision: str, seeds: int = 1) -> None:

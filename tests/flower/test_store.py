@@ -1,5 +1,7 @@
 """A federation's store: what is finished, and with which data."""
 
+import logging
+
 import pytest
 
 from fedskew import Run, Store
@@ -36,6 +38,16 @@ def test_a_federation_whose_last_model_was_not_kept_goes_on(tmp_path, monkeypatc
     assert (len(folder.records()), folder.saved()) == (2, 2)
     straight = federate(Nodes(client_app(RUN), TWO), RUN, Rules())
     assert_trees_equal(in_order_of(resumed.server.params, straight.server.params), straight.server.params)
+
+
+def test_the_log_says_whether_a_run_starts_or_continues(tmp_path, caplog):
+    with caplog.at_level(logging.INFO, "flwr"):
+        for rounds in (1, 2):
+            run = RUN.model_copy(update={"rounds": rounds})
+            federate(Nodes(client_app(run), TWO), run, Rules(store=str(tmp_path)))
+    said = [line for line in caplog.messages if line.startswith(f"run {RUN.hash} ")]
+    kept = f", stored in {tmp_path / RUN.hash}"
+    assert said == [f"run {RUN.hash} starts{kept}", f"run {RUN.hash} continues after round 1{kept}"]
 
 
 def test_a_federation_does_not_go_on_with_another_test_set(tmp_path):

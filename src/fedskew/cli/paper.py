@@ -103,6 +103,7 @@ def paper_list(
     say(
         "five seeds; done in this store or published (`paper run` repeats published runs), in the arithmetic of most "
         f"runs; time left on {device_name(device)}, from runs of the same kind there"
+        + ("; no estimate: no such run on this device yet" if any(row["of_unknown_time"] for row in rows) else "")
     )
     if not any(row["done"] or row["shortened"] for row in rows):
         say_no_folder(published)
@@ -298,6 +299,7 @@ def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path,
     speeds = Speeds(known_results(store, published), where)
     known = [speeds.seconds(run) for run in left]
     time = span(sum(seconds for seconds in known if seconds is not None), known.count(None))
+    time += ", since no such run has finished there yet" if set(known) == {None} else ""
     say(f"{len(left)} runs, {jobs} at a time; one after another on {where}: {time}", err=True)
 
 

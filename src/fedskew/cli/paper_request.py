@@ -135,4 +135,4 @@ def _entries(rows: Sequence[dict[str, Any]]) -> set[tuple[Any, Any]]:
 
 def say_no_folder(published: Path) -> None:
     if not published.is_dir():
-        note(f"no {published} here; --results names a folder")
+        note(f"there is no {published} here; published results are in a clone of the repository: --results names them")

@@ -117,9 +117,9 @@ def _grid(heads: Sequence[str], texts: Sequence[Sequence[str]]) -> Grid:
 
 
 def span(seconds: float, unknown: int) -> str:
-    """`3 min`, `2.5 h`; notes runs without a comparable finished run on this device."""
+    """`3 min`, `2.5 h, without 8 runs`, `no estimate`: `unknown` runs are like none that has finished on the device."""
     text = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
     text = f"{seconds / 3600:.1f} h" if seconds >= 5400 else text
     if not unknown:
         return text
-    return f"unknown for {unknown}" if not seconds else f"{text}, unknown for {unknown}"
+    return f"{text}, without {unknown} run{'' if unknown == 1 else 's'}" if seconds else "no estimate"

@@ -100,7 +100,8 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
         said = ", ".join(f"seed {text}" if head == "seed" else text for head, text in same.items())
         say(f"{len(rows)} runs of {said}")
     kept = {head: texts for head, texts in found.items() if head not in same}
-    grid = Grid("run", *(head.replace("_", " ") for head in kept), "rounds", "accuracy %", "written")
+    heads = "run", *(head.replace("_", " ") for head in kept), "rounds", "accuracy %", "written"
+    grid = Grid(*heads, keys=2 if "method" in kept else 1)
     for i, row in enumerate(rows):
         said = row.state if row.state in ("diverged", "unreadable") else ""
         date = "" if row.written is None else f"{row.written.astimezone():%Y-%m-%d %H:%M}"

@@ -148,7 +148,8 @@ def _opened(
         return folder, run.rounds
     note_run(run, folder)
     folder.keep_records(done)
-    log(INFO, "run %s continues after round %s, stored in %s", run.hash, done, folder.path)
+    begins = f"continues after round {done}" if done else "starts"
+    log(INFO, "run %s %s, stored in %s", run.hash, begins, folder.path)
     folder.append_session({"from_round": done, **_versions(run), **origin(run, known)})
     return folder, done
 

@@ -1,0 +1,45 @@
+"""What commands say so that a reader knows what to do next."""
+
+import pytest
+
+from tests.cli.calling import call
+
+SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
+
+
+@pytest.fixture(autouse=True)
+def in_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FEDSKEW_RUNS", raising=False)
+
+
+def test_compare_says_why_there_is_no_verdict(capsys):
+    methods = [*SMALL, "--algorithm", "fedlc:tau=1,fedrs"]
+    none = "no verdicts: fedavg is not among the methods; `--baseline fedlc:tau=1` judges against fedlc:tau=1\n"
+    few = "one seed decides nothing; three can: `--seeds 3`\n"
+    out = call(capsys, "compare", *methods)[1]
+    assert none in out
+    assert few in out
+    out = call(capsys, "compare", *methods, "--baseline", "fedlc:tau=1", "--seeds", "2")[1]
+    assert "no verdicts" not in out
+    assert few.replace("one seed decides", "two seeds decide") in out
+    for more in (["--quiet"], ["--json"]):
+        out = call(capsys, "compare", *methods, *more)[1]
+        assert "no verdicts" not in out
+        assert "decides nothing" not in out
+    out = call(capsys, "compare", *methods, "--algorithm", "fedavg", "--seeds", "3")[1]
+    assert "no verdicts" not in out
+    assert "nothing;" not in out
+    out = call(capsys, "compare", *SMALL, "--algorithm", "fedlc")[1]
+    assert "no verdicts: fedavg is not among the methods\n" in out
+    assert "nothing;" not in out
+
+
+def test_on_a_narrow_terminal_runs_name_the_method_beside_the_accuracy(capsys, monkeypatch):
+    for method in ("fedavg", "fedlc:tau=1"):
+        for more in ([], ["--lr", "0.2", "--momentum", "0.5", "--weight-decay", "0.1", "--batch-size", "8"]):
+            call(capsys, "run", *SMALL, "--algorithm", method, *more, "--quiet")
+    monkeypatch.setenv("COLUMNS", "70")
+    heads = [line.split() for line in call(capsys, "runs")[1].splitlines() if line.startswith("run ")]
+    assert len(heads) > 1
+    assert all(head[:2] == ["run", "method"] for head in heads)
