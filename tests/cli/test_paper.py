@@ -304,6 +304,7 @@ def test_show_far_from_published_results_says_that_there_are_none(
     clone = "there is no results/paper here; published results are in a clone of the repository: --results names them"
     assert (code, err) == (0, f"fedskew: note: {clone}\n")
     assert "None of this is in the store or among the published results." in out
+    assert out.endswith("`fedskew paper run table4 --profile stated` runs it.\n")
     code, out, err = call(capsys, "paper", "list")
     assert clone in err
     assert re.search(r"^table1 .* no estimate *$", out, re.M)

@@ -19,7 +19,16 @@ from fedskew.cli.paper_request import (
     say_no_folder,
     say_where_else,
 )
-from fedskew.cli.paper_view import formatted, print_map, report_problems, say_done, span
+from fedskew.cli.paper_view import (
+    figure_text,
+    formatted,
+    of_the_paper,
+    print_map,
+    report_problems,
+    say_done,
+    span,
+    where_runs_are,
+)
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, print_json, round_progress, say, say_written
@@ -43,6 +52,14 @@ Cells = Annotated[
 ]
 Methods = Annotated[
     list[str] | None, typer.Option("--methods", help="Only these methods, separated by commas; can be repeated.")
+]
+ShownMethods = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--methods",
+        help="Only these methods, separated by commas; can be repeated; or all.  [default: in a terminal the paper's "
+        "and fedla, else all]",
+    ),
 ]
 ProfileName = Annotated[str, typer.Option("--profile", help="stated | usual | drift | tuned | FILE.toml")]
 Rounds = Annotated[
@@ -154,7 +171,7 @@ def paper_run(
 def paper_show(
     item: Item,
     cells: Cells = None,
-    methods: Methods = None,
+    methods: ShownMethods = None,
     rounds: Annotated[
         int | None, typer.Option(help="Only runs of this many rounds.  [default: what most runs have]")
     ] = None,
@@ -178,14 +195,13 @@ def paper_show(
 
     Example: fedskew paper show table4 --format markdown
     """
-    from fedskew.paper import formats
     from fedskew.report.style import drawn_for
-    from fedskew.runs.store import write_whole
 
     shown = named_item(item)
-    choice = chosen(cells, methods, 1, rounds, profile, precision=precision, stand_in=stand_in)
-    choice = replace(choice, target=checked_target(target))
-    results = known_results(open_store(runs), published)
+    named = None if methods == ["all"] else methods
+    choice = chosen(cells, named, 1, rounds, profile, precision=precision, stand_in=stand_in)
+    choice, store = replace(choice, target=checked_target(target)), open_store(runs)
+    results = known_results(store, published)
     rows = shown.rows(results, choice)
     if not any(row.get("ours", row) for row in rows):
         say_no_folder(published)
@@ -200,11 +216,20 @@ def paper_show(
         return
     if figure and format not in ("terminal", "json"):
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")
-    if figure and not json_ and format == "terminal":
-        hint = f"`fedskew paper show {item} --out {item}.png` draws it" if rows else formats.NOT_RUN
-        text = "\n".join([title, *shown.lines(rows), *formats.behind(rows, results), hint]) + "\n"
+    shape, notes = "json" if json_ else format, list[str]()
+    if shape == "terminal" and not figure:
+        rows, notes = (rows, []) if methods else of_the_paper(shown, rows)
+        notes.append(where_runs_are(f"{item} --profile {profile}", rows, runs, store, published))
+    if shape == "terminal" and figure:
+        text = figure_text(shown, rows, results, title)
     else:
-        text = formatted("json" if json_ else format, rows, title, target, quiet=quiet)
+        text = formatted(shape, rows, title, target, notes, quiet=quiet)
+    _put(text, out)
+
+
+def _put(text: str, out: Path | None) -> None:
+    from fedskew.runs.store import write_whole
+
     if out is None:
         echo(text, nl=False)
         return

@@ -1,6 +1,7 @@
 """What `fedskew paper` prints."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -8,7 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, note, percent_of, print_json, rounds_text, say, say_written
+from fedskew.cli.terminal.progress import (
+    console,
+    echo,
+    fitted,
+    note,
+    percent_of,
+    print_json,
+    rounds_text,
+    say,
+    say_written,
+)
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MapRow, PaperRow
@@ -18,6 +29,7 @@ if TYPE_CHECKING:
     from fedskew.paper.map import Map
     from fedskew.runs.results import Results
     from fedskew.runs.run import Run
+    from fedskew.runs.store import Store
     from fedskew.simulation.records import RoundRecord
 
 
@@ -76,7 +88,45 @@ def print_map(
         say_written(made)
 
 
-def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
+def figure_text(figure: Any, rows: Sequence[dict[str, Any]], results: "Results", title: str) -> str:
+    """A figure in words."""
+    from fedskew.paper import formats
+
+    hint = f"`fedskew paper show {figure.name} --out {figure.name}.png` draws it" if rows else formats.NOT_RUN
+    lines = [title, *figure.lines(rows), *formats.behind(rows, results), hint]
+    return "\n".join(fitted(line, console().width) for line in lines) + "\n"
+
+
+def where_runs_are(
+    asked: str, rows: Sequence[dict[str, Any]], runs: str | None, store: "Store", published: Path
+) -> str:
+    """Where the runs of a table are, and what makes those that are missing."""
+    asked += f" --runs {shlex.quote(runs)}" if runs else ""
+    if not any(row["ours"] for row in rows):
+        return f"`fedskew paper run {asked}` runs it."
+    return (
+        f"Runs are in {store.root}/ and {published}/; `fedskew paper show {asked} --format csv` has their hashes, and "
+        f"`fedskew paper run {asked}` does those that are missing."
+    )
+
+
+def of_the_paper(item: Any, rows: Sequence[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[str]]:
+    """The rows of the methods that a table has anyway, and a note on the later ones."""
+    kept = [row for row in rows if row["method"] in item.methods]
+    later = len({row["method"] for row in rows}) - len({row["method"] for row in kept})
+    return kept, [f"Later methods were run too ({later}): `--methods all` shows them."] if later else []
+
+
+def formatted(
+    format: str,
+    rows: Sequence[dict[str, Any]],
+    title: str,
+    target: float | None,
+    notes: Sequence[str] = (),
+    *,
+    quiet: bool,
+) -> str:
+    """Our results next to the paper's; in the terminal with `notes` at the end."""
     from fedskew.paper import formats
 
     if format == "json":
@@ -89,23 +139,29 @@ def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: f
         return known[format](rows, target)
     if format != "terminal":
         raise ValueError(f"format is {format!r}; allowed: terminal, {', '.join(known)}, csv, json")
-    return _terminal(rows, title, target, quiet=quiet)
+    return _terminal(rows, title, target, () if quiet else notes, quiet=quiet)
 
 
-def _terminal(rows: Sequence[dict[str, Any]], title: str, target: float | None, *, quiet: bool) -> str:
+def _terminal(
+    rows: Sequence[dict[str, Any]], title: str, target: float | None, notes: Sequence[str], *, quiet: bool
+) -> str:
     from fedskew.paper import formats
 
     screen = console(color_system=None)  # printed like any other text, or written to a file
+
+    def tell(lines: Sequence[str]) -> None:
+        for line in lines:
+            screen.out(fitted(line, screen.width))
+
     with screen.capture() as capture:
-        screen.print(title)
+        tell([title])
         screen.print(_grid(*formats.whole(rows)))
-        for line in formats.rests_on(rows) if not quiet else ():
-            screen.print(line)
-        if gained := formats.gains(rows, target):
+        tell([] if quiet else formats.rests_on(rows))
+        if gained := formats.gains(rows, target, words=True):
             heads, texts, said = gained
-            screen.print(_grid(heads, texts))
-            for line in said if not quiet else ():
-                screen.print(line)
+            screen.print(*([] if quiet else [""]), _grid(heads, texts))
+            tell([] if quiet else said)
+        tell(notes)
     return str(capture.get())
 
 

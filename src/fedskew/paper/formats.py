@@ -1,6 +1,7 @@
 """Tables of the paper, our figures next to the printed ones: Markdown, LaTeX, CSV. Rows come from `paper.table`."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from fedskew.paper.table import answer
@@ -86,36 +87,39 @@ def _marked(name: str, ours: Row) -> str:
     return f"{name} [{ours['rounds']} rounds]" if ours["shortened"] else name
 
 
-def gains(rows: Sequence[Row], target: float | None = None) -> tuple[list[str], list[list[str]], list[str]] | None:
-    """Gains of the other methods that were run over FedAvg, as `whole` has them, and a legend; None if none was."""
+def gains(
+    rows: Sequence[Row], target: float | None = None, *, words: bool = False
+) -> tuple[list[str], list[list[str]], list[str]] | None:
+    """Gains of the other methods that were run over FedAvg, as `whole` has them, and a legend; None if none was. With
+    `words` each interval has its verdict."""
     ran = [row for row in rows if row["ours"] and row["ours"]["gain"]]
     if not ran:
         return None
     said = [
-        f"Points over FedAvg in the mean of the last ten rounds [95 % interval over seeds] · rounds to "
-        f"{target_words(target)} · share of the IID gap closed."
+        f"Points over FedAvg in the mean of the last ten rounds [95 % interval over seeds]{' verdict' if words else ''}"
+        f" · rounds to {target_words(target)} · share of the IID gap closed."
     ]
-    if level := _on_iid(ran):
+    if level := _on_iid(ran, words=words):
         said.append(f"Gain on IID data, points: {level}.")
-    return *_shown(ran, gain_text), said
+    return *_shown(ran, partial(gain_text, words=words)), said
 
 
-def _on_iid(rows: Sequence[Row]) -> str:
+def _on_iid(rows: Sequence[Row], *, words: bool) -> str:
     """`fedlc +1.00`; where cells differ in more than their split, `cifar10: fedlc +1.00; svhn: fedlc -0.10`."""
     at: dict[str, dict[str, str]] = {}
     for row in rows:
         known = at.setdefault(_marked(row["cell"].rpartition("/")[0] or row["cell"], row["ours"]), {})
         if gain := row["ours"]["iid_gain"]:
-            known[row["method"]] = _difference_text(gain)
+            known[row["method"]] = _difference_text(gain, words=words)
     told = {place: ", ".join(f"{method} {gain}" for method, gain in found.items()) for place, found in at.items()}
     return "; ".join(gains if len(at) == 1 else f"{place}: {gains}" for place, gains in told.items() if gains)
 
 
-def gain_text(row: Row) -> str:
-    """`+15.89 [+9.66, +22.13] · 40 · 38 %`"""
+def gain_text(row: Row, *, words: bool = False) -> str:
+    """`+15.89 [+9.66, +22.13] · 40 · 38 %`; with `words`, `above` after the interval"""
     ours = row["ours"]
     reach = ours["rounds_to_reach"]
-    parts = [_difference_text(ours["gain"]), "-" if reach is None else str(Reach(**reach))]
+    parts = [_difference_text(ours["gain"], words=words), "-" if reach is None else str(Reach(**reach))]
     return " · ".join([*parts, share_text(ours)])
 
 
@@ -129,9 +133,10 @@ def share_text(ours: Mapping[str, Any]) -> str:
     return f"{share}" + (f" ({'one seed' if share.seeds == 1 else f'{share.seeds} seeds'})" if fewer else "")
 
 
-def _difference_text(gain: Row) -> str:
+def _difference_text(gain: Row, *, words: bool) -> str:
     found = Difference(**gain)
-    return f"{found.mean:+.2f} {found.interval}".rstrip() + found.losses
+    word = found.verdict if words and found.interval else ""
+    return f"{found.mean:+.2f} {found.interval} {word}".rstrip() + found.losses
 
 
 def other_measures(rows: Sequence[Row]) -> list[str]:

@@ -84,13 +84,17 @@ def item_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
 
 
 def say(text: str, *, err: bool = False, under: int = 0) -> None:
-    """Print a sentence. On a terminal it is wrapped between words, under its own indent or `under` a column; what is in
-    backticks stays in one line."""
+    """Print a sentence. On a terminal it is `fitted`."""
     if (sys.stderr if err else sys.stdout).isatty():
-        columns = shutil.get_terminal_size().columns
-        whole = _QUOTED.sub(lambda found: found[0].replace(" ", GLUE), text)
-        text = "\n".join(_wrapped(whole, columns, min(under, columns // 2)))
+        text = fitted(text, shutil.get_terminal_size().columns, under)
     echo(text, err=err)
+
+
+def fitted(text: str, columns: int, under: int = 0) -> str:
+    """A sentence wrapped between words, under its own indent or `under` a column; what is in backticks stays in one
+    line."""
+    whole = _QUOTED.sub(lambda found: found[0].replace(" ", GLUE), text)
+    return "\n".join(_wrapped(whole, columns, min(under, columns // 2)))
 
 
 def say_fields(fields: Iterable[tuple[str, str]]) -> None:
