@@ -2,14 +2,14 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from itertools import combinations
+from itertools import combinations, count
 from typing import Any
 
 from fedskew.advice.findings import (
+    FAR,
     KIND,
     MOST,
     NEAR,
-    OTHER,
     SAME,
     SHORT,
     Advice,
@@ -23,7 +23,7 @@ from fedskew.advice.kinds import UNKNOWN
 from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
 from fedskew.runs.run import Run
-from fedskew.runs.summary import mean_words
+from fedskew.runs.summary import mean_words, rounds_text
 from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED
 
 _INDICES = {
@@ -85,7 +85,7 @@ def _what(advice: Advice) -> str:
         low, high = gain.least, 2 * gain.mean - gain.least
         points = f"{gain.mean:+.1f} points of accuracy over FedAvg ({low:+.1f} to {high:+.1f})"
         others = f" (or else {', or else '.join(methods[1:])})" if methods[1:] else ""
-        where = f"in your runs of {item.rounds} rounds" if item.own else f"on {item.cell}"
+        where = f"in your runs of {rounds_text(item.rounds)}" if item.own else f"on {item.cell}"
         said = f"expect {points}" if item.data == SAME and not item.own else f"{where} it gained {points}"
         return f"Use {methods[0]}{others}: {said}."
     if advice.do == "depends":
@@ -118,10 +118,10 @@ def _unknown(advice: Advice) -> Iterator[str]:
 def _basis(advice: Advice, rows: Sequence[Row]) -> str:
     """What the verdict is based on, and how similar that is to the user's federation."""
     if not advice.evidence:
-        nearest = "there is none for this training" if advice.nearest is None else f"nearest at {advice.nearest:.2f}"
+        nearest = "there is none for this training" if advice.nearest is None else f"nearest at {_far(advice.nearest)}"
         return f"Evidence: none under similar skew; {nearest}."
     used = advice.gain(rows[0])[0] if rows else advice.evidence[0]
-    how = f"{used.rounds} rounds [{used.number}]"
+    how = f"{rounds_text(used.rounds)} [{used.number}]"
     if used.own:
         base = used.setting["methods"][BASELINE]
         splits = {name.rpartition(" ")[2] for name in base["partitions"]}
@@ -130,36 +130,48 @@ def _basis(advice: Advice, rows: Sequence[Row]) -> str:
     whose = {SAME: "your data set", KIND: f"not your data set, but of its kind ({used.kind})"}
     like = whose.get(used.data, "not known to be like your data")
     far = "" if used.distance <= NEAR else ", which is not near"
-    return f"Evidence: {used.cell}, {how}; {like}; distance in skew {used.distance:.2f}{far}."
+    return f"Evidence: {used.cell}, {how}; {like}; distance in skew {_far(used.distance)}{far}."
+
+
+def _far(distance: float) -> str:
+    """`0.06`; with as many digits as show on which side of a limit it lies: `0.104` is not near."""
+    texts = (f"{distance:.{digits}f}" for digits in count(2))
+    return next(text for text in texts if all((float(text) <= limit) == (distance <= limit) for limit in (NEAR, FAR)))
 
 
 def _short(advice: Advice) -> Iterator[str]:
     """What own runs of few rounds are worth."""
     if 0 < advice.own_rounds <= SHORT:
         worth = "which is short: longer ones may differ" if advice.own_counts else "too few to count beside longer runs"
-        yield f"Your own runs have {advice.own_rounds} rounds, {worth}."
+        yield f"Your own runs have {rounds_text(advice.own_rounds)}, {worth}."
 
 
 def _methods(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
-    """A line for each method, in columns; two for one that depends, of which the second is where it loses."""
-    cells = [["method", "over FedAvg", "verdict", "seeds", "where"]] if rows else []
-    for row in rows:
-        lost = row.settings.get("below", [])[:1] if row.stands == "depends" else []
-        cells += [_cells(advice, row, number) for number in (row.ranked, *lost)]
-    yield from _aligned(cells, 2)
+    """A line for each method, in columns; two for one that depends, of which the second is where it loses. Settings are
+    named by their numbers: in the head if it is the same for all, which `_basis` then describes."""
+    pairs = [
+        (row, number)
+        for row in rows
+        for number in (row.ranked, *(row.settings.get("below", [])[:1] if row.stands == "depends" else []))
+    ]
+    numbers = {number for _, number in pairs}
+    where = f" in [{min(numbers)}]" if len(numbers) == 1 else ""
+    cells = [["method", f"over FedAvg{where}", "verdict", "seeds", "in", "elsewhere"]] if rows else []
+    cells += [_cells(advice, row, number) for row, number in pairs]
+    empty = {4} if where else set[int]()
+    empty |= set() if any(line[5] for line in cells[1:]) else {5}
+    yield from _aligned([[cell for i, cell in enumerate(line) if i not in empty] for line in cells], 2)
 
 
 def _cells(advice: Advice, row: Row, number: int) -> list[str]:
-    """`fedlc`, `+15.96 [+13.61, +18.32]`, `above`, `3`, `cifar10/shards:2, 200 rounds [1]; other settings: open 1`"""
-    item, gain = advice.gain(row, number)
+    """`fedlc`, `+15.96 [+13.61, +18.32]`, `above`, `3`, `[1]`, `open 1, diverged [2]`"""
+    gain = advice.gain(row, number)[1]
     elsewhere = {word: len([n for n in found if n != number]) for word, found in row.settings.items()}
     counted = [f"{word} {count}" for word, count in elsewhere.items() if count and word != NOT_DECIDED]
-    more = f"; other settings: {', '.join(counted)}" if counted and number == row.ranked else ""
-    lost = f"; diverged{''.join(f' [{n}]' for n in row.diverged)}" if row.diverged else ""
+    more = counted if number == row.ranked else []
+    more += [f"diverged {' '.join(f'[{n}]' for n in row.diverged)}"] if row.diverged else []
     word = gain.verdict or ("FedAvg diverged" if gain.is_alone else "diverged")
-    unlike = " (other kind of data)" if item.data == OTHER and item.kind != advice.kind != UNKNOWN else ""
-    where = f"{'your runs' if item.own else item.cell}{unlike}, {item.rounds} rounds [{number}]{more}{lost}"
-    return [row.algorithm, _points(gain), word, str(len(gain.seeds)), where]
+    return [row.algorithm, _points(gain), word, str(len(gain.seeds)), f"[{number}]", ", ".join(more)]
 
 
 def _points(gain: Gain) -> str:
@@ -219,7 +231,7 @@ def training(advice: Advice) -> str | None:
 def _way(setting: Setting) -> str:
     parts = [f"momentum {setting['momentum']:g}"] if setting["momentum"] else []
     parts += ["crops"] if setting["augment"] != "none" else []
-    return f"with {' and '.join(parts) or 'neither momentum nor crops'} after {setting['rounds']} rounds"
+    return f"with {' and '.join(parts) or 'neither momentum nor crops'} after {rounds_text(setting['rounds'])}"
 
 
 def indices(advice: Advice) -> Iterator[str]:
@@ -245,20 +257,20 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
     for item in shown:
         setting = item.setting
         kind = "" if advice.kind in (item.kind, UNKNOWN) else ", another kind of data"
-        whose = "your runs" if item.own else f"distance {item.distance:.2f}{kind}"
+        whose = "your runs" if item.own else f"distance {_far(item.distance)}{kind}"
         fedavg = "diverged" if item.base.accuracy is None else f"{item.base.accuracy:.2f} % ({_seeds(item.base.seeds)})"
         yield f"[{item.number}] {item.cell}, {setting['clients']} clients ({whose}); FedAvg {fedavg}"
         usual = {"clients_per_round": setting["clients"], **{name: Run.model_fields[name].default for name in _ODD}}
         odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
         way = f"momentum {setting['momentum']:g}, lr {setting['lr']:g}, {setting['model']}{''.join(odd)}"
-        yield f"    {item.rounds} rounds, E {setting['local_epochs']}, {way}"
+        yield f"    {rounds_text(item.rounds)}, E {setting['local_epochs']}, {way}"
         yield from _gains(item.gains) if whole else ()
     asking = [gain for item in shown for gain in item.gains if has_readout(gain.algorithm) and gain.has_interval]
     if whole and asking:
         asks = ALGORITHMS["refit"]().readout.asks
         yield f"Rounds saved leave out what refit asks: all clients, up to {asks} times in each measured round."
     if advice.evidence and not whole:
-        yield f"All methods, and all {len(advice.evidence)} settings: --all."
+        yield f"All methods and settings ({len(advice.evidence)}): --all."
 
 
 def _gains(gains: Sequence[Gain]) -> Iterator[str]:

@@ -66,7 +66,7 @@ def advise_command(
         return
     if not quiet:
         for line in lines(advice, whole=all_):
-            say(line)
+            say(line, under=4 if line.startswith("[") else 0)
     if suggested is not None and not quiet:
         echo("\nTry it:")
         say_command(suggested.words)

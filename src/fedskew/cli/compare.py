@@ -27,10 +27,10 @@ from fedskew.cli.terminal.progress import (
     note,
     print_comparison,
     print_json,
-    rounds_text,
     say_what_decides,
     say_written,
 )
+from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow

@@ -16,10 +16,10 @@ from fedskew.cli.terminal.progress import (
     note,
     percent_of,
     print_json,
-    rounds_text,
     say,
     say_written,
 )
+from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MapRow, PaperRow

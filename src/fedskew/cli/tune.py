@@ -28,13 +28,13 @@ from fedskew.cli.terminal.progress import (
     percent_of,
     print_comparison,
     print_json,
-    rounds_text,
     say,
     say_what_decides,
     say_written,
 )
 from fedskew.cli.values import Assignments, Request, Rest, requested
 from fedskew.progress import Step, held_out_only, round_progress
+from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import TunedMethod

@@ -16,6 +16,11 @@ def tail(rounds: int) -> int:
     return min(LAST, (rounds + 1) // 2)
 
 
+def rounds_text(number: int) -> str:
+    """`1 round`, `60 rounds`"""
+    return f"{number} round{'' if number == 1 else 's'}"
+
+
 def mean_words(rounds: Iterable[int]) -> str:
     """What `accuracy_last10` is of runs with these numbers of rounds: `mean of the last ten rounds`."""
     lengths = {tail(number) for number in rounds} or {LAST}

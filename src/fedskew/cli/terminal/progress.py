@@ -18,6 +18,7 @@ from fedskew.progress import percent_of as percent_of
 from fedskew.progress import printable
 from fedskew.progress import round_progress as round_progress
 from fedskew.progress import span as span
+from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import DataFiles, RunResult
@@ -52,11 +53,6 @@ class Spent:
         return f"{self.seconds:.1f} s for {rounds_text(self.computed)}" + (
             f", {self.stored} from the store" if self.stored else ""
         )
-
-
-def rounds_text(number: int) -> str:
-    """`1 round`, `60 rounds`"""
-    return f"{number} round{'' if number == 1 else 's'}"
 
 
 @contextmanager
