@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fedskew import Run, Store
+from fedskew import Run, Store, simulate
 from fedskew.cli import main
 from fedskew.core import rng
 from fedskew.data import USUAL
@@ -87,7 +87,9 @@ def test_the_commands_of_a_page_run(folder, page, monkeypatch, capsys):
         if "load_model" in block:
             (run, *_) = Store("runs")
             export_model(run, Path("model.safetensors"))
-        if page == "own-method" and "import" in block:
+        if page == "own-method" and "Correction" in block:
+            Path("own_correction.py").write_text(block)
+        elif page == "own-method" and "import" in block:
             assert block == (ROOT / "examples/own_algorithm.py").read_text()
             Path("own_algorithm.py").write_text(block)
         elif block.startswith("fedskew "):
@@ -95,6 +97,17 @@ def test_the_commands_of_a_page_run(folder, page, monkeypatch, capsys):
                 paste(line, capsys)
         else:
             exec(compile(block, page, "exec"), {})
+
+
+def test_the_correction_of_a_page_is_the_one_that_it_names(tmp_path):
+    (code,) = (block for block in blocks("docs/own-method.md", "python") if "Correction" in block)
+    (tmp_path / "own.py").write_text(code)
+    run = Run(dataset="digits", clients=3, rounds=3, batch_size=64, lr=0.1, algorithm="fedprox:mu=0.5")
+    own, known, plain = (
+        [record.train_loss for record in simulate(run.replace(algorithm=method))]
+        for method in (f"{tmp_path / 'own.py'}:tethered,mu=0.5", "fedprox:mu=0.5", "fedavg")
+    )
+    assert own == known != plain
 
 
 def test_what_label_skew_does_is_what_the_commands_print(folder, monkeypatch, capsys):
