@@ -7,8 +7,10 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 from fedskew.algorithms import describe
+from fedskew.cli.options import RUN_OPTIONS, Algorithm
 from fedskew.paper import FIGURES, mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.map import Map
@@ -50,6 +52,16 @@ def with_parts(page: str) -> str:
     )
 
 
+def with_options(page: str) -> str:
+    """The page on the command line with its table of a run's options made anew."""
+    texts = {"algorithm": str(get_args(Algorithm)[1].help), **{name: text for name, (_, text) in RUN_OPTIONS.items()}}
+    rows = []
+    for name, text in texts.items():
+        meaning, _, default = text.removesuffix("]").partition("[default: ")
+        rows.append([f"`--{name.replace('_', '-')}`", meaning.strip(), default])
+    return part(page, "options", "\n".join(as_markdown(["option", "meaning", "default"], rows)))
+
+
 def with_speed(page: str, results: Path) -> str:
     """The page on performance with its generated tables made anew."""
     tables: dict[str, Callable[[Path], str]] = {**TABLES, **gpu_tables.TABLES, "summary": summary, "sources": sources}
@@ -73,13 +85,15 @@ def pages(root: Path) -> dict[Path, str]:
     repeats = [line for path in again for line in read_lines(path)]
     held = [read_lines(root / "results" / folder / "held_out.jsonl") for folder in ("readout", "tau")]
     drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")
-    names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md", "docs/algorithms.md"
-    readme, design, which, speed, equations = (root / name for name in names)
+    names = "design", "which-method", "performance", "algorithms", "cli"
+    design, which, speed, equations, commands = (root / "docs" / f"{name}.md" for name in names)
+    readme = root / "README.md"
     written = reproduction(results, root / "docs" / "figures", repeats, tuned, repairs, *held)
     return {
         design: part(design.read_text(), "rooms", picture()),
         **{root / "docs" / name: text for name, text in written.items()},
         root / "docs" / "json.md": json_page(),
+        commands: with_options(commands.read_text()),
         which: part(with_methods(which.read_text()), "evidence", choosing.evidence(results, tuned)),
         equations: part(
             part(equations.read_text(), "fedvls", choosing.suppressed(results)), "readout", readouts.table(drawn)

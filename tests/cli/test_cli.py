@@ -102,7 +102,7 @@ def test_commands_are_listed_as_in_the_docs(capsys):
     _, out, _ = call(capsys, "--help")
     listed = [line.split()[0] for line in out.partition("Commands:")[2].strip().splitlines()]
     docs = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
-    assert listed == re.findall(r"^fedskew (\w+)", docs, re.MULTILINE)
+    assert listed == re.findall(r"^\| `fedskew (\w+)", docs, re.MULTILINE)
 
 
 def test_version(capsys):
