@@ -97,4 +97,4 @@ def test_what_needs_an_extra_names_it(ends: dict[str, tuple[int, str]], name: st
     code, said = ends[name]
     assert code in (1, 2)
     assert said.count("\n") == 1
-    assert f"pip install -e '.[{extra}]'" in said
+    assert f"pip install -c constraints.txt '.[{extra}]'" in said

@@ -50,11 +50,12 @@ def test_what_a_simulation_can_do_without_is_not_imported():
     assert done.returncode == 0, done.stderr
 
 
-def test_the_python_of_the_document_runs(tmp_path, monkeypatch):
+def test_the_python_of_the_document_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     namespace = {"__name__": "__main__"}
     for code in re.findall(r"```python\n(.*?)```", API, re.S):
         run_cell(code, namespace)
+    assert capsys.readouterr().out.endswith("\nTrue\n"), "plain PyTorch gives what the loaded model does"
 
 
 def test_examples_use_what_is_public():

@@ -32,7 +32,7 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, capsys, tmp_path
         with pytest.raises(SystemExit) as caught:
             main(["run", "--rounds", "1", "--track", f"{name}:there"])
         assert caught.value.code == 2
-        assert f"pip install -e '.[{name}]'" in capsys.readouterr().err
+        assert f"pip install -c constraints.txt '.[{name}]'" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

@@ -3,7 +3,9 @@
 try:
     import flwr  # noqa: F401
 except ImportError as error:
-    raise ImportError("fedskew.flower needs Flower; in a clone of fedskew: pip install -e '.[flower]'") from error
+    raise ImportError(
+        "fedskew.flower needs Flower; in a clone of fedskew: pip install -c constraints.txt '.[flower]'"
+    ) from error
 
 from fedskew.flower.client import client_app
 from fedskew.flower.rules import Rules, read_rules, read_run

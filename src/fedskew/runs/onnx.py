@@ -16,7 +16,10 @@ def check() -> None:
         import onnx  # noqa: F401
         import onnxscript  # noqa: F401
     except ImportError as error:
-        raise ValueError(f"an .onnx file needs more packages ({error}): pip install -e '.[onnx]'") from error
+        raise ValueError(
+            f"an .onnx file needs more packages ({error}); in a clone of fedskew: "
+            "pip install -c constraints.txt '.[onnx]'"
+        ) from error
 
 
 def onnx_bytes(module: nn.Module, input_shape: Sequence[int], about: Mapping[str, Any]) -> bytes:

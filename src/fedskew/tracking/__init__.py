@@ -77,7 +77,8 @@ def check(texts: Sequence[str]) -> None:
             import_module(f"fedskew.tracking.{name}").check()
         except ImportError as error:
             raise ValueError(
-                f"track is {text!r}, which needs {name} ({error}); in a clone of fedskew: pip install -e '.[{name}]'"
+                f"track is {text!r}, which needs {name} ({error}); in a clone of fedskew: "
+                f"pip install -c constraints.txt '.[{name}]'"
             ) from error
 
 
