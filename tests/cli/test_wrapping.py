@@ -65,6 +65,14 @@ def test_a_command_in_a_sentence_is_not_broken(capsys, monkeypatch):
     assert all(line.count("`") % 2 == 0 for line in lines)
 
 
+def test_a_number_keeps_its_percent_sign(capsys, monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    for columns in range(20, 40):
+        monkeypatch.setenv("COLUMNS", str(columns))
+        say("FedLC, 10.70 %, against FedAvg, 11.27 %, or 12.11 %")
+    assert not any(line.startswith("%") for line in capsys.readouterr().out.splitlines())
+
+
 WORDS = ["fedskew", "compare", "--dataset", "folder:my data; rm x", "--algorithm", "fedavg,fedla+fedacg+refit", "-q"]
 
 

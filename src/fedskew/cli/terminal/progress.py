@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from fedskew.runs.store import Folder
     from fedskew.simulation.records import RoundRecord
 
-_QUOTED = re.compile("`[^`]*`")
+_WHOLE = re.compile(r"`[^`]*`|\d %")
+"""Where no line ends: in a command, and between a number and its percent sign."""
 _ENDLESS = 1_000_000
 """Columns, where nothing limits them."""
 _MOST_CLIENTS, _MOST_CLASSES, _MOST_FREQUENT = 50, 20, 5
@@ -89,7 +90,7 @@ def say(text: str, *, err: bool = False, under: int = 0) -> None:
 def fitted(text: str, columns: int, under: int = 0) -> str:
     """A sentence wrapped between words, under its own indent or `under` a column; what is in backticks stays in one
     line."""
-    whole = _QUOTED.sub(lambda found: found[0].replace(" ", GLUE), text)
+    whole = _WHOLE.sub(lambda found: found[0].replace(" ", GLUE), text)
     return "\n".join(_wrapped(whole, columns, min(under, columns // 2)))
 
 
