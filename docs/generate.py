@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from fedskew.algorithms import describe
+from fedskew.core.spec import name_in
 from fedskew.paper import FIGURES, mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.map import Map
@@ -73,6 +74,8 @@ def pages(root: Path) -> dict[Path, str]:
     repeats = [line for path in again for line in read_lines(path)]
     held = [read_lines(root / "results" / folder / "held_out.jsonl") for folder in ("readout", "tau")]
     drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")
+    others = read_lines(root / "results" / "travel" / "test.jsonl")
+    digits = [line for line in others if name_in(line.run["dataset"]) == "digits"]
     names = "README.md", "docs/design.md", "docs/which-method.md", "docs/performance.md", "docs/algorithms.md"
     readme, design, which, speed, equations = (root / name for name in names)
     written = reproduction(results, root / "docs" / "figures", repeats, tuned, repairs, *held)
@@ -85,7 +88,7 @@ def pages(root: Path) -> dict[Path, str]:
             part(equations.read_text(), "fedvls", choosing.suppressed(results)), "readout", readouts.table(drawn)
         ),
         speed: with_speed(speed.read_text(), root / "results"),
-        readme: with_parts(between(readme.read_text(), front.part(results, "docs/figures"))),
+        readme: with_parts(between(readme.read_text(), front.part(results, "docs/figures", digits))),
     }
 
 
