@@ -176,14 +176,14 @@ def test_where_the_object_is_gone_its_code_is_asked_for(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"algorithm": 5}, ["algorithm is a int", "an Algorithm, a loss"]),
+        ({"algorithm": 5}, ["algorithm is an int", "an Algorithm, a loss"]),
         ({"algorithm": needs_strength}, ["needs strength", "needs_strength(...)"]),
         ({"algorithm": lambda a, b: a}, ["a, b", "(logits, labels, counts)"]),
         ({"algorithm": eval("lambda view: view")}, ["no source"]),
         ({"model": torch.ones(2)}, ["model is a Tensor", "torch.nn.Module"]),
         ({"model": lambda depth: None}, ["needs depth"]),
-        ({"dataset": 5}, ["dataset is a int", "(train, test)"]),
-        ({"dataset": (1, 2)}, ["train is a int"]),
+        ({"dataset": 5}, ["dataset is an int", "(train, test)"]),
+        ({"dataset": (1, 2)}, ["train is an int"]),
         ({"partition": 0.1}, ["partition is a float"]),
     ],
 )

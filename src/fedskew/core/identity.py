@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from fedskew.core import tree
+from fedskew.core.checks import made_of
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, torch.dtype, torch.device, np.dtype)
 _OF_EVERY_CLASS = {
@@ -171,7 +172,7 @@ class _Reading:
         elif isinstance(thing, set | frozenset):
             yield from sorted(self.of(value, where) for value in thing)
         elif _hides(type(thing)):
-            raise _refused(where, f"is a {type(thing).__name__}, whose content cannot be determined")
+            raise _refused(where, f"is {made_of(thing)}, whose content cannot be determined")
         if dataclasses.is_dataclass(thing):
             yield self._named({f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}, where)
         else:
@@ -219,7 +220,9 @@ def _source(code: CodeType, where: str) -> str:
     except (OSError, TypeError):
         raise _refused(where, "has no source code") from None
     if code.co_name == "<lambda>" and len(re.findall(r"\blambda\b", text)) > 1:
-        raise _refused(where, "is one of several lambdas on one line; write it with def")
+        place = f"{Path(code.co_filename).name}, line {code.co_firstlineno}"
+        why = "several lambdas stand on one line, so this one cannot be identified; write it with def"
+        raise ValueError(f"{place}: {why}")
     return textwrap.dedent(text).strip()
 
 

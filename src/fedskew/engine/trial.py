@@ -14,11 +14,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from fedskew.core import rng, tree
+from fedskew.core.checks import made_of
 from fedskew.core.dataset import Dataset
 from fedskew.core.own import own_parts
 from fedskew.core.round import Batch, Context, Recipe, Server, begin, check_losses, finish, local_step, take
 from fedskew.core.settings import kernels_of
-from fedskew.core.spec import made_of
 from fedskew.core.tree import Params
 
 _FEW, _MANY = 3, 128
