@@ -222,7 +222,8 @@ def test_a_failure_while_working_is_exit_code_1(capsys, tmp_path):
     )
     code, _, err = call(capsys, "run", *SMALL, "--algorithm", f"{file}:bad")
     assert code == 1
-    assert err.startswith("fedskew: round 1, clients 0, 1, 2, 3, 4, 5: no; this run has its own loss: ")
+    failed = "bad.py, line 3, in loss: RuntimeError: no"
+    assert err.startswith(f"fedskew: round 1, clients 0, 1, 2, 3, 4, 5: {failed}; this run has its own loss: ")
     assert err.count("\n") == 1
 
 
