@@ -1,7 +1,6 @@
 """What the command line prints: progress on standard error, tables and JSON on standard output."""
 
 import json
-import math
 import os
 import shlex
 import shutil
@@ -217,6 +216,7 @@ def answer(document: Any, said: str, *, json_: bool, quiet: bool) -> None:
 def print_result(
     result: "RunResult", folder: "Folder", spent: "Spent", class_names: Sequence[str] | None = None
 ) -> None:
+    from fedskew.runs.remarks import diverged_words, guessing_words
     from fedskew.runs.summary import mean_words
 
     session = (folder.sessions() or [{}])[-1]
@@ -240,25 +240,11 @@ def print_result(
     if session.get("changed"):
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
         lines.append(f"continued with     {changes}: the last bits may differ from an uninterrupted run")
-    if _learnt_nothing(result):
-        known = len(result["per_class_accuracy"] or ())
-        lines.append(
-            f"note               the model has learnt nothing: guessing has the loss ln({known}) = "
-            f"{math.log(known):.2f}; try a smaller lr, or more rounds if these were few"
-        )
+    if said := guessing_words(result, session):
+        lines.append(f"note               {said}")
     if result["diverged"]:
-        lines.insert(0, f"diverged in round {result['rounds']}: the model gives no finite numbers; try a smaller lr")
+        lines.insert(0, diverged_words(result))
     echo("\n".join(lines))
-
-
-def _learnt_nothing(result: "RunResult") -> bool:
-    """Whether a model is worse than one that gives all classes the same probability. Balanced accuracy, because always
-    naming the most frequent class is guessing too."""
-    shares, loss, balanced = result["per_class_accuracy"], result["loss"], result["balanced_accuracy"]
-    if not shares or loss is None or balanced is None:
-        return False
-    present = sum(share is not None for share in shares)
-    return loss > math.log(len(shares)) and balanced <= (1 + 1e-9) / present
 
 
 def print_comparison(
