@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedskew import Algorithm, Correction, Run, cross_entropy, simulate
 from fedskew.core.round import Sums
@@ -56,6 +56,20 @@ def test_a_loss_that_fails_is_named_by_its_line(engine: str, loss: Any, after: i
     with pytest.raises(RuntimeError, match=rf"^round 1, clients? 0.*: {re.escape(line_of(loss, after))}: {kind}") as it:
         list(simulate(Run(**SMALL, algorithm=loss, engine=engine)))
     assert (HINT in str(it.value)) == (loss is misshapen and engine in ("stacked", "graphed"))
+
+
+class Misspelt(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(inputs)  # noqa: F821
+
+
+def test_a_model_that_fails_is_named_by_its_line() -> None:
+    line = re.escape(line_of(Misspelt.forward))
+    with pytest.raises(ValueError, match=rf"cannot take inputs of shape \[1, 8, 8\]: {line}: NameError: name 'inputs'"):
+        list(simulate(Run(**{**SMALL, "model": Misspelt})))
 
 
 @pytest.mark.parametrize(

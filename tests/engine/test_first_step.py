@@ -12,7 +12,7 @@ from fedskew.core import tree
 from fedskew.core.round import Context
 from fedskew.core.tree import Params
 from fedskew.simulation.simulation import Simulation
-from tests.helpers import OWN
+from tests.helpers import OWN, assert_trees_equal
 
 FIELDS: dict[str, Any] = {
     "dataset": f"{OWN}:ragged_digits",
@@ -114,6 +114,19 @@ def test_where_a_part_leads_that_is_given_too_much_is_not_its_fault() -> None:
     """The step is too long: the correction only passes it on."""
     fields = {**FIELDS, "lr": 1e300, "algorithm": Algorithm("mine", correction=Finishing("copied"))}
     assert list(simulate(Run(**fields)))[-1].diverged
+
+
+@dataclass(frozen=True)
+class InPlace(Correction):
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        for leaf in context.anchor.values():
+            leaf.add_(1)
+        return grads
+
+
+def test_the_global_model_stays_as_it_is() -> None:
+    changing = Simulation(Run(**FIELDS, algorithm=Algorithm("mine", correction=InPlace())))
+    assert_trees_equal(Simulation(Run(**FIELDS)).server.params, changing.server.params)
 
 
 def spoilt(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:

@@ -64,10 +64,12 @@ class _FirstStep:
         held = federation.order[federation.offsets[client] : federation.offsets[client + 1]]
         rows = torch.from_numpy(np.resize(held, 2 * few_examples(data.num_classes))).to(device)
         batch = Batch(data.prepare(data.x_train[rows], tree.first(server.params).dtype), data.y_train[rows])
-        state = recipe.algorithm.correction.client_state(server.params)
-        travel, own = recipe.travel(torch.ones((), device=device)), torch.from_numpy(counts[client]).to(device)
-        context = Context(server.params, server.buffers, state, server.correction, own, travel)
-        return cls(recipe, client, context, batch)
+        sent = server.params, server.buffers, server.correction
+        params, buffers, correction = (tree.map(torch.clone, part) for part in sent)  # a part may change them in place
+        state = recipe.algorithm.correction.client_state(params)
+        travel = recipe.travel(torch.ones((), dtype=torch.int64, device=device))
+        own = torch.from_numpy(counts[client]).to(device)
+        return cls(recipe, client, Context(params, buffers, state, correction, own, travel), batch)
 
     def check(self) -> None:
         """Every part in turn: loss and model, ascents, correction."""
