@@ -56,6 +56,15 @@ def test_figures_and_tables_beside_it(call, tmp_path):
     assert (tmp_path / "figures/1-digits/accuracy.pdf").read_bytes().startswith(b"%PDF")
 
 
+def write_larger(store):
+    """A comparison of more methods than the example's, which comes first."""
+    return [
+        write_run(store, f"x{m}{seed}", title="another", dataset="another", algorithm=method, seed=seed)
+        for m, method in enumerate(("fedavg", "fedlc", "fedprox", "fedrs"))
+        for seed in range(3)
+    ]
+
+
 def files_in(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
@@ -67,14 +76,15 @@ def test_figures_of_an_earlier_report_go_and_other_files_stay(call, tmp_path):
     first = files_in(figures)
     assert "overview.tex" not in first
     (figures / "mine.txt").write_text("mine")
-    write_run(store, "x", title="another", dataset="another", algorithm="fedavg")
+    larger = write_larger(store)
     assert call("--figures", "figures")[0] == 0
     assert {path.name for path in figures.iterdir()} == {
         ".fedskew-report.json", "1-another", "2-digits", "mine.txt", "overview.tex"
     }  # fmt: skip
     (figures / "1-another" / "notes.md").write_text("mine")
     (figures / "2-digits" / "results.tex").write_text("edited")
-    store.remove(store.folder("x"))
+    for folder in larger:
+        store.remove(folder)
     code, _, noted = call("--figures", "figures")
     assert code == 0
     assert "figures/2-digits/results.tex was changed since" in " ".join(noted.split())
@@ -90,7 +100,7 @@ def test_figures_of_an_earlier_report_go_and_other_files_stay(call, tmp_path):
 
 def test_an_interrupted_report_can_be_repeated(call, tmp_path, monkeypatch):
     store = example_store(tmp_path / "runs")
-    write_run(store, "x", title="another", dataset="another")
+    larger = write_larger(store)
 
     def stop(*_, **__):
         raise KeyboardInterrupt
@@ -100,7 +110,8 @@ def test_an_interrupted_report_can_be_repeated(call, tmp_path, monkeypatch):
         assert call("--figures", "figures")[0] == 130
     assert "1-another/results.csv" in files_in(tmp_path / "figures")
     assert call("--figures", "figures")[0] == 0
-    store.remove(store.folder("x"))
+    for folder in larger:
+        store.remove(folder)
     assert call("--figures", "figures")[0] == 0
     assert not (tmp_path / "figures/1-another").exists()
 

@@ -38,6 +38,26 @@ def test_engine_and_device_do_not_part_runs_but_everything_else_does(tmp_path):
     assert sorted(len(federation.entries) for federation in gathered(store)) == [1, 1, 1, 2]
 
 
+def test_what_compares_the_most_methods_comes_first(tmp_path):
+    """Three finished seeds of two methods or more; otherwise sections are in order of their titles."""
+    store = Store(tmp_path)
+    seeds = {
+        "a one seed": {"fedavg": 1, "fedlc": 1, "fedrs": 1},
+        "b one method": {"fedavg": 5},
+        "c two methods": {"fedavg": 3, "fedlc": 3, "fedrs": 2},
+        "d two methods": {"fedavg": 4, "fedlc": 4},
+        "e three methods": {"fedavg": 3, "fedlc": 3, "fedrs": 3},
+    }
+    for title, methods in seeds.items():
+        for method, count in methods.items():
+            for seed in range(count):
+                write_run(store, f"{title[0]}{method}{seed}", title=title, algorithm=method, seed=seed, rounds=2)
+    for seed in range(3):
+        write_run(store, f"f{seed}", title="f unfinished", seed=seed, rounds=2)
+        write_run(store, f"g{seed}", title="f unfinished", seed=seed, rounds=2, done=1, algorithm="fedlc")
+    assert [each.title[0] for each in gathered(store)] == ["e", "c", "d", "a", "b", "f"]
+
+
 def asked_again(folder, rounds):
     """The same run is asked for with another number of rounds."""
     about = folder.about()

@@ -11,7 +11,7 @@ from fedskew.report.page.entries import Entry
 from fedskew.report.style import ORDER
 from fedskew.runs.measures import IID, Curves, Reach, Share, gap_closed, rounds_to_reach
 from fedskew.runs.summary import over_seeds
-from fedskew.runs.verdict import BASELINE, Difference, ahead
+from fedskew.runs.verdict import BASELINE, FEWEST, Difference, ahead
 from fedskew.runs.versions import DECIDING_NOTHING, result_version
 
 OWN_FIELDS = {"algorithm", "seed", *DECIDING_NOTHING}
@@ -99,6 +99,12 @@ class Federation:
         """What FedAvg is called."""
         return BASELINE if self.baseline is None else self.baseline.label
 
+    @property
+    def compared(self) -> int:
+        """How many of its methods have the seeds that verdicts take; none where these are too few to compare."""
+        enough = sum(len(method.finished) >= FEWEST for method in self.methods)
+        return enough if enough > 1 else 0
+
     def method(self, name: str) -> Method | None:
         return next((method for method in self.methods if method.name == name), None)
 
@@ -129,9 +135,9 @@ def federations(
     names: Mapping[str, str] | None = None,
     order: Sequence[str] = (),
 ) -> list[Federation]:
-    """Sections in order of their titles, and of their settings where titles agree; rounds are counted to the target.
-    `names` are what methods are called; those in `order` stand so. The first rounds of longer runs join a section of
-    that length and make none of their own."""
+    """Sections that compare the most methods come first; equal ones are in order of their titles, and of their settings
+    where titles agree. Rounds are counted to the target. `names` are what methods are called; those in `order` stand
+    so. The first rounds of longer runs join a section of that length and make none of their own."""
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
         shared = {"validation": 0.0, **{name: v for name, v in entry.run.items() if name not in OWN_FIELDS}}
@@ -142,6 +148,7 @@ def federations(
         Federation(title, json.loads(fields), behind, _methods(members, names or {}, order), target=target)
         for (title, fields, behind), members in sorted(groups.items(), key=lambda group: group[0])
     ]
+    found.sort(key=lambda each: -each.compared)
     shown = [each for each in found if not all(entry.cut for entry in each.entries)]
     return [
         replace(each, iid=_on_iid(each, found), own=_own_fields(each, shown), longer=_longer(each, shown))
