@@ -11,8 +11,8 @@ import pytest
 from fedskew import Run
 from fedskew.cli.options import RUN_OPTIONS
 from fedskew.report.page.entries import LeftOut, read_entries
-from fedskew.report.page.federations import federations
-from fedskew.report.page.page import page
+from fedskew.report.page.federations import OWN_FIELDS, federations
+from fedskew.report.page.page import DEFAULTS, page
 from fedskew.report.page.provenance import command
 from fedskew.runs.store import Store
 from fedskew.runs.verdict import RULE
@@ -153,6 +153,24 @@ def test_methods_are_called_and_ordered_as_asked(tmp_path):
     assert data_of(text)[0]["csv"].splitlines()[1].startswith("SCAFFOLD,3,")
     assert "\\toprule" in data_of(text)[0]["latex"]
     assert found.difference(found.methods[2]).mean > 0
+
+
+def test_a_section_names_every_field_that_is_not_the_default(tmp_path):
+    store = Store(tmp_path / "plain")
+    write_run(store, "a", eval_every=5, device="cuda")
+    usual = "model m, rounds 20, clients per round 4, local epochs 1, batch size 16, optimizer sgd, lr 0.1"
+    assert f'<p class="setting">{usual}</p>' in page_of(store)
+    store = Store(tmp_path / "other")
+    more = {"momentum": 0.9, "augment": "crop_flip", "grad_clip": 1.5, "validation": 0.1, "precision": "bf16"}
+    write_run(store, "a", **more)
+    said = "momentum 0.9, augment crop_flip, grad clip 1.5, 10 % of the training examples held out, precision bf16"
+    assert f'<p class="setting">{usual}, {said}</p>' in page_of(store)
+
+
+def test_defaults_are_those_of_a_run():
+    shown = {"model", "rounds", "clients_per_round", "local_epochs", "batch_size", "optimizer", "lr"}
+    others = set(Run.model_fields) - OWN_FIELDS - shown - {"dataset", "partition", "clients"}
+    assert {name: getattr(Run(), name) for name in others} == DEFAULTS
 
 
 def test_provenance_is_collapsed(tmp_path):

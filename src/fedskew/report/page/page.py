@@ -20,6 +20,13 @@ from fedskew.runs.store import write_whole
 from fedskew.runs.verdict import RULE
 
 _SCRIPTS = ("svg.js", "saving.js", "curves.js", "reading.js", "heat.js", "main.js")
+_IN_TITLE = ("dataset", "partition", "clients")
+_USUAL = ("model", "rounds", "clients_per_round", "local_epochs", "batch_size", "optimizer", "lr")
+DEFAULTS: dict[str, Any] = {
+    "momentum": 0.0, "weight_decay": 0.0, "augment": "none", "weighting": "samples", "lr_schedule": "constant",
+    "grad_clip": None, "dropout_rate": 0.0, "validation": 0.0, "precision": "fp32",
+}  # fmt: skip
+"""Of fields that a section names only if they differ; those of `Run`, which waits for torch."""
 
 
 def write_page(path: Path, federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) -> int:
@@ -83,11 +90,16 @@ def _section(number: int, federation: Federation) -> Html:
 
 
 def _setting(federation: Federation) -> str:
-    fields = federation.fields
-    names = ("model", "rounds", "local_epochs", "batch_size", "optimizer", "lr", "clients_per_round")
-    said = [f"{name.replace('_', ' ')} {fields[name]}" for name in names if name in fields]
-    share = fields["validation"]
-    return ", ".join([*said, f"{100 * share:g} % of the training examples held out"] if share else said)
+    """The usual fields, and all others that are not at their default; the title has data, split and clients."""
+    shown = {**federation.fields, "model": federation.entries[0].short["model"]}
+    names = [name for name in dict.fromkeys([*_USUAL, *DEFAULTS, *shown]) if name in shown and name not in _IN_TITLE]
+    return ", ".join(_field(name, shown[name]) for name in names if (name, shown[name]) not in DEFAULTS.items())
+
+
+def _field(name: str, value: Any) -> str:
+    if name == "validation":
+        return f"{100 * value:g} % of the training examples held out"
+    return f"{name.replace('_', ' ')} {value}"
 
 
 def _states(methods: Sequence[Method]) -> Html:
