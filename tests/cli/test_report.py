@@ -160,6 +160,17 @@ def test_damaged_runs_are_left_out_and_named(call, tmp_path):
     assert "could not be read" in problem
 
 
+def test_hints_name_a_store_that_is_not_the_default(call, tmp_path):
+    store = example_store(tmp_path / "my runs")
+    store.folder("0" * 16).write_diagnosis({"round": 3, "methods": {}})
+    noted = " ".join(call("--runs", "my runs")[2].split())
+    assert "`fedskew diagnose 00000000 --runs 'my runs'` measures round 20" in noted
+    assert "--runs" in Path("report.html").read_text()
+    (tmp_path / "my runs").rename(tmp_path / "runs")
+    assert "`fedskew diagnose 00000000` measures round 20" in " ".join(call()[2].split())
+    assert "--runs" not in Path("report.html").read_text()
+
+
 def test_a_folder_is_no_file(call, tmp_path):
     example_store(tmp_path / "runs")
     code, _, problem = call("-o", "runs")

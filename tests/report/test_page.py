@@ -225,7 +225,7 @@ def test_every_federation_has_a_section(tmp_path):
 
 def test_panels_are_drawn_where_something_was_measured(tmp_path):
     store = example_store(tmp_path)
-    assert "Not measured; `fedskew diagnose 00000000` measures it for a run." in page_of(store)
+    assert "Not measured; <code>fedskew diagnose 00000000</code> measures it for a run." in page_of(store)
     pair = {"ratio": 8.0, "bound": 2.0, "own": -0.1}
     methods = {"fedlc": {"class_accuracy": effect(0.9, 0.4), "deviation": {"pairs": [pair, {**pair, "ratio": None}]}}}
     store.folder("0" * 16).write_diagnosis({"round": RUN["rounds"], "methods": methods})
@@ -234,12 +234,26 @@ def test_panels_are_drawn_where_something_was_measured(tmp_path):
     assert "Model of fedavg after round 20, seed 0, run 00000000" in text
     assert "Accuracy % before and after a local update under fedlc" in text
     assert "n_j / n_r (up) against D_jr for 2 pairs of classes, 2 of them above the line of equality. Red" in text
+    assert "by theorem 1 of the FedLC paper much more likely" in text
     Reader(text)
     methods["fedlc"]["deviation"]["summary"] = {"stated": 338, "above": 0.5}
     store.folder("0" * 16).write_diagnosis({"round": RUN["rounds"], "methods": methods})
     assert "338 pairs of classes, 169 of them above the line of equality. 2 of them are drawn." in page_of(store)
     store.folder("0" * 16).write_diagnosis({"round": 3, "methods": methods})
     assert "Run 00000000: the diagnosis was measured at round 3;" in page_of(store)
+
+
+def test_commands_are_code_and_name_the_store(tmp_path):
+    store = example_store(tmp_path)
+    store.folder("0" * 16).write_diagnosis({"round": 3, "methods": {}})
+    write_run(store, "a", algorithm="fedlc", rounds=12)
+    (store.folder("10" + "0" * 14).path / "run.json").write_text("broken")
+    entries, damaged = read_entries(store)
+    text = page(federations(entries), damaged, store=" --runs 'my <runs>'")
+    named = escape(" --runs 'my <runs>'")
+    for words in ("diagnose 00000000", "diagnose a", "compare", f"runs remove {'10' + '0' * 14}"):
+        assert f"<code>fedskew {words}{named}</code>" in text
+    assert "`" not in re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
 
 
 def test_the_command_makes_the_same_run():

@@ -1,5 +1,6 @@
 """`fedskew report`: stored runs as one HTML file."""
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -37,7 +38,7 @@ def report_command(
     from fedskew.report.page.page import write_page
     from fedskew.report.style import drawn_for
 
-    store = open_store(runs)
+    store, option = open_store(runs), f" --runs {shlex.quote(runs)}" if runs else ""
     if out.is_dir():
         raise ValueError(f"out is the folder {out}; allowed: a file, for example {out / 'report.html'}")
     entries, left_out = _entries(store, run)
@@ -46,7 +47,7 @@ def report_command(
     found = federations(entries, checked_target(target), called, order)
     if figures:
         check_files(figures, found)
-    size = write_page(out, found, left_out)
+    size = write_page(out, found, left_out, option)
     made = [out]
     if figures:
         sections = f"{len(found)} section{'' if len(found) == 1 else 's'}"
@@ -71,7 +72,7 @@ def report_command(
         }
         print_json(document)
         return
-    _print_notes(entries, left_out)
+    _print_notes(entries, left_out, option)
     if quiet:
         echo(str(out))
     else:
@@ -91,9 +92,10 @@ def _entries(store: "Store", hashes: list[str] | None) -> "tuple[list[Entry], li
     return entries, left_out
 
 
-def _print_notes(entries: "list[Entry]", left_out: "list[LeftOut]") -> None:
-    for each in left_out:
-        note(f"run {each.hash} is left out: {each.problem}")
-    for entry in entries:
-        for message in entry.notes:
-            note(f"run {entry.hash}: {message}")
+def _print_notes(entries: "list[Entry]", left_out: "list[LeftOut]", option: str) -> None:
+    from fedskew.report.page.html import in_store
+
+    notes = [f"run {each.hash} is left out: {each.problem}" for each in left_out]
+    notes += [f"run {entry.hash}: {message}" for entry in entries for message in entry.notes]
+    for text in notes:
+        note(in_store(text, option))
