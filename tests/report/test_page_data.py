@@ -4,6 +4,7 @@ import statistics
 
 import pytest
 
+from fedskew.report import figures
 from fedskew.report.page.entries import MOST_COLUMNS, MOST_POINTS, read_entries
 from fedskew.report.page.federations import federations
 from fedskew.report.page.files import latex, results_csv, runs_csv, write_files
@@ -207,6 +208,18 @@ def test_progress_is_told_for_every_section(tmp_path):
     made = write_files(tmp_path / "figures", gathered(store), lambda *now: told.append(now)).made
     assert told == [(0, 2), (1, 2)]
     assert all(path.is_file() for path in made)
+
+
+@pytest.mark.parametrize(("count", "first", "last"), [(9, "1-data-0", "9-data-8"), (10, "01-data-0", "10-data-9")])
+def test_folders_of_sections_are_listed_in_their_order(tmp_path, monkeypatch, count, first, last):
+    for name in ("curves", "rectangles"):
+        monkeypatch.setattr(figures, name, lambda *_, **__: [])
+    store = Store(tmp_path / "runs")
+    for k in range(count):
+        write_run(store, f"a{k}", title=f"data {k}", rounds=2)
+    write_files(tmp_path / "figures", gathered(store))
+    made = sorted(path.name for path in (tmp_path / "figures").iterdir() if path.is_dir())
+    assert (made[0], made[-1], len(made)) == (first, last, count)
 
 
 def test_rounds_and_the_iid_gap_are_those_of_the_sibling_section(tmp_path):
