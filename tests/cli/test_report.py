@@ -171,6 +171,49 @@ def test_hints_name_a_store_that_is_not_the_default(call, tmp_path):
     assert "--runs" not in Path("report.html").read_text()
 
 
+def test_runs_that_hold_out_examples_are_left_out_and_counted(call, tmp_path):
+    store = example_store(tmp_path / "runs")
+    whole = sorted(folder.path.name for folder in store)
+    for k in range(3):
+        write_run(store, f"t{k}", validation=0.1 if k else 0.25, lr=0.2 + k, algorithm="fedlc")
+    _, out, noted = call()
+    assert "report of 9 runs" in out
+    said = "3 runs that hold out training examples, as tries of fedskew tune do, are left out; "
+    hint = "fedskew report --where validation=0.1"
+    assert f"{said}`{hint}` (or 0.25) shows them" in " ".join(noted.split())
+    assert f"{said}<code>{hint}</code> (or 0.25) shows them." in Path("report.html").read_text()
+
+    def reported(*asked):
+        document = json.loads(call(*asked, "--json")[1])
+        return sorted(document["runs"]), sorted(document["held_out"])
+
+    assert reported() == (whole, ["t0", "t1", "t2"])
+    assert reported("--where", "algorithm=fedlc") == (whole[3:6], ["t0", "t1", "t2"])
+    assert reported("--where", "validation=0.1") == (["t1", "t2"], [])
+    assert reported("--where", " validation = 0") == (whole, [])
+    assert reported("t1", "00") == ([whole[0], "t1"], [])
+    assert reported("--where", "lr=2.2") == (["t2"], [])  # there are no others
+
+
+def test_where_keeps_the_runs_that_are_listed(call, tmp_path, capsys):
+    store = example_store(tmp_path / "runs")
+    write_run(store, "x", algorithm="fedlc:tau=2,missing=mask", lr=0.5)
+    for asked in (["algorithm=fedlc"], ["tau=2"], ["algorithm=fedlc", "lr=0.1"], ["seed=2"]):
+        conditions = [word for text in asked for word in ("--where", text)]
+        with pytest.raises(SystemExit):
+            main(["runs", "list", "--quiet", *conditions])
+        listed = capsys.readouterr().out.split()
+        assert 0 < len(listed) < 10
+        assert sorted(json.loads(call(*conditions, "--json")[1])["runs"]) == sorted(listed)
+    assert "report of 1 run," in call("00", "01", "--where", "seed=1")[1]
+    code, _, problem = call("--where", "lr=7")
+    assert code == 2
+    assert "where is lr=7; none of the 10 runs matches" in problem
+    code, _, problem = call("--where", "speed=7")
+    assert code == 2
+    assert "where names 'speed'; allowed: " in problem
+
+
 def test_a_folder_is_no_file(call, tmp_path):
     example_store(tmp_path / "runs")
     code, _, problem = call("-o", "runs")

@@ -85,7 +85,10 @@ def test_where_only_a_longer_fedavg_is_stored_the_section_says_how_to_compare(tm
     assert "no fedavg run of 12 rounds to compare with, but one of 40" in said
     assert "--rounds 12" in said
     write_run(store, "c", rounds=12, algorithm="fedlc", lr=0.5)
-    assert words(gathered(store)[2]) == ["There is no fedavg run here to compare with."]
+    (said,) = words(gathered(store)[2])
+    assert said.startswith("There is no fedavg run with these settings to compare with. Settings that fedskew tune")
+    write_run(store, "d", rounds=12, algorithm="fedlc", title="zoo", dataset="other")
+    assert words(gathered(store)[3]) == ["There is no fedavg run with these settings to compare with."]
 
 
 def test_a_method_with_a_result_version_of_its_own_stands_with_the_others_and_old_numbers_apart(tmp_path):

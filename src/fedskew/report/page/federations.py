@@ -60,9 +60,9 @@ class Method:
 @dataclass(frozen=True)
 class Federation:
     """One section of the report. `iid` is the same federation on an IID split, if that was run, and `longer` the same
-    with more rounds and FedAvg, if FedAvg is not here; `target` is the accuracy that rounds are counted to, FedAvg's
-    end if it is None. Each method has its own result version, so runs
-    belong together if they are equally many versions behind today's."""
+    with more rounds and FedAvg, if FedAvg is not here; `elsewhere` is whether another of its title then has FedAvg.
+    `target` is the accuracy that rounds are counted to, FedAvg's end if it is None. Each method has its own result
+    version, so runs belong together if they are equally many versions behind today's."""
 
     title: str
     fields: dict[str, Any]
@@ -72,6 +72,7 @@ class Federation:
     target: float | None = None
     own: tuple[str, ...] = ()
     longer: "Federation | None" = None
+    elsewhere: bool = False
 
     @property
     def name(self) -> str:
@@ -150,8 +151,15 @@ def federations(
     ]
     found.sort(key=lambda each: -each.compared)
     shown = [each for each in found if not all(entry.cut for entry in each.entries)]
+    with_base = {each.title for each in shown if each.baseline is not None}
     return [
-        replace(each, iid=_on_iid(each, found), own=_own_fields(each, shown), longer=_longer(each, shown))
+        replace(
+            each,
+            iid=_on_iid(each, found),
+            own=_own_fields(each, shown),
+            longer=_longer(each, shown),
+            elsewhere=each.baseline is None and each.title in with_base,
+        )
         for each in shown
     ]
 

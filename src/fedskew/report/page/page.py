@@ -8,7 +8,7 @@ from typing import Any
 
 from fedskew import __version__
 from fedskew.report.page import tables
-from fedskew.report.page.entries import LeftOut
+from fedskew.report.page.entries import Entry, LeftOut, held_out_words
 from fedskew.report.page.federations import Federation, Method, hashes_of
 from fedskew.report.page.files import file_name, latex, results_csv
 from fedskew.report.page.html import Html, join, prose, tag
@@ -29,16 +29,28 @@ DEFAULTS: dict[str, Any] = {
 """Of fields that a section names only if they differ; those of `Run`, which waits for torch."""
 
 
-def write_page(path: Path, federations: Sequence[Federation], left_out: Sequence[LeftOut] = (), store: str = "") -> int:
+def write_page(
+    path: Path,
+    federations: Sequence[Federation],
+    left_out: Sequence[LeftOut] = (),
+    held_out: Sequence[Entry] = (),
+    store: str = "",
+) -> int:
     """Write the page; returns its length in bytes."""
-    content = page(federations, left_out, store).encode()
+    content = page(federations, left_out, held_out, store).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
     return len(content)
 
 
-def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = (), store: str = "") -> str:
-    """The text of the page; `store` is the option that its commands need to find these runs, if they need one."""
+def page(
+    federations: Sequence[Federation],
+    left_out: Sequence[LeftOut] = (),
+    held_out: Sequence[Entry] = (),
+    store: str = "",
+) -> str:
+    """The text of the page, which only counts the runs in `held_out`; `store` is the option that its commands need to
+    find the runs, if they need one."""
     runs = len(hashes_of(federations))
     parts = {
         "CSS": _asset("page.css"),
@@ -46,7 +58,7 @@ def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = (), st
         "JS": "\n".join(_asset(name) for name in _SCRIPTS),
         "DATA": as_script([{**drawn(federation), **_texts(federation)} for federation in federations]),
         "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {__version__}"),
-        "LEFT_OUT": _left_out(left_out, store),
+        "LEFT_OUT": _left_out(left_out, store) + _held_out(held_out, store),
         "CONTENTS": overview(federations) if len(federations) > 1 else Html(""),
         "RULE": join(RULE),
         "MAIN": join([_section(number, federation, store) for number, federation in enumerate(federations)]),
@@ -132,6 +144,11 @@ def _left_out(left_out: Sequence[LeftOut], store: str) -> Html:
     items = [tag("li", tag("code", each.hash), " ", prose(each.problem, store)) for each in left_out]
     text = f"{_count(len(left_out), 'run')} could not be read:"
     return tag("div", tag("p", text), tag("ul", items), class_="notice")
+
+
+def _held_out(entries: Sequence[Entry], store: str) -> Html:
+    words = held_out_words(entries)
+    return tag("p", prose(f"{words}.", store), class_="quiet") if words else Html("")
 
 
 def _count(number: int, word: str) -> str:

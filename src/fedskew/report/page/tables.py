@@ -89,7 +89,8 @@ def words(federation: Federation) -> list[str]:
 
 def _no_baseline(federation: Federation) -> str:
     if federation.longer is None:
-        return f"There is no {BASELINE} run here to compare with."
+        tuned = " Settings that fedskew tune chose, one for each method, are compared in its own table."
+        return f"There is no {BASELINE} run with these settings to compare with.{tuned if federation.elsewhere else ''}"
     mine, more = federation.rounds, federation.longer.rounds
     return (
         f"There is no {BASELINE} run of {mine} rounds to compare with, but one of {more}. After `fedskew compare` with "
