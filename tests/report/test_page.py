@@ -74,7 +74,8 @@ def test_the_best_is_marked_and_compared_with_fedavg(tmp_path):
     best = re.findall(r'<tr><th scope="row">([\w+]+)</th>(?:(?!</tr>).)*class="best"', text)
     assert best == ["fedlc"]
     assert "Methods against fedavg: 2 above." in text
-    assert re.search(r"above, \+4\.\d\d \[\+\d\.\d\d, \+\d\.\d\d\] over 3 seeds", text)
+    words = re.sub(r"<.*?>", "", text)
+    assert re.search(r"above, \+4\.\d\d \[\+\d\.\d\d, \+\d\.\d\d\] over 3 seeds", words)
 
 
 def test_nothing_is_best_that_is_not_above_every_other(tmp_path):
@@ -94,6 +95,28 @@ def test_what_is_tied_is_marked_as_tied(tmp_path):
     marked = re.findall(r'<tr><th scope="row">([\w+]+)</th>(?:(?!</tr>).)*class="first"', text)
     assert set(marked) == {"fedlc", "fedrs"}
     assert '<span class="mark"> tied</span>' in text
+
+
+def test_the_verdict_stands_beside_the_method_where_there_is_one(tmp_path):
+    heads = r'<table class="results">.*?<th scope="col">method</th><th scope="col">(.*?)</th>'
+    (second,) = re.findall(heads, page_of(example_store(tmp_path / "several")), re.S)
+    assert second == "last ten rounds − fedavg, points"
+    store = Store(tmp_path / "one")
+    for seed in range(3):
+        write_run(store, f"a{seed}", seed=seed)
+    text = page_of(store)
+    assert re.findall(heads, text, re.S) == ["last ten rounds %"]
+    assert 'class="verdict' not in text
+
+
+def test_where_the_top_is_open_no_accuracy_is_marked(tmp_path):
+    store = example_store(tmp_path)
+    for seed in range(3):
+        write_run(store, f"3{seed}" + "0" * 14, algorithm="fedrs", seed=seed, gain=0.05 + 0.1 * (-1) ** seed)
+    text = page_of(store)
+    assert "open, " in text
+    assert 'class="first"' not in text
+    assert 'class="best"' not in text
 
 
 def test_the_page_states_the_rule_of_verdicts(tmp_path):
@@ -140,6 +163,10 @@ def test_many_federations_are_rows_of_the_overview(tmp_path):
         write_run(store, f"a{k}", title=f"data {k}")
     (table,) = re.findall(r'<table class="overview">.*?</table>', page_of(store))
     assert table.count("<tr>") == 9
+    for k in range(9):
+        write_run(store, f"b{k}", title="data 0", algorithm=f"method{k}")
+    (table,) = re.findall(r'<table class="overview">.*?</table>', page_of(store))
+    assert table.count("<tr>") == 11  # methods, which are more
 
 
 def test_methods_are_called_and_ordered_as_asked(tmp_path):
