@@ -45,7 +45,7 @@ $(READY_DOCS): pyproject.toml constraints.txt
 demo: export OMP_NUM_THREADS := 1
 demo: $(READY)
 	$(BIN)/fedskew compare --dataset shapes --partition shards:2 --clients 10 --rounds 8 --lr 0.02 --batch-size 32 $(USUAL) \
-	    --eval-every 2 --seeds 3 --algorithm fedavg,fedlc,fedlc+refit --runs demo/runs --out demo/shapes
+	    --seeds 3 --algorithm fedavg,fedlc,fedlc+refit --runs demo/runs --out demo/shapes
 	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 80 --seeds 3 --eval-every 2 \
 	    --algorithm $(RIVALS) --runs demo/runs --out demo/synthetic
 	for method in fedavg fedlc; do \

@@ -11,6 +11,7 @@ from typing import get_args
 
 from fedskew.algorithms import describe
 from fedskew.cli.options import RUN_OPTIONS, Algorithm
+from fedskew.core.spec import name_in
 from fedskew.paper import FIGURES, mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.map import Map
@@ -85,6 +86,8 @@ def pages(root: Path) -> dict[Path, str]:
     repeats = [line for path in again for line in read_lines(path)]
     held = [read_lines(root / "results" / folder / "held_out.jsonl") for folder in ("readout", "tau")]
     drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")
+    others = read_lines(root / "results" / "travel" / "test.jsonl")
+    digits = [line for line in others if name_in(line.run["dataset"]) == "digits"]
     names = "design", "which-method", "performance", "algorithms", "cli"
     design, which, speed, equations, commands = (root / "docs" / f"{name}.md" for name in names)
     readme = root / "README.md"
@@ -99,7 +102,7 @@ def pages(root: Path) -> dict[Path, str]:
             part(equations.read_text(), "fedvls", choosing.suppressed(results)), "readout", readouts.table(drawn)
         ),
         speed: with_speed(speed.read_text(), root / "results"),
-        readme: with_parts(between(readme.read_text(), front.part(results, "docs/figures"))),
+        readme: with_parts(between(readme.read_text(), front.part(results, "docs/figures", digits))),
     }
 
 

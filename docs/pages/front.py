@@ -2,24 +2,26 @@
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from docs.pages import closing, depends, rivals
 from docs.pages.claims import Claim, by_seed, claims, listed, named, span
 from docs.pages.gain_figure import gain_figure
+from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
 from fedskew.paper.formats import share_text
 from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach
-from fedskew.runs.results import Results
-from fedskew.runs.verdict import NOT_DECIDED, VERDICTS, Difference
+from fedskew.runs.results import Result, Results
+from fedskew.runs.verdict import MEASURE, VERDICTS, Difference, paired
 
 DATA, CHART = "cifar10", "gains"
 REVEALS = "docs/algorithms.md#the-readout-refit-ours"
-_TABLES = {"table1": "D", "table2": "Q"}
+_TABLES = ("table1", "table2", "table3", "table4")
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
@@ -42,51 +44,107 @@ def draw(results: Results, folder: Path) -> list[Path]:
     return gain_figure(folder / CHART, cells, labels, title, note)
 
 
-def part(results: Results, figures: str) -> str:
+@dataclass(frozen=True)
+class Place:
+    """FedLC against FedAvg in the splits of a data set, trained in one way, and what the paper prints there."""
+
+    data: str
+    training: str
+    gains: Sequence[Difference]
+    printed: Sequence[float] = ()
+
+    def row(self) -> list[str]:
+        said = [gain.verdict for gain in self.gains]
+        verdicts = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
+        shown = span(self.printed, "+.1f") if self.printed else "-"
+        return [self.data, self.training, verdicts, f"{_span(self.gains)} ({rivals.seeds(self.gains)})", shown]
+
+
+def part(results: Results, figures: str, digits: Sequence[Result] = ()) -> str:
     """The text in the README, with the chart from a folder of figures; nothing if nothing was run."""
-    usual, stated = (_claims(results, profile) for profile in ("usual", "stated"))
+    usual = _claims(results, "usual")
     if not usual:
         return ""
     chart = f"![FedLC's gain over FedAvg by skew: the paper's, and ours under two profiles]({figures}/{CHART}.png)"
-    return "\n\n".join(
-        [
-            *_short(results, usual),
-            chart,
-            "\n".join(f"- {line}" for line in _lines(results, usual, stated)),
-            _table(usual),
-            _key(usual),
-        ]
-    )
+    heads = ("data", "clients train with", "FedLC against FedAvg, splits", "gain, points", "the paper's")
+    table = as_markdown(heads, [place.row() for place in _places(results, digits) if place.gains])
+    lines = "\n".join(f"- {line}" for line in _lines(results, usual))
+    return "\n\n".join([" ".join(_answer(results)), chart, "\n".join(table), _KEY, lines])
 
 
-def _short(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
-    """One sentence: in how many splits of which data FedLC is above FedAvg or below, where enough seeds decide that."""
-    gains = {"CIFAR-10": [claim.against("fedavg") for claim in usual.values()]}
-    for data, name in (("cifar100", "CIFAR-100"), ("svhn", "SVHN")):
-        gains[name] = [*rivals.against(rivals.cells(results, data), "fedlc", "fedavg").values()]
-    told = []
-    for name, found in {**gains, "the linear Synthetic data": _linear(results)}.items():
-        at = {word: [gain for gain in found if gain.verdict == word] for word in VERDICTS}
-        words = [f"{word} in {len(at[word])} ({_span(at[word])})" for word in ("above", "below") if at[word]]
-        decided = len(found) - len(at[NOT_DECIDED])
-        told += [f"{listed(words or ['above in none'])} of {decided} splits of {name}"] if decided else []
-    if told:
-        which = "FedLC against FedAvg, over three seeds or more (points in brackets)"
-        yield f"{which}: {', '.join(told)}. The others are tied or open."
+_KEY = (
+    "Above, below: the 95 % interval over seeds excludes zero; open: more seeds are needed; one seed decides nothing "
+    "([how we measure](docs/measuring.md)). D(beta) is Dirichlet label skew, Q(alpha) gives every client alpha shards. "
+    "[Every split, method and run](docs/reproduction.md) · [What other methods gain](docs/which-method.md)."
+)
+
+
+def _answer(results: Results) -> Iterator[str]:
+    """What FedLC gains under the strongest skew, trained in two ways, and in print."""
+    strong = {
+        profile: [claim for cell, claim in _claims(results, profile).items() if cell in depends.CELLS]
+        for profile in ("usual", "stated")
+    }
+    usual, stated = ([claim.against("fedavg") for claim in found] for found in strong.values())
+    if usual:
+        yield (
+            f"On CIFAR-10 under strong skew ({listed(named(claim.cell) for claim in strong['usual'])}), FedLC gains "
+            f"**{_span(usual)} points** over FedAvg, if clients train with momentum and random crops, as is usual."
+        )
+    if stated:
+        printed = [claim.printed_gain for claim in strong["stated"] if claim.printed_gain is not None]
+        yield (
+            f"With no more than the paper states of its training, which names neither, it gains **{_span(stated)}** "
+            f"there ({rivals.seeds(stated)}); the paper prints {span(printed, '+.1f')}."
+        )
+    yield "On other data it gains less, or loses."
+
+
+def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
+    """Every data set on which both methods were run."""
+    crops, neither = "momentum, crops", "neither"
+    for data, name, profile, training in (
+        ("cifar10", "CIFAR-10", "usual", crops),
+        ("cifar10", "CIFAR-10", "stated", neither),
+        ("cifar100", "CIFAR-100", "usual", crops),
+        ("imagenet12", "12 classes of ImageNet", "usual", crops),
+        ("svhn", "SVHN", "usual", "momentum"),
+        ("synthetic", "Synthetic (linear model)", "stated", neither),
+    ):
+        found = [*_claims(results, profile, data).values()]
+        printed = [claim.printed_gain for claim in found if claim.printed_gain is not None]
+        yield Place(name, training, [claim.against("fedavg") for claim in found], printed)
+    ends = {
+        method: {one.seed: 100 * one.summary[MEASURE] for one in digits if one.short["algorithm"] == method}
+        for method in ("fedlc", "fedavg")
+    }
+    gain = paired(ends["fedlc"], ends["fedavg"])
+    yield Place("digits", neither, [gain] if gain else [])
+
+
+def detail(results: Results) -> Iterator[str]:
+    """FedLC against FedAvg in every split of CIFAR-10; nothing if nothing was run."""
+    if usual := _claims(results, "usual"):
+        clients = span([claim.ours["fedlc"]["clients"] for claim in usual.values()], "d")
+        yield "## CIFAR-10, split by split"
+        yield (
+            f"FedLC against FedAvg under the profile `usual`, {clients} clients, {_length(usual)}: mean accuracy of "
+            "the last ten rounds in percent."
+        )
+        yield _table(usual)
 
 
 def _cells() -> list[str]:
     return [cell for table in _TABLES for cell in TABLES[table].cells if cell.startswith(f"{DATA}/")]
 
 
-def _claims(results: Results, profile: str) -> dict[str, Claim]:
-    """FedLC against FedAvg in every cell of tables 1 and 2 in which both were run in the same way."""
-    found = {}
-    for name in _TABLES:
-        choice = Choice(cells=(DATA,), profile=PROFILES[profile])
-        for claim in claims(TABLES[name], TABLES[name].rows(results, choice)):
-            if claim.compared:
-                found[claim.cell] = claim
+def _claims(results: Results, profile: str, data: str = DATA) -> dict[str, Claim]:
+    """FedLC against FedAvg in every split of a data set in which both were run in the same way."""
+    found = dict[str, Claim]()
+    for table in (TABLES[name] for name in _TABLES):
+        there = tuple(cell for cell in table.cells if name_in(cell.partition("/")[0]) == data)
+        rows = table.rows(results, Choice(cells=there, profile=PROFILES[profile])) if there else []
+        found |= {claim.cell: claim for claim in claims(table, rows) if claim.compared}
     return found
 
 
@@ -99,63 +157,30 @@ def _length(found: Mapping[str, Claim]) -> str:
     return f"{span([claim.ours['fedlc']['rounds'] for claim in found.values()], 'd')} rounds" if found else "not run"
 
 
-def _lines(results: Results, usual: Mapping[str, Claim], stated: Mapping[str, Claim]) -> Iterator[str]:
-    """A bullet each for what FedLC gains, what it gains elsewhere, and what closes more of the gap."""
-    yield " ".join([*_gained(usual), *_longer(results)])
-    if told := [*_elsewhere(results, stated)]:
-        yield f"**Elsewhere** FedLC's gain over FedAvg, in points, is {listed(told)}."
-    if best := " ".join(_best(closing.closed(results))):
-        yield best
-
-
-def _gained(usual: Mapping[str, Claim]) -> Iterator[str]:
+def _lines(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
+    """A bullet each for the rounds that FedLC takes, and for the gap to IID data."""
     ours = [claim.ours["fedlc"] for claim in usual.values()]
-    gains = [claim.against("fedavg") for claim in usual.values()]
-    yield (
-        f"**With momentum and random crops**, as such networks are usually trained, FedLC gains {_span(gains)} points "
-        f"over FedAvg in {len(gains)} splits of CIFAR-10."
-    )
     reached = [one["rounds_to_reach"]["rounds"] for one in ours if one["rounds_to_reach"]["rounds"] is not None]
+    if reached:
+        had = f"FedLC has FedAvg's final accuracy after {span(reached, 'd')} of {_length(usual)}."
+        yield " ".join([f"**Rounds** on CIFAR-10, with momentum and crops: {had}", *_longer(results)])
     closed = [one["gap_closed"]["share"] for one in ours if one["gap_closed"]]
     level = [one["iid_gain"]["mean"] for one in ours if one["iid_gain"]]
-    yield (
-        f"It reaches FedAvg's final accuracy after {span(reached, 'd')} of {_length(usual)}"
-        + (f" and closes {span([100 * share for share in closed], '.0f')} % of the gap to IID data" if closed else "")
-        + (f"; on IID data its gain is {statistics.fmean(level):+.1f}" if level else "")
-        + "."
-    )
+    if closed:
+        told = f"**The gap to IID data** there: FedLC closes {span([100 * share for share in closed], '.0f')} % of it"
+        told += f", and on IID data its gain is {statistics.fmean(level):+.1f}" if level else ""
+        yield " ".join([f"{told}.", *_best(closing.closed(results))])
 
 
 def _longer(results: Results) -> Iterator[str]:
-    """What is left of the gain in runs that are twice as long."""
+    """What is left of the gain in runs that are twice as long, with the seeds that both have."""
     *_, usual, longer = depends.SETTINGS
     if both := depends.together(depends.measured(results), usual, longer):
-        short, long = zip(*both.values(), strict=True)
+        short, long = ([pair[i] for pair in both.values()] for i in (0, 1))
         yield (
-            f"At {listed(map(named, both))} the gain is {_span(short)} after {usual.rounds} rounds and {_span(long)} "
-            f"after {longer.rounds} ({rivals.seeds(long)} in common)."
+            f"At {listed(map(named, both))} it gains {_span(long)} after {longer.rounds} rounds, {_span(short)} after "
+            f"{usual.rounds} ({rivals.seeds(long)} in common)."
         )
-
-
-def _elsewhere(results: Results, stated: Mapping[str, Claim]) -> Iterator[str]:
-    """Other training and other data, with the range of gains."""
-    if plain := [claim.against("fedavg") for claim in stated.values()]:
-        yield f"{_span(plain)} on CIFAR-10 without momentum and crops ({rivals.seeds(plain)})"
-    places = {
-        "cifar100": "CIFAR-100 with both",
-        "imagenet12": "12 classes of ImageNet with both",
-        "svhn": "SVHN with momentum",
-    }
-    for data, place in places.items():
-        if there := rivals.against(rivals.cells(results, data), "fedlc", "fedavg"):
-            yield f"{_span([*there.values()])} on {place} ({rivals.seeds(there.values())})"
-    if linear := _linear(results):
-        yield f"{_span(linear)} on the linear Synthetic data ({rivals.seeds(linear)})"
-
-
-def _linear(results: Results) -> list[Difference]:
-    found = claims(TABLES["table4"], TABLES["table4"].rows(results, Choice()))
-    return [claim.against("fedavg") for claim in found if claim.compared and claim.cell.startswith("synthetic")]
 
 
 def _best(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
@@ -170,9 +195,8 @@ def _best(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
         if name in methods
     }
     cells = list(next(iter(methods.values())))
-    specs = ", ".join(f"`{cell.partition('/')[2]}`" for cell in cells)
     yield (
-        f"**Combinations** close more of the gap to IID data: at {listed(map(named, cells))} ({specs}), "
+        f"Combinations close more: at {listed(map(named, cells))}, "
         + ", ".join(f"`{name}` {share}" for name, share in told.items())
         + f" ({closing.SEEDS} seeds)."
     )
@@ -190,15 +214,6 @@ def _table(found: Mapping[str, Claim]) -> str:
         figures = [str(claim.against("fedavg")), printed, str(Reach(**mine["rounds_to_reach"])), share_text(mine)]
         rows.append([named(cell), *shown, *figures])
     return "\n".join(as_markdown(heads, rows))
-
-
-def _key(found: Mapping[str, Claim]) -> str:
-    clients = span([claim.ours["fedlc"]["clients"] for claim in found.values()], "d")
-    return (
-        f"{clients} clients, {_length(found)}, profile `usual`; mean accuracy of the last ten rounds in percent. "
-        "D(beta): Dirichlet label skew; Q(alpha): alpha shards per client. What other methods gain is in "
-        "[Which method for my skew](docs/which-method.md), and every run in [Reproduction](docs/reproduction.md)."
-    )
 
 
 def _span(gains: Sequence[Any]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from docs.pages import chosen, closing, depends, figure_page, holds, margins, mended, readouts, table_page
+from docs.pages import chosen, closing, depends, figure_page, front, holds, margins, mended, readouts, table_page
 from docs.pages.claims import in_short
 from fedskew.paper import TABLES
 from fedskew.paper.profiles import PROFILES
@@ -17,10 +17,10 @@ BEGIN, END = "<!-- results: written by `make reproduction` -->", "<!-- end of re
 _INTRODUCTION = """\
 # The paper, reproduced
 
-Does FedLC gain over FedAvg what its paper says? That depends on how clients are trained. This page begins with what the
-gain depends on and which claims hold, and then goes through the paper's tables. Profiles such as `usual` fill in [what
-the paper leaves open](#what-the-paper-leaves-open). Every figure was measured with this package: see [where they come
-from](#where-the-figures-come-from).
+Does FedLC gain over FedAvg what its paper says? That depends on how clients are trained. This page begins with
+CIFAR-10, what the gain depends on and which claims hold, and then goes through the paper's tables. Profiles such as
+`usual` fill in [what the paper leaves open](#what-the-paper-leaves-open). Every figure was measured with this package:
+see [where they come from](#where-the-figures-come-from).
 """
 
 _MAP = """\
@@ -33,8 +33,9 @@ _SOURCES = """\
 `make reproduction` writes this page and those it links to from the runs in `results/paper/`, the tries in
 `results/tuned/`, `results/tau/` and `results/readout/`, and the mended models in `results/repairs/`. Each run is one
 line of JSON with all its fields, its hash, the partition's hash, the accuracy of every evaluated round, versions and
-device. In the pages of the tables, the paper's figure follows ours in brackets. Accuracy is that of the global model
-after the last round on the whole test set, in percent; ± is the standard deviation over seeds (ddof 1).
+device; [some were done twice](tables/repeats.md). In the pages of the tables, the paper's figure follows ours in
+brackets. Accuracy is that of the global model after the last round on the whole test set, in percent; ± is the standard
+deviation over seeds (ddof 1).
 
 `fedskew paper list` lists the tables and figures, `fedskew paper run table1 --cells cifar10 --seeds 1 --device cuda
 --precision bf16` runs some of them, and `fedskew paper show table1 --format csv` prints every figure with its runs.
@@ -67,19 +68,20 @@ def reproduction(
     """The text of each page by its name in `docs`. Pictures that lie in `figures` are shown; `repeats` are runs that
     may have been done again, `tuned` tries on held-out examples with the runs of what they chose, and `repairs` are of
     models of any of these runs. `fits` and `taus` are tries on held-out examples, with a readout and of FedLC's tau."""
-    main = [_INTRODUCTION.rstrip(), *depends.section(results), _MAP, *holds.section(results)]
+    main = [_INTRODUCTION.rstrip(), *front.detail(results), *depends.section(results), _MAP, *holds.section(results)]
     main += ["## Table by table", RULE, table_page.SUMMARY]
     for table in TABLES.values():
         main += table_page.summary(table, results)
     main += [*_distances(results), _OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
     main += [*closing.section(results), *mended.section(repairs, [*results, *tuned]), *chosen.section(results, tuned)]
-    main += [_SOURCES.rstrip(), *_repeats(results, repeats)]
+    main += [_SOURCES.rstrip()]
     pages = {
         "reproduction": main,
         **{f"tables/{table.name}": table_page.page(table, results) for table in TABLES.values()},
         "tables/figures": figure_page.figures(results, figures),
         "tables/map": [*figure_page.around(results, figures), *margins.section(taus)],
         "tables/gap": ["# The gap to IID data: one seed, and tries", *closing.once(results), *readouts.tried(fits)],
+        "tables/repeats": ["# Repeated runs", *_repeats(results, repeats)],
     }
     return {f"{name}.md": "\n\n".join(parts) + "\n" for name, parts in pages.items()}
 
@@ -104,13 +106,12 @@ def _repeats(results: Results, repeats: Sequence[Result]) -> Iterator[str]:
     again = [(first, other) for first, *others in known.values() for other in others]
     apart = [(first, other, most) for first, other in again if (most := _most_apart(first, other)) > 0]
     if again:
-        yield "## Repeated runs"
         many, differ = (len({first.hash for first, *_ in some}) for some in (again, apart))
         yield (
             f"{many} run{' is' if many == 1 else 's are'} among the results more than once: done again, or as a longer "
             f"run. In {many - differ} of them the accuracies of all rounds in common are equal (a longer run may have "
             f"resumed the shorter one)."
-            + (" The others differ; [Performance](performance.md#does-a-gpu-run-repeat) says why:" if apart else "")
+            + (" The others differ; [Performance](../performance.md#does-a-gpu-run-repeat) says why:" if apart else "")
         )
     if apart:
         yield "\n".join(_repeated(*found) for found in apart)

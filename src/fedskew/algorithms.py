@@ -15,6 +15,7 @@ from torch import Tensor
 
 from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weighted_mean
 from fedskew.core import spec
+from fedskew.core.checks import made_of
 from fedskew.core.tree import Params
 from fedskew.core.view import View
 from fedskew.corrections import (
@@ -296,7 +297,7 @@ def _built(part: spec.Resolved) -> Algorithm:
     if isinstance(made, Algorithm):
         return made
     if not callable(made):
-        raise ValueError(f"{part.text} returned {spec.made_of(made)}; allowed: an Algorithm or a loss function")
+        raise ValueError(f"{part.text} returned {made_of(made)}; allowed: an Algorithm or a loss function")
     return Algorithm(part.text, loss=made)
 
 

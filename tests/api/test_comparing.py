@@ -107,6 +107,9 @@ def test_what_cannot_be_compared_says_why():
         compare([BASE, BASE])
     with pytest.raises(ValueError, match="fedlc appears twice"):
         compare(BASE, ["fedlc", fedlc()])
+    for wrong in ("fedavg,fedlc", "fedavg", fedlc(), []):
+        with pytest.raises(ValueError, match=r"^algorithms is .*; allowed: a list of methods, for example "):
+            compare(BASE, wrong)
     with pytest.raises(ValueError, match="algorithms are for a single run"):
         compare([BASE], ["fedlc"])
     with pytest.raises(ValueError, match="seeds is 0"):

@@ -65,7 +65,9 @@ def test_fields_instead_of_a_run_and_objects_among_the_values(tmp_path):
     ("run", "values", "kind", "words"),
     [
         (FIELDS, {}, ValueError, "sweep needs values"),
-        (FIELDS, {"tau": "1,2"}, TypeError, "tau is '1,2'; allowed: a list of values"),
+        (FIELDS, {"tau": "1,2"}, ValueError, "tau is '1,2'; allowed: a list of values"),
+        (FIELDS, {"tau": 1}, ValueError, "tau is 1; allowed: a list of values"),
+        (FIELDS, {"algorithm": "fedavg,fedlc"}, ValueError, "algorithm is 'fedavg,fedlc'; allowed: a list of values"),
         (FIELDS, {"tua": [1]}, ValueError, "did you mean tau"),
         ("digits", {"tau": [1]}, TypeError, "'digits' is not a run"),
         (FIELDS, {"tau": [1]}, ValueError, "seeds is 0"),

@@ -82,6 +82,9 @@ def test_a_store_is_not_needed_for_halving(tmp_path):
     [
         ([], {}, "allowed: a list of methods"),
         ("fedavg", {}, "algorithms is 'fedavg'; allowed: a list of methods"),
+        (fedlc(), {}, "allowed: a list of methods"),
+        (["fedavg"], {"values": {"lr": "0.1,0.3"}}, "lr is '0.1,0.3'; allowed: a list of values"),
+        (["fedavg"], {"values": {"lr": 0.1}}, "lr is 0.1; allowed: a list of values"),
         (["fedavg"], {"budget": 0}, "budget is 0"),
         (["fedavg"], {"search": "best"}, "search is 'best'; allowed: random, grid"),
         (["fedavg"], {"values": {"partition": ["iid"]}}, "partition cannot be tuned"),

@@ -222,7 +222,8 @@ def test_a_failure_while_working_is_exit_code_1(capsys, tmp_path):
     )
     code, _, err = call(capsys, "run", *SMALL, "--algorithm", f"{file}:bad")
     assert code == 1
-    assert err.startswith("fedskew: round 1, clients 0, 1, 2, 3, 4, 5: no; this run has its own loss: ")
+    failed = "bad.py, line 3, in loss: RuntimeError: no"
+    assert err.startswith(f"fedskew: round 1, clients 0, 1, 2, 3, 4, 5: {failed}; this run has its own loss: ")
     assert err.count("\n") == 1
 
 
@@ -725,13 +726,30 @@ def test_a_diverged_run_ends_with_a_line_and_exit_code_1(capsys: pytest.CaptureF
     assert (code, json.loads(out)["diverged"]) == (1, True)
 
 
-def test_a_run_that_learnt_nothing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
-    said = "the model has learnt nothing: guessing has the loss ln(10) = 2.30; try a "
-    code, out, _ = call(capsys, "run", "--lr", "100", "--rounds", "5")
-    assert code == 0
-    assert f"{said}smaller lr, or more rounds" in out
+def test_a_run_that_is_no_better_than_guessing_says_so(capsys: pytest.CaptureFixture[str]) -> None:
+    said = "no better than guessing, whose balanced accuracy on this test set is up to 13.18 %; try "
+    for lr in ("100", "100", "1e-7"):  # the second time it is read from the store
+        code, out, _ = call(capsys, "run", "--lr", lr, "--rounds", "5")
+        assert code == 0
+        assert f"{said}another lr, or more rounds" in out
     for fine in (["--lr", "0.1", "--rounds", "5"], ["--lr", "1e30", "--rounds", "5"]):
         assert said not in call(capsys, "run", *fine)[1]
+
+
+def test_a_part_of_ones_own_is_looked_at_before_the_learning_rate(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """If the run diverges in its first round."""
+    own = tmp_path / "mine.py"
+    own.write_text(
+        "from fedskew import cross_entropy\n\n\ndef steep(logits, labels, counts):\n"
+        "    return 1e30 * cross_entropy(logits, labels, counts)\n"
+    )
+    said = "diverged in round 1: the model gives no finite numbers; "
+    code, out, _ = call(capsys, "run", "--rounds", "3", "--algorithm", f"{own}:steep+fedprox")
+    assert code == 1
+    assert f"{said}look at this run's own algorithm first, then try a smaller lr\n" in out
+    assert f"{said}try a smaller lr\n" in call(capsys, "run", "--rounds", "3", "--lr", "1e30")[1]
 
 
 def test_a_users_file_may_change_while_it_runs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -56,6 +56,15 @@ def test_figures_and_tables_beside_it(call, tmp_path):
     assert (tmp_path / "figures/1-digits/accuracy.pdf").read_bytes().startswith(b"%PDF")
 
 
+def write_larger(store):
+    """A comparison of more methods than the example's, which comes first."""
+    return [
+        write_run(store, f"x{m}{seed}", title="another", dataset="another", algorithm=method, seed=seed)
+        for m, method in enumerate(("fedavg", "fedlc", "fedprox", "fedrs"))
+        for seed in range(3)
+    ]
+
+
 def files_in(folder):
     return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
@@ -67,14 +76,15 @@ def test_figures_of_an_earlier_report_go_and_other_files_stay(call, tmp_path):
     first = files_in(figures)
     assert "overview.tex" not in first
     (figures / "mine.txt").write_text("mine")
-    write_run(store, "x", title="another", dataset="another", algorithm="fedavg")
+    larger = write_larger(store)
     assert call("--figures", "figures")[0] == 0
     assert {path.name for path in figures.iterdir()} == {
         ".fedskew-report.json", "1-another", "2-digits", "mine.txt", "overview.tex"
     }  # fmt: skip
     (figures / "1-another" / "notes.md").write_text("mine")
     (figures / "2-digits" / "results.tex").write_text("edited")
-    store.remove(store.folder("x"))
+    for folder in larger:
+        store.remove(folder)
     code, _, noted = call("--figures", "figures")
     assert code == 0
     assert "figures/2-digits/results.tex was changed since" in " ".join(noted.split())
@@ -90,7 +100,7 @@ def test_figures_of_an_earlier_report_go_and_other_files_stay(call, tmp_path):
 
 def test_an_interrupted_report_can_be_repeated(call, tmp_path, monkeypatch):
     store = example_store(tmp_path / "runs")
-    write_run(store, "x", title="another", dataset="another")
+    larger = write_larger(store)
 
     def stop(*_, **__):
         raise KeyboardInterrupt
@@ -100,7 +110,8 @@ def test_an_interrupted_report_can_be_repeated(call, tmp_path, monkeypatch):
         assert call("--figures", "figures")[0] == 130
     assert "1-another/results.csv" in files_in(tmp_path / "figures")
     assert call("--figures", "figures")[0] == 0
-    store.remove(store.folder("x"))
+    for folder in larger:
+        store.remove(folder)
     assert call("--figures", "figures")[0] == 0
     assert not (tmp_path / "figures/1-another").exists()
 
@@ -147,6 +158,60 @@ def test_damaged_runs_are_left_out_and_named(call, tmp_path):
     code, _, problem = call("000")
     assert code == 2
     assert "could not be read" in problem
+
+
+def test_hints_name_a_store_that_is_not_the_default(call, tmp_path):
+    store = example_store(tmp_path / "my runs")
+    store.folder("0" * 16).write_diagnosis({"round": 3, "methods": {}})
+    noted = " ".join(call("--runs", "my runs")[2].split())
+    assert "`fedskew diagnose 00000000 --runs 'my runs'` measures round 20" in noted
+    assert "--runs" in Path("report.html").read_text()
+    (tmp_path / "my runs").rename(tmp_path / "runs")
+    assert "`fedskew diagnose 00000000` measures round 20" in " ".join(call()[2].split())
+    assert "--runs" not in Path("report.html").read_text()
+
+
+def test_runs_that_hold_out_examples_are_left_out_and_counted(call, tmp_path):
+    store = example_store(tmp_path / "runs")
+    whole = sorted(folder.path.name for folder in store)
+    for k in range(3):
+        write_run(store, f"t{k}", validation=0.1 if k else 0.25, lr=0.2 + k, algorithm="fedlc")
+    _, out, noted = call()
+    assert "report of 9 runs" in out
+    said = "3 runs that hold out training examples, as tries of fedskew tune do, are left out; "
+    hint = "fedskew report --where validation=0.1"
+    assert f"{said}`{hint}` (or 0.25) shows them" in " ".join(noted.split())
+    assert f"{said}<code>{hint}</code> (or 0.25) shows them." in Path("report.html").read_text()
+
+    def reported(*asked):
+        document = json.loads(call(*asked, "--json")[1])
+        return sorted(document["runs"]), sorted(document["held_out"])
+
+    assert reported() == (whole, ["t0", "t1", "t2"])
+    assert reported("--where", "algorithm=fedlc") == (whole[3:6], ["t0", "t1", "t2"])
+    assert reported("--where", "validation=0.1") == (["t1", "t2"], [])
+    assert reported("--where", " validation = 0") == (whole, [])
+    assert reported("t1", "00") == ([whole[0], "t1"], [])
+    assert reported("--where", "lr=2.2") == (["t2"], [])  # there are no others
+
+
+def test_where_keeps_the_runs_that_are_listed(call, tmp_path, capsys):
+    store = example_store(tmp_path / "runs")
+    write_run(store, "x", algorithm="fedlc:tau=2,missing=mask", lr=0.5)
+    for asked in (["algorithm=fedlc"], ["tau=2"], ["algorithm=fedlc", "lr=0.1"], ["seed=2"]):
+        conditions = [word for text in asked for word in ("--where", text)]
+        with pytest.raises(SystemExit):
+            main(["runs", "list", "--quiet", *conditions])
+        listed = capsys.readouterr().out.split()
+        assert 0 < len(listed) < 10
+        assert sorted(json.loads(call(*conditions, "--json")[1])["runs"]) == sorted(listed)
+    assert "report of 1 run," in call("00", "01", "--where", "seed=1")[1]
+    code, _, problem = call("--where", "lr=7")
+    assert code == 2
+    assert "where is lr=7; none of the 10 runs matches" in problem
+    code, _, problem = call("--where", "speed=7")
+    assert code == 2
+    assert "where names 'speed'; allowed: " in problem
 
 
 def test_a_folder_is_no_file(call, tmp_path):

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from fedskew.core.checks import check_choice, check_number
+from fedskew.core.checks import check_choice, check_number, made_of
 
 
 def test_check_choice() -> None:
@@ -40,3 +40,7 @@ def test_an_end_that_is_left_out(value: float, ends: dict[str, float], allowed: 
     with pytest.raises(ValueError, match=f"lr is {value}; allowed: {allowed}$"):
         check_number("lr", value, **ends)  # type: ignore[arg-type]
     check_number("lr", 0.5, **ends)  # type: ignore[arg-type]
+
+
+def test_made_of() -> None:
+    assert [made_of(thing) for thing in (None, 5, 0.5, [])] == ["nothing", "an int", "a float", "a list"]

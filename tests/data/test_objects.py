@@ -127,7 +127,7 @@ def test_arrays_are_as_in_a_file():
         (Vision(images(), [0, 2] * 6), "label 2 but not 1"),
         (Vision(images(), LABELS, ["a", "b"]), "2 classes have names, 3 have"),
         (Vision(["a"] * 12, LABELS), r"x_train has the shape \[12\]"),
-        ([1, 2, 3], "item 0 is a int"),
+        ([1, 2, 3], "item 0 is an int"),
         (iter([]), "is a list_iterator"),
         ("digits", "is a str"),
     ],

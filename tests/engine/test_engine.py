@@ -86,7 +86,6 @@ def test_what_cannot_run_together_may_run_client_by_client(
         build_model("mlp", (3, 8, 8), 10, 0),
         SimpleNamespace(x_train=SimpleNamespace(device=torch.device("cuda"))),
     )
-    monkeypatch.setattr("fedskew.engine.check_loss", lambda *_: None)
     monkeypatch.setattr(
         "fedskew.engine.why_not", lambda engine, *_: "it indexes clients" if engine == "stacked" else alone
     )

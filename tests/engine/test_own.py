@@ -258,6 +258,14 @@ def test_another_method_is_tried_before_it_is_observed() -> None:
 @pytest.mark.parametrize(("begins", "ends"), [("on", "off"), ("off", "on")])
 def test_a_state_that_would_be_lost_is_refused(engine: str, begins: str, ends: str) -> None:
     run = run_of(f"forgetful,begins={begins},ends={ends}", engine=engine, rounds=1)
-    with pytest.raises(RuntimeError, match="(state with|one with) nothing.*allowed: the same names"):
-        list(simulate(run))
+    told = r"finish of this run's correction \(its state\) returned (no|an unknown) 'hidden\.0\.weight'; allowed"
+    with pytest.raises(ValueError, match=told):
+        Simulation(run)
     assert list(simulate(run_of(f"forgetful,begins={begins},ends={begins}", engine=engine, rounds=1)))
+
+
+def test_a_state_with_other_names_is_refused_in_a_round_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A node of a federation takes no first step before round 1."""
+    monkeypatch.setattr("fedskew.simulation.simulation.check_parts", lambda *_: None)
+    with pytest.raises(RuntimeError, match="other names than client_state has"):
+        list(simulate(run_of("forgetful,ends=on", engine="serial", rounds=1)))

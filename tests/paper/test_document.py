@@ -155,18 +155,19 @@ def test_a_run_done_twice_is_told_with_its_largest_difference() -> None:
     (run,) = TABLES["table1"].runs(Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg",), seeds=1))
     first = replace(result(run, 0.5), curve=[(100, 0.4), (400, 0.5)])
     again = replace(result(run, 0.52), curve=[(100, 0.45), (200, 0.9), (400, 0.52)])
-    page = reproduction(Known([first]), Path("nowhere"), [again])["reproduction.md"]
+    pages = reproduction(Known([first]), Path("nowhere"), [again])
     assert (
         f"- {run.hash}, fedavg on cifar10 dirichlet:0.1, 20 clients, E 1: at most 5.00 points apart; 400 rounds by "
         "`stacked` to 50.00 · 50.00, 400 rounds by `stacked` to 52.00 · 52.00 (last round · last ten)."
-    ) in page
-    assert "Of 96 pairs of split and method (`fedla` added by us) we ran 1 under `stated` (1 with one seed)." in page
+    ) in pages["tables/repeats.md"]
+    extent = "Of 96 pairs of split and method (`fedla` added by us) we ran 1 under `stated` (1 with one seed)."
+    assert extent in pages["reproduction.md"]
 
 
 def test_a_longer_run_that_agrees_is_counted_and_not_listed() -> None:
     (run,) = TABLES["table1"].runs(Choice(cells=("cifar10/dirichlet:0.1",), methods=("fedavg",), seeds=1))
     longer = replace(result(run.model_copy(update={"rounds": 800}), 0.6), curve=[(400, 0.5), (800, 0.6)])
-    page = reproduction(Known([result(run, 0.5), longer]), Path("nowhere"))["reproduction.md"]
+    page = reproduction(Known([result(run, 0.5), longer]), Path("nowhere"))["tables/repeats.md"]
     assert "1 run is among the results more than once" in page
     assert "In 1 of them the accuracies of all rounds in common are equal" in page
     assert "points apart" not in page

@@ -42,7 +42,7 @@ def test_our_own_export(tmp_path):
     ("text", "message"),
     [
         ("[[0, 3], [1, 2, 5]]", r"client 1 has indices 1..5; allowed: 0..4"),
-        ("[[0, 3], [3]]", "lists a sample twice"),
+        ("[[0, 3], [3]]", "lists sample 3 twice"),
         ("[[0], []]", "client 1 has no sample"),
         ('[[0], ["a"]]', "not a list of sample indices"),
         ("0\n1\n", "2 lines for 5 samples"),

@@ -5,6 +5,8 @@ import math
 import numpy as np
 from safetensors.numpy import save
 
+from fedskew.report.page.entries import read_entries
+from fedskew.report.page.federations import federations
 from fedskew.runs.store import Store
 from fedskew.runs.versions import result_version
 
@@ -82,6 +84,13 @@ def example_store(path) -> Store:
             noise = 0.003 * ((seed * 2 + m) % 3)
             write_run(store, f"{m}{seed}" + "0" * 14, algorithm=method, seed=seed, gain=gain + noise)
     return store
+
+
+def gathered(store):
+    """The sections of a store in which every run can be read."""
+    entries, left_out = read_entries(store)
+    assert not left_out
+    return federations(entries)
 
 
 def effect(before, after):

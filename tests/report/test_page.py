@@ -11,8 +11,8 @@ import pytest
 from fedskew import Run
 from fedskew.cli.options import RUN_OPTIONS
 from fedskew.report.page.entries import LeftOut, read_entries
-from fedskew.report.page.federations import federations
-from fedskew.report.page.page import page
+from fedskew.report.page.federations import OWN_FIELDS, federations
+from fedskew.report.page.page import DEFAULTS, page
 from fedskew.report.page.provenance import command
 from fedskew.runs.store import Store
 from fedskew.runs.verdict import RULE
@@ -74,7 +74,8 @@ def test_the_best_is_marked_and_compared_with_fedavg(tmp_path):
     best = re.findall(r'<tr><th scope="row">([\w+]+)</th>(?:(?!</tr>).)*class="best"', text)
     assert best == ["fedlc"]
     assert "Methods against fedavg: 2 above." in text
-    assert re.search(r"above, \+4\.\d\d \[\+\d\.\d\d, \+\d\.\d\d\] over 3 seeds", text)
+    words = re.sub(r"<.*?>", "", text)
+    assert re.search(r"above, \+4\.\d\d \[\+\d\.\d\d, \+\d\.\d\d\] over 3 seeds", words)
 
 
 def test_nothing_is_best_that_is_not_above_every_other(tmp_path):
@@ -94,6 +95,28 @@ def test_what_is_tied_is_marked_as_tied(tmp_path):
     marked = re.findall(r'<tr><th scope="row">([\w+]+)</th>(?:(?!</tr>).)*class="first"', text)
     assert set(marked) == {"fedlc", "fedrs"}
     assert '<span class="mark"> tied</span>' in text
+
+
+def test_the_verdict_stands_beside_the_method_where_there_is_one(tmp_path):
+    heads = r'<table class="results">.*?<th scope="col">method</th><th scope="col">(.*?)</th>'
+    (second,) = re.findall(heads, page_of(example_store(tmp_path / "several")), re.S)
+    assert second == "last ten rounds − fedavg, points"
+    store = Store(tmp_path / "one")
+    for seed in range(3):
+        write_run(store, f"a{seed}", seed=seed)
+    text = page_of(store)
+    assert re.findall(heads, text, re.S) == ["last ten rounds %"]
+    assert 'class="verdict' not in text
+
+
+def test_where_the_top_is_open_no_accuracy_is_marked(tmp_path):
+    store = example_store(tmp_path)
+    for seed in range(3):
+        write_run(store, f"3{seed}" + "0" * 14, algorithm="fedrs", seed=seed, gain=0.05 + 0.1 * (-1) ** seed)
+    text = page_of(store)
+    assert "open, " in text
+    assert 'class="first"' not in text
+    assert 'class="best"' not in text
 
 
 def test_the_page_states_the_rule_of_verdicts(tmp_path):
@@ -140,6 +163,10 @@ def test_many_federations_are_rows_of_the_overview(tmp_path):
         write_run(store, f"a{k}", title=f"data {k}")
     (table,) = re.findall(r'<table class="overview">.*?</table>', page_of(store))
     assert table.count("<tr>") == 9
+    for k in range(9):
+        write_run(store, f"b{k}", title="data 0", algorithm=f"method{k}")
+    (table,) = re.findall(r'<table class="overview">.*?</table>', page_of(store))
+    assert table.count("<tr>") == 11  # methods, which are more
 
 
 def test_methods_are_called_and_ordered_as_asked(tmp_path):
@@ -153,6 +180,24 @@ def test_methods_are_called_and_ordered_as_asked(tmp_path):
     assert data_of(text)[0]["csv"].splitlines()[1].startswith("SCAFFOLD,3,")
     assert "\\toprule" in data_of(text)[0]["latex"]
     assert found.difference(found.methods[2]).mean > 0
+
+
+def test_a_section_names_every_field_that_is_not_the_default(tmp_path):
+    store = Store(tmp_path / "plain")
+    write_run(store, "a", eval_every=5, device="cuda")
+    usual = "model m, rounds 20, clients per round 4, local epochs 1, batch size 16, optimizer sgd, lr 0.1"
+    assert f'<p class="setting">{usual}</p>' in page_of(store)
+    store = Store(tmp_path / "other")
+    more = {"momentum": 0.9, "augment": "crop_flip", "grad_clip": 1.5, "validation": 0.1, "precision": "bf16"}
+    write_run(store, "a", **more)
+    said = "momentum 0.9, augment crop_flip, grad clip 1.5, 10 % of the training examples held out, precision bf16"
+    assert f'<p class="setting">{usual}, {said}</p>' in page_of(store)
+
+
+def test_defaults_are_those_of_a_run():
+    shown = {"model", "rounds", "clients_per_round", "local_epochs", "batch_size", "optimizer", "lr"}
+    others = set(Run.model_fields) - OWN_FIELDS - shown - {"dataset", "partition", "clients"}
+    assert {name: getattr(Run(), name) for name in others} == DEFAULTS
 
 
 def test_provenance_is_collapsed(tmp_path):
@@ -207,7 +252,7 @@ def test_every_federation_has_a_section(tmp_path):
 
 def test_panels_are_drawn_where_something_was_measured(tmp_path):
     store = example_store(tmp_path)
-    assert "Not measured; `fedskew diagnose 00000000` measures it for a run." in page_of(store)
+    assert "Not measured; <code>fedskew diagnose 00000000</code> measures it for a run." in page_of(store)
     pair = {"ratio": 8.0, "bound": 2.0, "own": -0.1}
     methods = {"fedlc": {"class_accuracy": effect(0.9, 0.4), "deviation": {"pairs": [pair, {**pair, "ratio": None}]}}}
     store.folder("0" * 16).write_diagnosis({"round": RUN["rounds"], "methods": methods})
@@ -216,12 +261,26 @@ def test_panels_are_drawn_where_something_was_measured(tmp_path):
     assert "Model of fedavg after round 20, seed 0, run 00000000" in text
     assert "Accuracy % before and after a local update under fedlc" in text
     assert "n_j / n_r (up) against D_jr for 2 pairs of classes, 2 of them above the line of equality. Red" in text
+    assert "by theorem 1 of the FedLC paper much more likely" in text
     Reader(text)
     methods["fedlc"]["deviation"]["summary"] = {"stated": 338, "above": 0.5}
     store.folder("0" * 16).write_diagnosis({"round": RUN["rounds"], "methods": methods})
     assert "338 pairs of classes, 169 of them above the line of equality. 2 of them are drawn." in page_of(store)
     store.folder("0" * 16).write_diagnosis({"round": 3, "methods": methods})
     assert "Run 00000000: the diagnosis was measured at round 3;" in page_of(store)
+
+
+def test_commands_are_code_and_name_the_store(tmp_path):
+    store = example_store(tmp_path)
+    store.folder("0" * 16).write_diagnosis({"round": 3, "methods": {}})
+    write_run(store, "a", algorithm="fedlc", rounds=12)
+    (store.folder("10" + "0" * 14).path / "run.json").write_text("broken")
+    entries, damaged = read_entries(store)
+    text = page(federations(entries), damaged, store=" --runs 'my <runs>'")
+    named = escape(" --runs 'my <runs>'")
+    for words in ("diagnose 00000000", "diagnose a", "compare", f"runs remove {'10' + '0' * 14}"):
+        assert f"<code>fedskew {words}{named}</code>" in text
+    assert "`" not in re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
 
 
 def test_the_command_makes_the_same_run():

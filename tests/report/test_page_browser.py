@@ -2,9 +2,7 @@
 
 import base64
 import json
-import os
 import re
-import shutil
 
 import pytest
 
@@ -13,42 +11,34 @@ from fedskew.report.page.federations import federations
 from fedskew.report.page.page import write_page
 from fedskew.report.style import ORDER, look
 from fedskew.runs.store import Store
+from tests.report.browsing import (
+    ActionChains,
+    By,
+    Keys,
+    WebDriverWait,
+    chromium,
+    in_chromium,
+    one,
+    resize,
+    scheme,
+    scroll_through,
+)
 from tests.report.page_store import effect, example_store, write_run
 
 MINE = "&lt;b&gt;mine&lt;/b&gt; (unfinished)"
-REQUIRED = os.environ.get("FEDSKEW_BROWSER") == "1"
-if REQUIRED:
-    import selenium.webdriver  # noqa: F401 - an error here where it is not installed
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
-from selenium.webdriver.common.action_chains import ActionChains  # noqa: E402
-from selenium.webdriver.common.by import By  # noqa: E402
-from selenium.webdriver.common.keys import Keys  # noqa: E402
-from selenium.webdriver.support.ui import WebDriverWait  # noqa: E402
-
-BROWSER = shutil.which("chromium") or shutil.which("google-chrome") or shutil.which("chromium-browser")
-DRIVER = shutil.which("chromedriver")
 PIXEL = """
 const paint = document.createElement("canvas").getContext("2d");
 paint.fillStyle = getComputedStyle(arguments[0]).stroke;
 paint.fillRect(0, 0, 1, 1);
 return "#" + [...paint.getImageData(0, 0, 1, 1).data].slice(0, 3).map((v) => v.toString(16).padStart(2, "0")).join("");
 """
-WANTED = REQUIRED or (BROWSER and DRIVER and os.environ.get("FEDSKEW_BROWSER") != "0")
-pytestmark = pytest.mark.skipif(not WANTED, reason="chromium and chromedriver are not installed, or do not start")
+pytestmark = in_chromium
 
 
 @pytest.fixture(scope="module")
 def browser():
-    assert BROWSER, "FEDSKEW_BROWSER is 1 and there is no chromium"
-    assert DRIVER, "FEDSKEW_BROWSER is 1 and there is no chromedriver"
-    options = webdriver.ChromeOptions()
-    options.binary_location = BROWSER
-    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--disable-gpu", "--hide-scrollbars"):
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(DRIVER, log_output=os.devnull))
-    yield driver
-    driver.quit()
+    with chromium() as driver:
+        yield driver
 
 
 @pytest.fixture(scope="module")
@@ -85,19 +75,6 @@ def page(browser, address):
     assert {url for url in urls if not url.startswith("data:")} == {address}
 
 
-def resize(browser, width):
-    size = {"width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 500}
-    browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-
-
-def scheme(name):
-    return [{"name": "prefers-color-scheme", "value": name}]
-
-
-def one(page, selector):
-    return page.find_element(By.CSS_SELECTOR, selector)
-
-
 def curve_of(page, method):
     return page.find_elements(By.CSS_SELECTOR, f'[data-curve="{method}"] .line')
 
@@ -117,13 +94,6 @@ def drag(page):
 def axis(page):
     """What is written in plots, read at once: a redraw replaces its elements."""
     return page.execute_script("return [...document.querySelectorAll('.curves text')].map((each) => each.textContent)")
-
-
-def scroll_through(page):
-    """Past every drawing, so that all of them are drawn."""
-    for host in page.find_elements(By.CSS_SELECTOR, ".drawing"):
-        page.execute_script("arguments[0].scrollIntoView()", host)
-        page.execute_async_script("requestAnimationFrame(() => setTimeout(arguments[0], 30))")
 
 
 def test_all_is_drawn(page):
@@ -277,26 +247,6 @@ def test_a_narrow_window_does_not_scroll_sideways(page, width):
     page.execute_script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
     scroll_through(page)
     assert page.execute_script("return document.documentElement.scrollWidth") <= width
-
-
-def test_wide_tables_of_a_phone_scroll_in_their_box_and_names_leave_room_for_numbers(browser, tmp_path):
-    name = "fedlc:tau=1,missing=mask+fedprox:mu=0.01+fedavgm:beta=0.5"
-    store = Store(tmp_path / "runs")
-    for seed in range(2):
-        write_run(store, f"a{seed}", seed=seed)
-        write_run(store, f"b{seed}", seed=seed, algorithm=name)
-    write_page(tmp_path / "report.html", federations(read_entries(store)[0]))
-    resize(browser, 390)
-    browser.get((tmp_path / "report.html").as_uri())
-    browser.execute_script("document.querySelectorAll('details').forEach((each) => { each.open = true; })")
-    assert browser.execute_script("return document.documentElement.scrollWidth") <= 390
-    box = "document.querySelector('.results').closest('.scroll')"
-    assert browser.execute_script(f"return {box}.scrollWidth - {box}.clientWidth") > 0
-    widths = browser.execute_script(
-        "return [...document.querySelectorAll('.results tbody th, .overview tbody th')].map((each) => each.offsetWidth)"
-    )
-    assert widths
-    assert max(widths) <= 0.45 * 390
 
 
 def test_controls_are_reached_by_keyboard_and_named(page):

@@ -4,91 +4,16 @@ import statistics
 
 import pytest
 
+from fedskew.report import figures
 from fedskew.report.page.entries import MOST_COLUMNS, MOST_POINTS, read_entries
-from fedskew.report.page.federations import federations, hashes_of
+from fedskew.report.page.federations import federations
 from fedskew.report.page.files import latex, results_csv, runs_csv, write_files
 from fedskew.report.page.measured import deviations, effects
 from fedskew.report.page.series import curve, drawn, heat
-from fedskew.report.page.tables import words
 from fedskew.runs.store import Store
-from tests.report.page_store import RUN, accuracy_of, effect, example_store, write_run
+from tests.report.page_store import RUN, accuracy_of, effect, example_store, gathered, write_run
 
 EVALUATED = ("accuracy", "balanced_accuracy", "loss", "per_class_accuracy")
-
-
-def gathered(store):
-    entries, left_out = read_entries(store)
-    assert not left_out
-    return federations(entries)
-
-
-def test_runs_that_differ_in_method_and_seed_are_one_federation(tmp_path):
-    (found,) = gathered(example_store(tmp_path))
-    assert [method.name for method in found.methods] == ["fedavg", "scaffold", "fedlc"]
-    assert [entry.run["seed"] for entry in found.methods[0].entries] == [0, 1, 2]
-
-
-def test_engine_and_device_do_not_part_runs_but_everything_else_does(tmp_path):
-    store = Store(tmp_path)
-    write_run(store, "a" * 16)
-    write_run(store, "b" * 16, seed=1, engine="serial", device="cuda", eval_every=5)
-    write_run(store, "c" * 16, lr=0.2)
-    write_run(store, "d" * 16, rounds=30)
-    write_run(store, "e" * 16, title="cifar10", dataset="cifar10")
-    assert sorted(len(federation.entries) for federation in gathered(store)) == [1, 1, 1, 2]
-
-
-def asked_again(folder, rounds):
-    """The same run is asked for with another number of rounds."""
-    about = folder.about()
-    folder.create(about["hash"], {**about["run"], "rounds": rounds}, about["short"], about["result_version"])
-
-
-def test_a_longer_run_is_compared_by_its_first_rounds_where_it_was_asked_for_them(tmp_path):
-    store = Store(tmp_path)
-    for seed in range(3):
-        asked_again(write_run(store, f"a{seed}", seed=seed, rounds=40), 12)
-        write_run(store, f"b{seed}", seed=seed, rounds=40, algorithm="fedlc", gain=0.05)
-        write_run(store, f"c{seed}", seed=seed, rounds=12, algorithm="fedrs", gain=0.1)
-    short, long = gathered(store)
-    assert [[method.name for method in one.methods] for one in (short, long)] == [
-        ["fedavg", "fedrs"],
-        ["fedavg", "fedlc"],
-    ]
-    assert [(entry.state, entry.summary["rounds"]) for entry in short.methods[0].entries] == [("done", 12)] * 3
-    mean = statistics.fmean(100 * (accuracy_of(number, 0.1) - accuracy_of(number, 0)) for number in range(7, 13))
-    assert short.difference(short.methods[1]).mean == pytest.approx(mean)
-    assert hashes_of([short, long]) == ["a0", "a1", "a2", "c0", "c1", "c2", "b0", "b1", "b2"]
-
-
-def test_a_run_that_was_extended_has_one_section(tmp_path):
-    store = Store(tmp_path)
-    asked_again(write_run(store, "a", rounds=40), 12)
-    (found,) = gathered(store)
-    assert found.rounds == 40
-
-
-def test_where_only_a_longer_fedavg_is_stored_the_section_says_how_to_compare(tmp_path):
-    store = Store(tmp_path)
-    write_run(store, "a", rounds=40)
-    write_run(store, "b", rounds=12, algorithm="fedlc")
-    short, _ = gathered(store)
-    (said,) = words(short)
-    assert "no fedavg run of 12 rounds to compare with, but one of 40" in said
-    assert "--rounds 12" in said
-    write_run(store, "c", rounds=12, algorithm="fedlc", lr=0.5)
-    assert words(gathered(store)[2]) == ["There is no fedavg run here to compare with."]
-
-
-def test_a_method_with_a_result_version_of_its_own_stands_with_the_others_and_old_numbers_apart(tmp_path):
-    store = Store(tmp_path)
-    write_run(store, "a" * 16)
-    write_run(store, "b" * 16, algorithm="scaffold")
-    write_run(store, "c" * 16, algorithm="scaffold", version=1)
-    assert [[method.name for method in one.methods] for one in gathered(store)] == [
-        ["fedavg", "scaffold"],
-        ["scaffold"],
-    ]
 
 
 def test_the_difference_is_paired_over_common_seeds(tmp_path):
@@ -200,23 +125,6 @@ def test_curves_that_are_dense_at_the_end_alone_have_a_line_with_its_mean(tmp_pa
     assert drawn(even)["methods"][0]["line"] is None
 
 
-def test_a_second_run_of_a_method_and_seed_stands_apart(tmp_path):
-    store = Store(tmp_path)
-    for hash in ("a", "b"):
-        write_run(store, hash, algorithm="mine.py:loss")
-    (found,) = gathered(store)
-    assert [method.name for method in found.methods] == ["mine.py:loss", "mine.py:loss (2)"]
-
-
-def test_functions_of_one_name_are_not_seeds_of_one_method(tmp_path):
-    store = Store(tmp_path)
-    for hash, digest, seed in (("a", "1", 0), ("b", "2", 0), ("c", "2", 1), ("d", "1", 1), ("e", "3", 2)):
-        write_run(store, hash, algorithm=f"mine@{16 * digest}", called="mine", seed=seed)
-    (found,) = gathered(store)
-    told = {method.name: [entry.hash for entry in method.entries] for method in found.methods}
-    assert told == {"mine": ["a", "d"], "mine (2)": ["b", "c"], "mine (3)": ["e"]}
-
-
 @pytest.mark.parametrize(
     ("file", "content"),
     [
@@ -300,6 +208,18 @@ def test_progress_is_told_for_every_section(tmp_path):
     made = write_files(tmp_path / "figures", gathered(store), lambda *now: told.append(now)).made
     assert told == [(0, 2), (1, 2)]
     assert all(path.is_file() for path in made)
+
+
+@pytest.mark.parametrize(("count", "first", "last"), [(9, "1-data-0", "9-data-8"), (10, "01-data-0", "10-data-9")])
+def test_folders_of_sections_are_listed_in_their_order(tmp_path, monkeypatch, count, first, last):
+    for name in ("curves", "rectangles"):
+        monkeypatch.setattr(figures, name, lambda *_, **__: [])
+    store = Store(tmp_path / "runs")
+    for k in range(count):
+        write_run(store, f"a{k}", title=f"data {k}", rounds=2)
+    write_files(tmp_path / "figures", gathered(store))
+    made = sorted(path.name for path in (tmp_path / "figures").iterdir() if path.is_dir())
+    assert (made[0], made[-1], len(made)) == (first, last, count)
 
 
 def test_rounds_and_the_iid_gap_are_those_of_the_sibling_section(tmp_path):

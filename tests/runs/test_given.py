@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -13,6 +14,7 @@ from fedskew.core import spec
 from fedskew.core.dataset import Dataset
 from fedskew.losses import cross_entropy
 from fedskew.runs.store import StoreError
+from fedskew.simulation.simulation import Simulation
 
 SMALL = {"clients": 3, "rounds": 2, "lr": 0.1, "batch_size": 32}
 STRENGTH = 2.0
@@ -159,6 +161,56 @@ def test_a_split_of_ones_own():
     assert last(run).clients == 3
 
 
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ([range(9)] * 3, "partition mine lists sample 0 twice; each sample belongs to at most one client"),
+        ([[0, 4, 4], [1], [2]], "partition mine lists sample 4 twice"),
+        ([[0], [1], [2], [3]], "partition mine has 4 clients; the run has 3"),
+        ([torch.arange(5), torch.arange(5, 9)], "partition mine has 2 clients; the run has 3"),
+        ([[0, 5000], [1], [2]], r"partition mine: client 0 has indices 0\.\.5000; allowed: 0\.\.1441"),
+        ([[0], [1], [-1]], r"partition mine: client 2 has indices -1\.\.-1; allowed: 0\.\.1441"),
+        ([[0], [], [1]], "partition mine: client 1 has no sample; every client needs at least one"),
+        (torch.eye(3) > 0, "partition mine: client 0 is not a list of sample indices"),
+        ([[0.5], [1], [2]], "partition mine: client 0 is not a list of sample indices"),
+        (np.arange(1442), "partition mine: client 0 is not a list of sample indices"),
+        ({0: [1], 1: [2], 2: [3]}, "partition mine gives a dict; allowed: a list with the sample indices of each"),
+        (None, "partition mine gives nothing; allowed: a list with the sample indices of each client"),
+    ],
+)
+@pytest.mark.parametrize("validation", [0.0, 0.1])
+def test_a_split_of_ones_own_is_checked(parts, message, validation):
+    def mine(labels, clients, generator):
+        return parts
+
+    message = message if not validation else message.replace("1441", r"13\d\d")
+    with pytest.raises(ValueError, match=message):
+        Simulation(Run(partition=mine, validation=validation, **SMALL))
+
+
+ROWS = np.arange(9).reshape(3, 3)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [ROWS, torch.from_numpy(ROWS), list(ROWS), tuple(ROWS.tolist()), [list(torch.from_numpy(row)) for row in ROWS]],
+)
+def test_a_split_of_ones_own_may_be_any_list_of_indices(parts):
+    def mine(labels, clients, generator):
+        return parts
+
+    indices = Simulation(Run(partition=mine, **SMALL)).federation.indices
+    assert [part.tolist() for part in indices] == ROWS.tolist()
+
+
+def test_a_split_of_ones_own_that_fails_names_its_line():
+    def mine(labels, clients, generator):
+        return labels / nothing  # noqa: F821
+
+    with pytest.raises(ValueError, match=r"partition mine failed: test_given\.py, line \d+, in mine: NameError: name"):
+        Simulation(Run(partition=mine, **SMALL))
+
+
 def test_where_the_object_is_gone_its_code_is_asked_for(tmp_path, monkeypatch):
     run = Run(algorithm=own_loss, **SMALL)
     list(simulate(run, store=tmp_path))
@@ -176,14 +228,14 @@ def test_where_the_object_is_gone_its_code_is_asked_for(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"algorithm": 5}, ["algorithm is a int", "an Algorithm, a loss"]),
+        ({"algorithm": 5}, ["algorithm is an int", "an Algorithm, a loss"]),
         ({"algorithm": needs_strength}, ["needs strength", "needs_strength(...)"]),
         ({"algorithm": lambda a, b: a}, ["a, b", "(logits, labels, counts)"]),
         ({"algorithm": eval("lambda view: view")}, ["no source"]),
         ({"model": torch.ones(2)}, ["model is a Tensor", "torch.nn.Module"]),
         ({"model": lambda depth: None}, ["needs depth"]),
-        ({"dataset": 5}, ["dataset is a int", "(train, test)"]),
-        ({"dataset": (1, 2)}, ["train is a int"]),
+        ({"dataset": 5}, ["dataset is an int", "(train, test)"]),
+        ({"dataset": (1, 2)}, ["train is an int"]),
         ({"partition": 0.1}, ["partition is a float"]),
     ],
 )

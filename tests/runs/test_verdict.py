@@ -158,11 +158,16 @@ def test_the_best_is_above_every_other():
     assert best([low, high, row("d", None, None, None, diverged=3)], "accuracy_last10") == 1
 
 
-def test_leaders_say_how_they_stand_to_each_other():
+def test_leaders_are_marked_where_the_top_is_settled():
     low, high = row("a", 0.1, 0.11, 0.12), row("c", 0.40, 0.41, 0.42)
     assert leaders([low, high], "accuracy_last10") == {1: "best"}
     assert leaders([low, high, row("d", 0.401, 0.409, 0.42)], "accuracy_last10") == {1: "tied", 2: "tied"}
-    assert leaders([low, high, row("d", 0.3, 0.5, 0.4)], "accuracy_last10") == {1: "open", 2: "open"}
+    tied, unclear = row("d", 0.401, 0.409, 0.42), row("e", 0.3, 0.5, 0.4)
+    assert leaders([low, high, unclear], "accuracy_last10") == {}
+    assert leaders([low, high, tied, unclear], "accuracy_last10") == {}
+    assert leaders([high, row("e", 0.3, 0.31), tied], "accuracy_last10") == {}  # two seeds decide nothing
+    lost = row("f", None, None, None, diverged=3)
+    assert leaders([low, high, tied, lost], "accuracy_last10") == {1: "tied", 2: "tied"}
     assert leaders([row("a", 0.1), row("b", 0.9)], "accuracy_last10") == {}
     losses = [row("a", 2.0, 2.1, 2.2, measure="loss"), row("b", 1.9, 2.2, 2.2, measure="loss")]
     assert leaders(losses, "loss") == {}

@@ -137,9 +137,10 @@ def test_a_failure_names_round_and_client(tmp_path):
         "def broken():\n    def loss(logits, labels, counts):\n"
         "        raise RuntimeError('my own mistake')\n    return loss\n"
     )
-    with pytest.raises(RuntimeError, match="round 1, client 0: my own mistake"):
+    mistake = r"broken\.py, line 3, in loss: RuntimeError: my own mistake"
+    with pytest.raises(RuntimeError, match=f"round 1, client 0: {mistake}"):
         list(simulate(Run(**SMALL, algorithm=f"{file}:broken", engine="serial", rounds=1)))
-    with pytest.raises(RuntimeError, match="round 1, clients 0, 1, 2, 3, 4: my own mistake"):
+    with pytest.raises(RuntimeError, match=f"round 1, clients 0, 1, 2, 3, 4: {mistake}"):
         list(simulate(Run(**SMALL, algorithm=f"{file}:broken", engine="stacked", rounds=1)))
 
 

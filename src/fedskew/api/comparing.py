@@ -128,9 +128,26 @@ def fields_of(run: Run | Mapping[str, Any]) -> dict[str, Any]:
     return with_specs(dict(run))
 
 
+def listed(name: str, given: Any, allowed: str) -> Sequence[Any]:
+    """Several values; a text is none, though Python would take its letters."""
+    if isinstance(given, str) or not isinstance(given, Sequence) or not given:
+        raise ValueError(f"{name} is {given!r}; allowed: {allowed}")
+    return given
+
+
+def listed_methods(given: Any) -> Sequence[Any]:
+    return listed("algorithms", given, 'a list of methods, for example ["fedavg", "fedlc"]')
+
+
+def listed_values(values: Mapping[str, Any]) -> dict[str, list[Any]]:
+    """The values of each name, with specs in place of objects."""
+    every = {name: listed(name, given, "a list of values") for name, given in values.items()}
+    return {name: [with_specs({name: value})[name] for value in given] for name, given in every.items()}
+
+
 def _comparison(runs: Run | Sequence[Run], algorithms: Sequence[Any] | None, seeds: int) -> Comparison:
     if isinstance(runs, Run):
-        return Comparison.of(runs, [runs.algorithm] if algorithms is None else algorithms, seeds)
+        return Comparison.of(runs, [runs.algorithm] if algorithms is None else listed_methods(algorithms), seeds)
     if algorithms is not None:
         raise ValueError("algorithms are for a single run; in a list, each run has its own algorithm")
     if not runs or not all(isinstance(run, Run) for run in runs):

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.api.comparing import Several, fields_of, simulated
+from fedskew.api.comparing import Several, fields_of, listed_values, simulated
 from fedskew.api.simulated import Simulated, Style, check_table_style, data_frame
 from fedskew.report.sweep_figure import draw_on, over, swept_figure
 from fedskew.report.swept import SweepTable
-from fedskew.runs.given import with_specs
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
 from fedskew.simulation.sweep import Sweep
@@ -66,15 +65,8 @@ def sweep(
     """
     if not values:
         raise ValueError('sweep needs values; for example {"tau": [0.5, 1, 2, 5]}')
-    listed = {name: [with_specs({name: value})[name] for value in _list(name, values[name])] for name in values}
-    made = Sweep.of(fields_of(run), listed, seeds)
+    made = Sweep.of(fields_of(run), listed_values(values), seeds)
     names = [name for name, _ in made.groups]
     if twice := {name for name in names if names.count(name) > 1}:
         raise ValueError(f"two settings are called {min(twice)}; sweep them one after the other")
     return Swept(made, simulated(made.groups, Store.of(store), progress=progress))
-
-
-def _list(name: str, values: Any) -> Sequence[Any]:
-    if isinstance(values, str) or not isinstance(values, Sequence):
-        raise TypeError(f"{name} is {values!r}; allowed: a list of values")
-    return values

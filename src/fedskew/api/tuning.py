@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from fedskew.api.comparing import Compared, fields_of, simulated
+from fedskew.api.comparing import Compared, fields_of, listed_methods, listed_values, simulated
 from fedskew.api.simulated import Simulated
 from fedskew.core.spec import Value
 from fedskew.progress import held_out_only, round_progress
@@ -68,12 +68,11 @@ def tune(
     store, or its folder, finished rounds are read instead of computed again; without one, `halving` begins tries again.
     With `progress` a bar shows how far they are.
     """
-    if isinstance(algorithms, str) or not algorithms:
-        raise ValueError(f'algorithms is {algorithms!r}; allowed: a list of methods, for example ["fedavg", "fedlc"]')
-    methods = [each if isinstance(each, str) else algorithm_spec(each) for each in algorithms]
+    methods = [each if isinstance(each, str) else algorithm_spec(each) for each in listed_methods(algorithms)]
     how = {"budget": budget, "choosing_seeds": choosing_seeds, "seeds": seeds}
     fields = {name: value for name, value in fields_of(run).items() if name != "algorithm"}
-    tuning, kept = Tuning.of(fields, methods, values, search=search, halving=halving, **how), Store.of(store)
+    candidates = listed_values(values or {})
+    tuning, kept = Tuning.of(fields, methods, candidates, search=search, halving=halving, **how), Store.of(store)
     with round_progress(tuning.rounds, enabled=progress) as step:
         choices = tuning.choose(kept, held_out_only(step))
     return Tuned(simulated(tuning.comparison(choices).groups, kept, progress=progress), choices)

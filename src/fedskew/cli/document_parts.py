@@ -138,6 +138,8 @@ class Session(TypedDict, total=False):
     data: Annotated[str, "digest of the data"]
     data_from: Annotated[str, "where the data came from"]
     data_stamp: Annotated[str, "digest of the names, lengths and times of the data files"]
+    guessing_accuracy: Annotated[float, "what guessing reaches: the most frequent class's share + two standard errors"]
+    guessing_balanced_accuracy: Annotated[float, "the same of balanced accuracy: 1 / classes + two standard errors"]
 
 
 class Knob(TypedDict):

@@ -188,7 +188,8 @@ class Report(TypedDict):
     bytes: Annotated[int, "its size"]
     runs: Annotated[list[str], "hashes of the runs on it"]
     federations: Annotated[list[ReportedFederation], "what it is about"]
-    left_out: Annotated[list[LeftOut], "runs that are not on it"]
+    left_out: Annotated[list[LeftOut], "runs that could not be read"]
+    held_out: Annotated[list[str], "hashes of runs that hold out training examples and are not on it"]
     notes: Annotated[dict[str, list[str]], "remarks on runs, by hash; only runs that have some"]
     files: Annotated[list[str], "all that was written"]
 

@@ -1,4 +1,4 @@
-"""Arguments of parts, checked: an error names the argument, its value and what is allowed."""
+"""Checks of arguments and of what the user's code gives: an error names the value and what is allowed."""
 
 import math
 from collections.abc import Iterable
@@ -20,3 +20,9 @@ def check_number(
         most = "" if high == math.inf else f", {'below' if below else 'at most'} {high:g}"
         closed = high < math.inf and not (above or below)
         raise ValueError(f"{name} is {value}; allowed: {f'{low:g} to {high:g}' if closed else least + most}")
+
+
+def made_of(thing: object) -> str:
+    """What kind of thing was given or returned, for an error message; most often a function forgot to return one."""
+    kind = type(thing).__name__
+    return "nothing" if thing is None else f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"

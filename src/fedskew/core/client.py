@@ -12,6 +12,7 @@ from fedskew.core.federation import Cohort, Ints
 from fedskew.core.own import drawing
 from fedskew.core.round import Batch, Context, Recipe, Server, Update, local_update
 from fedskew.core.settings import Settings, arithmetic
+from fedskew.core.traces import told
 
 
 def client_update(recipe: Recipe, settings: Settings, server: Server, cohort: Cohort, k: int, round: int) -> Update:
@@ -33,7 +34,7 @@ def undrawn_update(recipe: Recipe, settings: Settings, server: Server, cohort: C
             batches = _batches(settings, cohort, client, round)
             return local_update(recipe, context, batches, steps)
     except Exception as error:
-        raise RuntimeError(f"round {round}, client {client[0]}: {error}") from error
+        raise RuntimeError(f"round {round}, client {client[0]}: {told(error)}") from error
 
 
 def _batches(settings: Settings, cohort: Cohort, client: Ints, round: int) -> Iterator[Batch]:

@@ -8,9 +8,13 @@ import torch
 
 from fedskew.core.federation import Cohort
 from fedskew.core.own import own_parts
+from fedskew.core.traces import told
 
 if TYPE_CHECKING:
     from fedskew.core.round import Recipe
+
+_OF_SHAPES = RuntimeError, IndexError, ValueError
+"""What tensor operations raise if shapes do not fit."""
 
 
 @contextmanager
@@ -22,8 +26,8 @@ def locating_errors(recipe: "Recipe", round: int, cohorts: Sequence[Cohort]) -> 
         clients = [str(client) for cohort in cohorts for client in cohort.clients]
         more = ", ..." if len(clients) > 8 else ""
         where = f"round {round}, clients {', '.join(clients[:8])}{more}"
-        hint = "" if isinstance(error, torch.OutOfMemoryError) else _of_ones_own(recipe)
-        raise RuntimeError(f"{where}: {str(error).rstrip('.')}{hint}") from error
+        about_shapes = isinstance(error, _OF_SHAPES) and not isinstance(error, torch.OutOfMemoryError)
+        raise RuntimeError(f"{where}: {told(error)}{_of_ones_own(recipe) if about_shapes else ''}") from error
 
 
 def _of_ones_own(recipe: "Recipe") -> str:

@@ -49,6 +49,18 @@ def evaluate_model(model: "Model", params: Params, buffers: Params, data: Datase
     )
 
 
+def guessed(data: Dataset) -> tuple[float, float]:
+    """The accuracy and the balanced accuracy that guessing reaches on a test set: q, the share of the most frequent
+    class, and 1/C of the C classes that occur, each with two standard errors. These are those of n answers that are
+    right with that probability, sqrt(q (1-q) / n), and of the mean over classes, sqrt(1/C (1 - 1/C) sum_c 1/n_c) / C.
+    """
+    sizes = torch.bincount(data.y_test).double()
+    sizes = sizes[sizes > 0]
+    q, p = sizes.max() / sizes.sum(), 1 / len(sizes)
+    errors = (q * (1 - q) / sizes.sum()).sqrt(), (p * (1 - p) * (1 / sizes).sum()).sqrt() / len(sizes)
+    return float(q + 2 * errors[0]), float(p + 2 * errors[1])
+
+
 def predict(model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype) -> Tensor:
     """Logits of stored examples, in pieces that stay small in memory."""
     return torch.cat([said.logits for said in answers(model, params, buffers, data, x, dtype)])

@@ -30,14 +30,12 @@ class Federation:
     held_out: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
 
     @classmethod
-    def split(
-        cls, dataset: Dataset, indices: Sequence[Tensor | Sequence[int]], held_out: Ints | None = None
-    ) -> "Federation":
-        """From the indices of each client: tensors, NumPy arrays or lists."""
+    def split(cls, dataset: Dataset, indices: Sequence[Tensor], held_out: Ints | None = None) -> "Federation":
+        """From the indices of each client."""
         sizes = np.array([len(part) for part in indices], dtype=np.int64)
         if (sizes == 0).any():
             raise ValueError(f"client {int(np.argmin(sizes))} has no training example; every client needs one")
-        order = np.concatenate([_whole_numbers(part) for part in indices])
+        order = torch.cat(list(indices)).cpu().numpy()
         offsets = np.concatenate([[0], np.cumsum(sizes)])
         held_out = np.zeros(0, np.int64) if held_out is None else held_out
         return cls(dataset, order, offsets, dataset.y_train.cpu().numpy(), held_out)
@@ -110,15 +108,6 @@ class Federation:
         epoch = np.tile(np.arange(epochs), len(clients))
         keys = rng.key(seed, word, round, np.repeat(clients, epochs), epoch)
         return keys, np.repeat(self.sizes(clients), epochs)
-
-
-def _whole_numbers(part: Tensor | Sequence[int]) -> Ints:
-    numbers = part.cpu().numpy() if isinstance(part, Tensor) else np.asarray(part)
-    if numbers.ndim != 1 or numbers.dtype.kind not in "iu":
-        raise ValueError(
-            f"a client's examples are {numbers.dtype} of shape {numbers.shape}; allowed: a list of indices"
-        )
-    return numbers.astype(np.int64)
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ import numpy as np
 import torch
 
 from fedskew.core import tree
+from fedskew.core.checks import made_of
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, torch.dtype, torch.device, np.dtype)
 _OF_EVERY_CLASS = {
@@ -59,7 +60,7 @@ class _Reading:
 
     def of(self, thing: object, where: str) -> str:
         if isinstance(thing, enum.Enum):
-            value = "" if _installed(type(thing).__module__) else self.of(thing.value, where)
+            value = "" if installed(type(thing).__module__) else self.of(thing.value, where)
             return _digest("enum", _name(type(thing)), thing.name, value)
         if isinstance(thing, np.generic) or type(thing) in _PLAIN:
             return _digest(type(thing).__name__, repr(thing))
@@ -118,7 +119,7 @@ class _Reading:
     def _function(self, function: FunctionType, where: str) -> Iterator[str]:
         where = f"{where}: {function.__name__}()"
         home = function.__globals__.get("__name__")  # `functools.wraps` gives it the name and module of another
-        if _installed(home):
+        if installed(home):
             yield f"{home}.{function.__code__.co_qualname}"
         else:
             yield _source(function.__code__, where)
@@ -137,19 +138,19 @@ class _Reading:
     def _module(self, module: ModuleType, where: str) -> Iterator[str]:
         """Its file, the plain values that it has now, and the other modules of the user's own that it draws on."""
         yield module.__name__
-        if _installed(module.__name__):
+        if installed(module.__name__):
             return
         where = f"{where}: module {module.__name__}"
         yield _file_digest(module, where)
         held = {name: value for name, value in vars(module).items() if not name.startswith("__")}
         yield self._named({name: value for name, value in held.items() if type(value) in _PLAIN}, where)
         homes = {value.__name__ if isinstance(value, ModuleType) else _home(value) for value in held.values()}
-        own = (name for name in sorted(homes - {"__main__"}) if name in sys.modules and not _installed(name))
+        own = (name for name in sorted(homes - {"__main__"}) if name in sys.modules and not installed(name))
         yield from [self.of(sys.modules[name], where) for name in own]
 
     def _class(self, kind: type, where: str) -> Iterator[str]:
-        yield _name(kind) if _installed(kind.__module__) else kind.__name__
-        if _installed(kind.__module__):
+        yield _name(kind) if installed(kind.__module__) else kind.__name__
+        if installed(kind.__module__):
             return
         where = f"{where}: class {kind.__name__}"
         yield from (self.of(base, where) for base in kind.__bases__)
@@ -171,7 +172,7 @@ class _Reading:
         elif isinstance(thing, set | frozenset):
             yield from sorted(self.of(value, where) for value in thing)
         elif _hides(type(thing)):
-            raise _refused(where, f"is a {type(thing).__name__}, whose content cannot be determined")
+            raise _refused(where, f"is {made_of(thing)}, whose content cannot be determined")
         if dataclasses.is_dataclass(thing):
             yield self._named({f.name: getattr(thing, f.name) for f in dataclasses.fields(thing)}, where)
         else:
@@ -219,7 +220,9 @@ def _source(code: CodeType, where: str) -> str:
     except (OSError, TypeError):
         raise _refused(where, "has no source code") from None
     if code.co_name == "<lambda>" and len(re.findall(r"\blambda\b", text)) > 1:
-        raise _refused(where, "is one of several lambdas on one line; write it with def")
+        place = f"{Path(code.co_filename).name}, line {code.co_firstlineno}"
+        why = "several lambdas stand on one line, so this one cannot be identified; write it with def"
+        raise ValueError(f"{place}: {why}")
     return textwrap.dedent(text).strip()
 
 
@@ -247,7 +250,7 @@ def _written_by_dataclass(name: str, member: object) -> bool:
 
 
 @lru_cache
-def _installed(module: str | None) -> bool:
+def installed(module: str | None) -> bool:
     """Whether a module belongs to Python, fedskew, or another installed package."""
     root = (module or "").partition(".")[0]
     if root == "__main__":  # in a notebook, its file belongs to an installed program

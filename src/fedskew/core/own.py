@@ -1,9 +1,11 @@
-"""Which parts of a recipe are the user's own, and the random numbers that these may draw."""
+"""Which parts of a recipe are the user's own, the random numbers that these may draw, and the lines where they fail."""
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from fedskew.core import rng
+from fedskew.core.traces import own_line, told
 
 if TYPE_CHECKING:
     from fedskew.core.round import Recipe
@@ -24,12 +26,23 @@ def own_parts(recipe: "Recipe") -> list[str]:
 
 
 def drawing(recipe: "Recipe", seed: int, *path: Any) -> AbstractContextManager[None]:
-    """Inside, the parts of a recipe draw the random numbers of this path. Only dropout and parts of the user's own
-    draw any, so that a recipe without them pays nothing."""
+    """Inside, the parts of a recipe draw the random numbers of this path, and a failure of the user's own code names
+    its line. Only dropout and parts of the user's own draw any, so that a recipe without them pays nothing."""
     algorithm = recipe.algorithm
     of_server = algorithm.aggregate, algorithm.server, algorithm.readout
     quiet = recipe.model.quiet and not own_parts(recipe) and not any(_own(part) for part in of_server)
-    return nullcontext() if quiet else rng.seeded(seed, *path)
+    return nullcontext() if quiet else _located(seed, *path)
+
+
+@contextmanager
+def _located(seed: int, *path: Any) -> Iterator[None]:
+    try:
+        with rng.seeded(seed, *path):
+            yield
+    except Exception as error:
+        if own_line(error) is None:
+            raise
+        raise (ValueError if isinstance(error, ValueError) else RuntimeError)(told(error)) from error
 
 
 def _own(part: object) -> bool:

@@ -65,11 +65,6 @@ def check_plain(what: str, text: str) -> None:
         raise ValueError(f"{what} is {text!a}; allowed: text without control characters")
 
 
-def made_of(thing: object) -> str:
-    """What a factory returned, for an error message; most often it forgot to return anything."""
-    return "nothing" if thing is None else f"a {type(thing).__name__}"
-
-
 def parameters(factory: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     """What a factory takes by name."""
     return _read(factory) if isinstance(factory, Hashable) else _read.__wrapped__(factory)

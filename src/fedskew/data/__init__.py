@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from fedskew.core import spec
+from fedskew.core.checks import made_of
 from fedskew.core.dataset import Dataset as Dataset
 from fedskew.core.memory import check_room, free_memory
 from fedskew.data import cifar, digits, femnist, folder, imagenet12, mnist, nodes, npz, shapes, svhn, synthetic
@@ -114,7 +115,7 @@ def _loaded(
             f"{text}: only the nodes of a federation hold these examples; docs/flower.md explains how to run it"
         )
     if not isinstance(made, Dataset):
-        raise ValueError(f"{text} returned {spec.made_of(made)}; allowed: a fedskew.core.dataset.Dataset")
+        raise ValueError(f"{text} returned {made_of(made)}; allowed: a fedskew.core.dataset.Dataset")
     if device == "cpu":
         return made
     check_room(text, made.nbytes, free_memory(torch.device(device)), device, "device=cpu may have room for it")

@@ -14,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image
 
+from fedskew.core.checks import made_of
 from fedskew.core.dataset import Dataset
 from fedskew.data.npz import checked, of_arrays
 from fedskew.data.pictures import as_rgb
@@ -46,9 +47,7 @@ def _arrays(where: str, part: Any) -> tuple[Array, Array, bool]:
     if isinstance(part, tuple | list) and len(part) == 2 and all(hasattr(half, "shape") for half in part):
         return _array(part[0]), _array(part[1]), isinstance(part[0], torch.Tensor)
     if not (hasattr(part, "__len__") and hasattr(part, "__getitem__")) or isinstance(part, str):
-        raise ValueError(
-            f"{where} is a {type(part).__name__}; allowed: arrays (x, y), or a sequence with a length and items"
-        )
+        raise ValueError(f"{where} is {made_of(part)}; allowed: arrays (x, y), or a sequence with a length and items")
     if not len(part):
         raise ValueError(f"{where} is empty")
     examples, labels, kinds = None, np.empty(len(part), np.int64), set[bool]()
@@ -75,7 +74,7 @@ def _items(where: str, part: Any) -> Iterator[tuple[Any, Any]]:
         elif isinstance(item, tuple | list) and len(item) == 2:
             yield item[0], item[1]
         else:
-            raise ValueError(f"{where}: item {i} is a {type(item).__name__}; allowed: (example, label), or columns")
+            raise ValueError(f"{where}: item {i} is {made_of(item)}; allowed: (example, label), or columns")
 
 
 def _columns(where: str, item: Mapping[str, Any]) -> tuple[str, str]:

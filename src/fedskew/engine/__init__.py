@@ -13,11 +13,12 @@ from fedskew.core.ranks import machine_share
 from fedskew.core.round import Recipe, Server, Update
 from fedskew.core.settings import Settings
 from fedskew.engine.captured import served
+from fedskew.engine.first_step import check_parts
 from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
 from fedskew.engine.stacked import Stacked
 from fedskew.engine.threaded import Threaded, cores
-from fedskew.engine.trial import check_loss, why_not
+from fedskew.engine.trial import why_not
 from fedskew.models import Model
 
 
@@ -40,7 +41,6 @@ _SMALL = 100_000
 
 def choose_engine(name: str, recipe: Recipe, server: Server, data: Dataset, precision: str = "fp32") -> tuple[str, str]:
     """The engine to use and why. A requested engine that cannot run the recipe is refused."""
-    check_loss(recipe, server, data)
     model, device, auto = recipe.model, data.x_train.device, name == "auto"
 
     def trouble_of(engine: str) -> str | None:
@@ -84,6 +84,7 @@ __all__ = [
     "Settings",
     "Stacked",
     "Threaded",
+    "check_parts",
     "choose_engine",
     "fastest_engine",
 ]

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from fedskew.core import rng, spec
+from fedskew.core.checks import made_of
 from fedskew.core.memory import check_room, free_memory
 from fedskew.models.convnet import cnn
 from fedskew.models.model import Model
@@ -35,7 +36,7 @@ def build_model(text: str, input_shape: tuple[int, ...], num_classes: int, seed:
     with rng.seeded(seed, "init"):
         module = resolved.build(input_shape=input_shape, num_classes=num_classes)
     if not isinstance(module, nn.Module):
-        raise ValueError(f"{text} gave {spec.made_of(module)}; allowed: a torch.nn.Module")
+        raise ValueError(f"{text} gave {made_of(module)}; allowed: a torch.nn.Module")
     return Model(module)
 
 

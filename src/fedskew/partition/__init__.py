@@ -11,6 +11,7 @@ from fedskew.partition.by_file import export, read_split, replay
 from fedskew.partition.by_labels import labels
 from fedskew.partition.by_shards import shards
 from fedskew.partition.cards import card, counts, partition_hash, skew_indices
+from fedskew.partition.checked import checked_split
 
 Partition = Callable[[Tensor, int, np.random.Generator], list[Tensor]]
 """(labels, num_clients, generator) -> int64 indices into labels, ascending, one tensor per client."""
@@ -31,6 +32,7 @@ __all__ = [
     "PARTITIONS",
     "Partition",
     "card",
+    "checked_split",
     "counts",
     "dirichlet",
     "export",

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from fedskew.core.files import parse_json, read_text, regular, replacing
 from fedskew.partition.cards import partition_hash
+from fedskew.partition.checked import checked_split
 from fedskew.partition.owners import collect
 
 FORMAT = 1
@@ -31,10 +31,7 @@ class Replay:
     path: str
 
     def __call__(self, labels: Tensor, num_clients: int, generator: np.random.Generator) -> list[Tensor]:
-        _, indices = read_split(self.path, len(labels))
-        if len(indices) != num_clients:
-            raise ValueError(f"{self.path} has {len(indices)} clients; the run has {num_clients}")
-        return indices
+        return read_split(self.path, len(labels), num_clients)[1]
 
     def fingerprint(self) -> str:
         """sha256 of the file: the path alone does not identify its content."""
@@ -58,14 +55,10 @@ def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:
         handle.write(json.dumps(document).encode())
 
 
-def read_split(path: str | Path, num_samples: int) -> tuple[str, list[Tensor]]:
-    """The name and index lists in a file, checked: each index in range, none twice, no client without any."""
+def read_split(path: str | Path, num_samples: int, num_clients: int | None = None) -> tuple[str, list[Tensor]]:
+    """The name and index lists in a file, checked."""
     name, clients, stated = _content(Path(path), num_samples)
-    for client, part in enumerate(clients):
-        _check(f"{path}: client {client}", part, num_samples)
-    indices = [torch.tensor(part, dtype=torch.int64) for part in clients]
-    if len({index for part in clients for index in part}) < sum(map(len, clients)):
-        raise ValueError(f"{path} lists a sample twice; each sample belongs to at most one client")
+    indices = checked_split(str(path), clients, num_samples, num_clients)
     if stated is not None and (actual := partition_hash(indices)) != stated:
         raise ValueError(f"{path} was changed: its hash is {actual}, but it states {stated}")
     return name, indices
@@ -113,12 +106,3 @@ def _owners(path: Path, text: str, num_samples: int) -> list[list[int]]:
     if owner.max() >= num_samples:
         raise ValueError(f"{path} has a client {owner.max()}; clients are numbered from 0")
     return [part.tolist() for part in collect(owner, int(owner.max()) + 1)]
-
-
-def _check(where: str, part: Any, num_samples: int) -> None:
-    if not isinstance(part, list) or not all(type(index) is int for index in part):
-        raise ValueError(f"{where} is not a list of sample indices")
-    if not part:
-        raise ValueError(f"{where} has no sample; every client needs at least one")
-    if min(part) < 0 or max(part) >= num_samples:
-        raise ValueError(f"{where} has indices {min(part)}..{max(part)}; allowed: 0..{num_samples - 1}")

@@ -110,6 +110,8 @@ class SessionForm(TypedDict, total=False):
     data: Line
     data_from: Line
     data_stamp: Line
+    guessing_accuracy: float
+    guessing_balanced_accuracy: float
 
 
 @_plain

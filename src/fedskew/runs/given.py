@@ -12,6 +12,7 @@ from typing import Any
 from torch import nn
 
 from fedskew.algorithms import Algorithm, origin
+from fedskew.core.checks import made_of
 from fedskew.core.dataset import Dataset
 from fedskew.core.live import called, give
 
@@ -86,7 +87,7 @@ _SPECS: dict[str, Callable[[Any], Any]] = {
 
 def _callable(field: str, given: object, allowed: str) -> Callable[..., Any]:
     if not callable(given):
-        raise ValueError(f"{field} is a {type(given).__name__}; allowed: {allowed}")
+        raise ValueError(f"{field} is {made_of(given)}; allowed: {allowed}")
     return given
 
 

@@ -27,9 +27,12 @@ class Reach:
     seeds: int
 
     def __str__(self) -> str:
-        """`40`, `40 (2 of 3 seeds)`, `never`"""
+        """`40`, `40 (1 of 3 seeds never)`, `never`, `never (1 of 3 seeds did)`"""
         text = "never" if self.rounds is None else str(self.rounds)
-        return text if self.reached in (0, self.seeds) else f"{text} ({self.reached} of {self.seeds} seeds)"
+        if self.reached in (0, self.seeds):
+            return text
+        some = f"{self.reached} of {self.seeds} seeds did"
+        return f"{text} ({some if self.rounds is None else f'{self.seeds - self.reached} of {self.seeds} seeds never'})"
 
 
 @dataclass(frozen=True)

@@ -10,18 +10,22 @@ this: a digest of their names, lengths and times is kept with that of the data.
 
 from typing import Any
 
+from fedskew.core.evaluation import guessed
 from fedskew.data import Dataset, Nodes, load_dataset, source
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
 from fedskew.runs.versions import result_version
 
 
-def origin(run: Run, data: Dataset | Nodes) -> dict[str, str]:
-    """What a session records about its data; nothing if only nodes have them."""
+def origin(run: Run, data: Dataset | Nodes) -> dict[str, Any]:
+    """What a session records about its data; nothing if only nodes have them. What guessing reaches on the test set
+    tells whether a model knows more."""
     if isinstance(data, Nodes):
         return {}
     place, stamp = source(run.dataset, run.data_dir) or (run.dataset, "")
-    return {"data": data.digest, "data_from": place, "data_stamp": stamp}
+    accuracy, balanced = (round(share, 6) for share in guessed(data))
+    known = {"guessing_accuracy": accuracy, "guessing_balanced_accuracy": balanced}
+    return {"data": data.digest, "data_from": place, "data_stamp": stamp, **known}
 
 
 def check_files(folder: Folder, run: Run) -> None:
@@ -53,7 +57,7 @@ def _known(folder: Folder) -> dict[str, Any]:
     return said[-1] if said else {name: value for name, value in (folder.card() or {}).items() if name == "data"}
 
 
-def _compare(folder: Folder, known: dict[str, Any], here: dict[str, str]) -> None:
+def _compare(folder: Folder, known: dict[str, Any], here: dict[str, Any]) -> None:
     if known and here and known["data"] != here["data"]:
         raise StoreError(
             f"run {folder.path.name} was computed with different data: digest {known['data']}, from "

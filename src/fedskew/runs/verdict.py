@@ -142,19 +142,20 @@ BEST = "best"
 
 
 def leaders(rows: Sequence[Mapping[str, Any]], measure: str) -> dict[int, str]:
-    """Which rows nothing is above, each with a word: `best` for one that is above all others, else the verdict between
-    it and the first of them. Nothing where seeds are too few, nor for a loss, which is not in points."""
+    """The rows at the top, each with a word: `best` for one that is above all others, else `tied` for the first and
+    those tied with it, where it is above all others. Nothing where that is open or seeds are too few, nor for a loss,
+    which is not in points."""
     alone = best(rows, measure)
     if alone is not None:
         return {alone: BEST}
     first = _first(rows, measure)
     if first is None or measure == "loss":
         return {}
-    others = {i: ahead(rows[first], row, measure) for i, row in enumerate(rows) if i != first}
-    words = {i: found.verdict for i, found in others.items() if found is not None and found.verdict in ("tied", OPEN)}
-    if not words:
+    known = [i for i, row in enumerate(rows) if i != first and row[measure]["mean"] is not None]
+    found = {i: ahead(rows[first], rows[i], measure) for i in known}
+    if any(each is None or each.verdict not in ("above", "tied") for each in found.values()):
         return {}
-    return {first: "tied" if set(words.values()) == {"tied"} else OPEN, **words}
+    return dict.fromkeys([first, *(i for i, each in found.items() if each and each.verdict == "tied")], "tied")
 
 
 def _first(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:

@@ -17,6 +17,7 @@ from fedskew.core.own import drawing
 from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, Sums, received, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
+from fedskew.core.traces import told
 from fedskew.core.tree import Params
 from fedskew.data import Nodes, load_dataset
 from fedskew.data.augment import AUGMENTS
@@ -156,16 +157,30 @@ def build_federation(run: Run) -> Federation:
         if federation.num_clients != run.clients:
             raise ValueError(f"{data.name} has {federation.num_clients} clients; clients is {run.clients}")
         return federation
-    split = spec.resolve(run.partition, "partition", partition.PARTITIONS).build()
     labels = data.y_train.cpu()
     if held_out is None:
-        return Federation.split(data, split(labels, run.clients, rng.stream(run.seed, "partition")))
+        return Federation.split(data, _parts(run, labels))
     if run.partition.startswith("replay:"):  # its indices refer to the whole data set
-        parts = split(labels, run.clients, rng.stream(run.seed, "partition"))
+        parts = _parts(run, labels)
         return Federation.split(data, [part[~torch.isin(part, torch.from_numpy(held_out))] for part in parts], held_out)
     left = torch.from_numpy(np.setdiff1d(np.arange(len(labels)), held_out))
-    parts = split(labels[left], run.clients, rng.stream(run.seed, "partition"))
+    parts = _parts(run, labels[left])
     return Federation.split(data, [left[part] for part in parts], held_out)
+
+
+def _parts(run: Run, labels: torch.Tensor) -> list[torch.Tensor]:
+    """The indices of each client. A partition of the user's own is checked, as that of a file is."""
+    found = spec.resolve(run.partition, "partition", partition.PARTITIONS)
+    split, generator = found.build(), rng.stream(run.seed, "partition")
+    if not found.own:
+        parts: list[torch.Tensor] = split(labels, run.clients, generator)
+        return parts
+    who = f"partition {run.short['partition']}"
+    try:
+        made = split(labels, run.clients, generator)
+    except Exception as error:
+        raise ValueError(f"{who} failed: {told(error)}") from error
+    return partition.checked_split(who, made, len(labels), run.clients)
 
 
 def describe_partition(run: Run, federation: Federation) -> dict[str, Any]:

@@ -24,9 +24,10 @@ from fedskew.core.own import drawing, own_parts
 from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, summed
 from fedskew.core.settings import Settings, dtype_of
+from fedskew.core.traces import told
 from fedskew.core.tree import Params
 from fedskew.data import resolve_dataset
-from fedskew.engine import ENGINES, Engine, choose_engine
+from fedskew.engine import ENGINES, Engine, check_parts, choose_engine
 from fedskew.engine.distributed import join_ranks
 from fedskew.models import Model
 from fedskew.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -72,6 +73,7 @@ class Simulation:
     def start_engine(self) -> None:
         """A new engine that can run the method."""
         run, recipe, data = self.run, self.recipe(self.round + 1), self.federation.dataset
+        check_parts(recipe, self.server, self.federation)
         self.engine_name, self.engine_reason = choose_engine(run.engine, recipe, self.server, data, run.precision)
         self.engine: Engine = ENGINES[self.engine_name](self.settings)
 
@@ -107,9 +109,8 @@ class Simulation:
         try:
             logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2], self.dtype)
         except Exception as error:
-            raise ValueError(
-                f"{self.run.model} cannot take inputs of shape {list(data.input_shape)}: {error}"
-            ) from error
+            shape = list(data.input_shape)
+            raise ValueError(f"{self.run.model} cannot take inputs of shape {shape}: {told(error)}") from error
         if logits.shape[1:] != (data.num_classes,):
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
             raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")

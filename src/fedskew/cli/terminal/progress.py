@@ -1,7 +1,6 @@
 """What the command line prints: progress on standard error, tables and JSON on standard output."""
 
 import json
-import math
 import os
 import re
 import shlex
@@ -155,6 +154,7 @@ def answer(document: Any, said: str, *, json_: bool, quiet: bool) -> None:
 def print_result(
     result: "RunResult", folder: "Folder", spent: "Spent", class_names: Sequence[str] | None = None
 ) -> None:
+    from fedskew.runs.remarks import diverged_words, guessing_words
     from fedskew.runs.summary import mean_words
 
     session = (folder.sessions() or [{}])[-1]
@@ -180,25 +180,11 @@ def print_result(
     if session.get("changed"):
         changes = ", ".join(f"{name} {old} -> {new}" for name, (old, new) in session["changed"].items())
         fields["continued with"] = f"{changes}: the last bits may differ from an uninterrupted run"
-    if _learnt_nothing(result):
-        known = len(result["per_class_accuracy"] or ())
-        fields["note"] = (
-            f"the model has learnt nothing: guessing has the loss ln({known}) = {math.log(known):.2f}; try a smaller "
-            "lr, or more rounds if these were few"
-        )
+    if said := guessing_words(result, session):
+        fields["note"] = said
     if result["diverged"]:
-        say(f"diverged in round {result['rounds']}: the model gives no finite numbers; try a smaller lr")
+        say(diverged_words(result))
     say_fields(fields.items())
-
-
-def _learnt_nothing(result: "RunResult") -> bool:
-    """Whether a model is worse than one that gives all classes the same probability. Balanced accuracy, because always
-    naming the most frequent class is guessing too."""
-    shares, loss, balanced = result["per_class_accuracy"], result["loss"], result["balanced_accuracy"]
-    if not shares or loss is None or balanced is None:
-        return False
-    present = sum(share is not None for share in shares)
-    return loss > math.log(len(shares)) and balanced <= (1 + 1e-9) / present
 
 
 def print_comparison(

@@ -61,6 +61,28 @@ def read_entries(folders: Iterable[Folder]) -> tuple[list[Entry], list[LeftOut]]
     return entries, left_out
 
 
+def part_held_out(entries: Sequence[Entry]) -> tuple[list[Entry], list[Entry]]:
+    """Runs that train on all examples, and those that hold some out, as tries of `tune` do. Where no run trains on all,
+    none is set apart."""
+    whole = [entry for entry in entries if not entry.run.get("validation")]
+    apart = [entry for entry in entries if entry.run.get("validation")]
+    return (whole, apart) if whole else (apart, [])
+
+
+def held_out_words(apart: Sequence[Entry]) -> str:
+    """That such runs are left out, and how to see them; nothing if there are none."""
+    if not apart:
+        return ""
+    count = len({entry.hash for entry in apart})
+    runs, them = ("1 run that holds", "it") if count == 1 else (f"{count} runs that hold", "them")
+    first, *more = sorted({entry.run["validation"] for entry in apart})
+    also = f" (or {', '.join(map(str, more))})" if more else ""
+    return (
+        f"{runs} out training examples, as tries of fedskew tune do, {'is' if count == 1 else 'are'} left out; "
+        f"`fedskew report --where validation={first}`{also} shows {them}"
+    )
+
+
 def _lengths_of(folder: Folder) -> list[Entry]:
     """The run as far as it goes, and its first rounds where it was also asked for fewer."""
     records, saved = folder.records(), folder.saved()

@@ -11,7 +11,7 @@ from fedskew.report.page.entries import Entry
 from fedskew.report.style import ORDER
 from fedskew.runs.measures import IID, Curves, Reach, Share, gap_closed, rounds_to_reach
 from fedskew.runs.summary import over_seeds
-from fedskew.runs.verdict import BASELINE, Difference, ahead
+from fedskew.runs.verdict import BASELINE, FEWEST, Difference, ahead
 from fedskew.runs.versions import DECIDING_NOTHING, result_version
 
 OWN_FIELDS = {"algorithm", "seed", *DECIDING_NOTHING}
@@ -60,9 +60,9 @@ class Method:
 @dataclass(frozen=True)
 class Federation:
     """One section of the report. `iid` is the same federation on an IID split, if that was run, and `longer` the same
-    with more rounds and FedAvg, if FedAvg is not here; `target` is the accuracy that rounds are counted to, FedAvg's
-    end if it is None. Each method has its own result version, so runs
-    belong together if they are equally many versions behind today's."""
+    with more rounds and FedAvg, if FedAvg is not here; `elsewhere` is whether another of its title then has FedAvg.
+    `target` is the accuracy that rounds are counted to, FedAvg's end if it is None. Each method has its own result
+    version, so runs belong together if they are equally many versions behind today's."""
 
     title: str
     fields: dict[str, Any]
@@ -72,6 +72,7 @@ class Federation:
     target: float | None = None
     own: tuple[str, ...] = ()
     longer: "Federation | None" = None
+    elsewhere: bool = False
 
     @property
     def name(self) -> str:
@@ -98,6 +99,12 @@ class Federation:
     def base_label(self) -> str:
         """What FedAvg is called."""
         return BASELINE if self.baseline is None else self.baseline.label
+
+    @property
+    def compared(self) -> int:
+        """How many of its methods have the seeds that verdicts take; none where these are too few to compare."""
+        enough = sum(len(method.finished) >= FEWEST for method in self.methods)
+        return enough if enough > 1 else 0
 
     def method(self, name: str) -> Method | None:
         return next((method for method in self.methods if method.name == name), None)
@@ -129,9 +136,9 @@ def federations(
     names: Mapping[str, str] | None = None,
     order: Sequence[str] = (),
 ) -> list[Federation]:
-    """Sections in order of their titles, and of their settings where titles agree; rounds are counted to the target.
-    `names` are what methods are called; those in `order` stand so. The first rounds of longer runs join a section of
-    that length and make none of their own."""
+    """Sections that compare the most methods come first; equal ones are in order of their titles, and of their settings
+    where titles agree. Rounds are counted to the target. `names` are what methods are called; those in `order` stand
+    so. The first rounds of longer runs join a section of that length and make none of their own."""
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
         shared = {"validation": 0.0, **{name: v for name, v in entry.run.items() if name not in OWN_FIELDS}}
@@ -142,9 +149,17 @@ def federations(
         Federation(title, json.loads(fields), behind, _methods(members, names or {}, order), target=target)
         for (title, fields, behind), members in sorted(groups.items(), key=lambda group: group[0])
     ]
+    found.sort(key=lambda each: -each.compared)
     shown = [each for each in found if not all(entry.cut for entry in each.entries)]
+    with_base = {each.title for each in shown if each.baseline is not None}
     return [
-        replace(each, iid=_on_iid(each, found), own=_own_fields(each, shown), longer=_longer(each, shown))
+        replace(
+            each,
+            iid=_on_iid(each, found),
+            own=_own_fields(each, shown),
+            longer=_longer(each, shown),
+            elsewhere=each.baseline is None and each.title in with_base,
+        )
         for each in shown
     ]
 

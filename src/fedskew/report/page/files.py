@@ -42,7 +42,9 @@ def check_files(folder: Path, federations: Sequence[Federation]) -> None:
 
 
 def _sections(folder: Path, federations: Sequence[Federation]) -> dict[Path, Federation]:
-    return {folder / f"{n}-{file_name(each.name)}": each for n, each in enumerate(federations, 1)}
+    """Folders that a listing has in the order of the page."""
+    width = len(str(len(federations)))
+    return {folder / f"{n:0{width}}-{file_name(each.name)}": each for n, each in enumerate(federations, 1)}
 
 
 def _targets(folder: Path, sections: Iterable[Path]) -> list[Path]:

@@ -1,5 +1,6 @@
 """HTML tags with escaped content: only this module produces markup."""
 
+import re
 from collections.abc import Iterable
 from html import escape
 
@@ -34,6 +35,17 @@ def join(content: Content) -> Html:
     if isinstance(content, str | int):
         return Html(escape(str(content)))
     return Html("".join(join(part) for part in content))
+
+
+def prose(text: str, store: str = "") -> Html:
+    """A sentence whose words in backticks are code. Commands get the option that names the store."""
+    pieces = re.split("`([^`]+)`", in_store(text, store))
+    return join([tag("code", piece) if i % 2 else piece for i, piece in enumerate(pieces)])
+
+
+def in_store(text: str, store: str) -> str:
+    """A sentence with ` --runs demo/runs`, or nothing, at the end of every command in backticks."""
+    return re.sub("`(fedskew [^`]+)`", lambda found: f"`{found[1]}{store}`", text)
 
 
 def table(caption: str, heads: Iterable[Content], rows: Iterable[Iterable[Html]], class_: str = "") -> Html:

@@ -17,12 +17,12 @@ _MARKS = dict(zip(VERDICTS, "▲▼=?·", strict=True))
 
 
 def overview(federations: Sequence[Federation]) -> Html:
-    """Methods by federations, or where there are many of those the other way round: the mean of the last ten rounds,
-    with a mark for how the method stands to FedAvg there."""
+    """Methods by federations, or where there are many and more of those the other way round: the mean of the last ten
+    rounds, with a mark for how the method stands to FedAvg there."""
     labels = _labels(federations)
     names = [tag("a", each.name, href=f"#federation-{i}") for i, each in enumerate(federations)]
     cells = {label: [_standing(federation, label) for federation in federations] for label in labels}
-    if len(federations) <= _MOST_ACROSS:
+    if len(federations) <= max(_MOST_ACROSS, len(labels)):
         heads, rows = ["method", *names], [[head(label), *cells[label]] for label in labels]
     else:
         heads, rows = ["federation", *labels], _turned([head(name) for name in names], cells)
@@ -48,7 +48,7 @@ def overview_latex(federations: Sequence[Federation]) -> str:
     """The same for booktabs. A federation is called by what it differs in from the others."""
     labels, names = _labels(federations), _short_names(federations)
     cells = {label: [_standing_tex(federation, label) for federation in federations] for label in labels}
-    if len(federations) <= _MOST_ACROSS:
+    if len(federations) <= max(_MOST_ACROSS, len(labels)):
         heads, rows = ["method", *names], [[tex(label), *cells[label]] for label in labels]
     else:
         heads, rows = ["federation", *labels], _turned([tex(name) for name in names], cells)

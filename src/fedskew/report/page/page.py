@@ -8,10 +8,10 @@ from typing import Any
 
 from fedskew import __version__
 from fedskew.report.page import tables
-from fedskew.report.page.entries import LeftOut
+from fedskew.report.page.entries import Entry, LeftOut, held_out_words
 from fedskew.report.page.federations import Federation, Method, hashes_of
 from fedskew.report.page.files import file_name, latex, results_csv
-from fedskew.report.page.html import Html, join, tag
+from fedskew.report.page.html import Html, join, prose, tag
 from fedskew.report.page.overview import overview
 from fedskew.report.page.panels import measured_panels
 from fedskew.report.page.provenance import provenance
@@ -20,17 +20,37 @@ from fedskew.runs.store import write_whole
 from fedskew.runs.verdict import RULE
 
 _SCRIPTS = ("svg.js", "saving.js", "curves.js", "reading.js", "heat.js", "main.js")
+_IN_TITLE = ("dataset", "partition", "clients")
+_USUAL = ("model", "rounds", "clients_per_round", "local_epochs", "batch_size", "optimizer", "lr")
+DEFAULTS: dict[str, Any] = {
+    "momentum": 0.0, "weight_decay": 0.0, "augment": "none", "weighting": "samples", "lr_schedule": "constant",
+    "grad_clip": None, "dropout_rate": 0.0, "validation": 0.0, "precision": "fp32",
+}  # fmt: skip
+"""Of fields that a section names only if they differ; those of `Run`, which waits for torch."""
 
 
-def write_page(path: Path, federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) -> int:
+def write_page(
+    path: Path,
+    federations: Sequence[Federation],
+    left_out: Sequence[LeftOut] = (),
+    held_out: Sequence[Entry] = (),
+    store: str = "",
+) -> int:
     """Write the page; returns its length in bytes."""
-    content = page(federations, left_out).encode()
+    content = page(federations, left_out, held_out, store).encode()
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
     return len(content)
 
 
-def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) -> str:
+def page(
+    federations: Sequence[Federation],
+    left_out: Sequence[LeftOut] = (),
+    held_out: Sequence[Entry] = (),
+    store: str = "",
+) -> str:
+    """The text of the page, which only counts the runs in `held_out`; `store` is the option that its commands need to
+    find the runs, if they need one."""
     runs = len(hashes_of(federations))
     parts = {
         "CSS": _asset("page.css"),
@@ -38,10 +58,10 @@ def page(federations: Sequence[Federation], left_out: Sequence[LeftOut] = ()) ->
         "JS": "\n".join(_asset(name) for name in _SCRIPTS),
         "DATA": as_script([{**drawn(federation), **_texts(federation)} for federation in federations]),
         "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {__version__}"),
-        "LEFT_OUT": _left_out(left_out),
+        "LEFT_OUT": _left_out(left_out, store) + _held_out(held_out, store),
         "CONTENTS": overview(federations) if len(federations) > 1 else Html(""),
         "RULE": join(RULE),
-        "MAIN": join([_section(number, federation) for number, federation in enumerate(federations)]),
+        "MAIN": join([_section(number, federation, store) for number, federation in enumerate(federations)]),
     }
     whole = _asset("template.html")
     head, *pieces = whole.split("<!--")
@@ -61,20 +81,20 @@ def as_script(data: Any) -> str:
     return json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _section(number: int, federation: Federation) -> Html:
+def _section(number: int, federation: Federation, store: str) -> Html:
     title = tag("h2", federation.name, id=f"federation-{number}")
     return tag(
         "section",
         title,
         tag("p", _setting(federation), class_="setting"),
         _states(federation.methods),
-        [tag("p", line) for line in tables.words(federation)],
+        [tag("p", prose(line, store)) for line in tables.words(federation)],
         tables.results(federation),
         tag("div", class_="bar", data_texts=number),
         _drawing(number, "curves", "Learning curves"),
         _drawing(number, "heat", "Accuracy per class over rounds"),
         _partition(number, federation),
-        measured_panels(federation),
+        measured_panels(federation, store),
         tag("section", tag("h3", "Time"), tables.timing(federation)),
         provenance(federation),
         class_="federation",
@@ -83,11 +103,16 @@ def _section(number: int, federation: Federation) -> Html:
 
 
 def _setting(federation: Federation) -> str:
-    fields = federation.fields
-    names = ("model", "rounds", "local_epochs", "batch_size", "optimizer", "lr", "clients_per_round")
-    said = [f"{name.replace('_', ' ')} {fields[name]}" for name in names if name in fields]
-    share = fields["validation"]
-    return ", ".join([*said, f"{100 * share:g} % of the training examples held out"] if share else said)
+    """The usual fields, and all others that are not at their default; the title has data, split and clients."""
+    shown = {**federation.fields, "model": federation.entries[0].short["model"]}
+    names = [name for name in dict.fromkeys([*_USUAL, *DEFAULTS, *shown]) if name in shown and name not in _IN_TITLE]
+    return ", ".join(_field(name, shown[name]) for name in names if (name, shown[name]) not in DEFAULTS.items())
+
+
+def _field(name: str, value: Any) -> str:
+    if name == "validation":
+        return f"{100 * value:g} % of the training examples held out"
+    return f"{name.replace('_', ' ')} {value}"
 
 
 def _states(methods: Sequence[Method]) -> Html:
@@ -113,12 +138,17 @@ def _partition(number: int, federation: Federation) -> Html:
     return tag("section", tag("h3", "Who holds what"), tag("p", text), inner)
 
 
-def _left_out(left_out: Sequence[LeftOut]) -> Html:
+def _left_out(left_out: Sequence[LeftOut], store: str) -> Html:
     if not left_out:
         return Html("")
-    items = [tag("li", tag("code", each.hash), f" {each.problem}") for each in left_out]
+    items = [tag("li", tag("code", each.hash), " ", prose(each.problem, store)) for each in left_out]
     text = f"{_count(len(left_out), 'run')} could not be read:"
     return tag("div", tag("p", text), tag("ul", items), class_="notice")
+
+
+def _held_out(entries: Sequence[Entry], store: str) -> Html:
+    words = held_out_words(entries)
+    return tag("p", prose(f"{words}.", store), class_="quiet") if words else Html("")
 
 
 def _count(number: int, word: str) -> str:

@@ -5,20 +5,20 @@ from collections.abc import Sequence
 
 from fedskew.report.page.entries import Entry
 from fedskew.report.page.federations import Federation
-from fedskew.report.page.html import Html, cell, head, join, table, tag
+from fedskew.report.page.html import Html, cell, head, join, prose, table, tag
 from fedskew.report.page.measured import WHEN, Deviation, Effect, Pair, deviations, effects, some
 
 MOST_RUNS, MOST_PAIRS = 6, 300
 _WIDE, _HIGH, _PAD = 300, 190, 34
 
 
-def measured_panels(federation: Federation) -> Html:
-    """Panels of the first runs with measurements; if there are none, how to make them."""
+def measured_panels(federation: Federation, store: str = "") -> Html:
+    """Panels of the first runs with measurements; if there are none, how to make them in the store of this option."""
     known = [entry for entry in federation.entries if effects(entry) or deviations(entry)]
     noted = [f"Run {entry.hash[:8]}: {note}." for entry in federation.entries for note in entry.notes]
-    lines = [tag("p", note, class_="notice") for note in noted]
+    lines = [tag("p", prose(note, store), class_="notice") for note in noted]
     many = f"First {MOST_RUNS} of {len(known)} measured runs." if len(known) > MOST_RUNS else ""
-    lines += [tag("p", words) for words in (many, _how_to(federation, known)) if words]
+    lines += [tag("p", prose(words, store)) for words in (many, _how_to(federation, known)) if words]
     blocks = [_of_run(entry) for entry in known[:MOST_RUNS]]
     if not (lines or blocks):
         return Html("")
@@ -112,7 +112,8 @@ def deviation_plot(method: str, whole: Deviation, ends: tuple[int, int]) -> Html
     drawn = "" if len(found) == whole.stated else f" {len(found)} of them are drawn."
     key = (
         f"{method}: n_j / n_r (up) against D_jr for {whole.stated} pairs of classes, {whole.above} of them above the "
-        f"line of equality.{drawn} Red: Δw_r · h_r is negative, by theorem 1 much more likely far above the line."
+        f"line of equality.{drawn} Red: Δw_r · h_r is negative, by theorem 1 of the FedLC paper much more likely far "
+        "above the line."
     )
     return _figure([line, *dots, *names], key)
 

@@ -14,9 +14,9 @@ def results(federation: Federation) -> Html:
     """Mean and std over finished seeds, the best by the verdict rule marked, and verdicts against FedAvg."""
     methods, mean = federation.methods, mean_head([federation.rounds])
     columns = {
+        MEASURE: f"{mean} %",
         "accuracy": "accuracy %",
         "balanced_accuracy": "balanced accuracy %",
-        MEASURE: f"{mean} %",
         "loss": "loss",
         "validation_accuracy": "held out %",
     }
@@ -24,15 +24,16 @@ def results(federation: Federation) -> Html:
     marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
     differences = {method.name: federation.difference(method) for method in methods}
     reach = max((abs(d.mean) + (d.half or 0.0) for d in differences.values() if d is not None), default=0.0)
+    judged = any(differences.values())
     rows = []
     for i, method in enumerate(methods):
+        apart = [_difference(federation, method, differences[method.name], reach)] if judged else []
         shown = [_value(method, measure, marks[measure].get(i)) for measure in measures]
-        apart = _difference(federation, method, differences[method.name], reach)
         more = [cell(text) for text in more_cells(federation, method)]
         done = cell(f"{len(method.finished)} of {len(method.entries)}")
-        rows.append([head(method.label), *shown, apart, *more, done])
-    apart_head = f"{mean} − {federation.base_label}, points"
-    heads = ["method", *(columns[measure] for measure in measures), apart_head, *more_heads(federation), "seeds done"]
+        rows.append([head(method.label), *apart, *shown, *more, done])
+    heads = ["method", *([f"{mean} − {federation.base_label}, points"] if judged else [])]
+    heads += [*(columns[measure] for measure in measures), *more_heads(federation), "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
 
 
@@ -89,7 +90,8 @@ def words(federation: Federation) -> list[str]:
 
 def _no_baseline(federation: Federation) -> str:
     if federation.longer is None:
-        return f"There is no {BASELINE} run here to compare with."
+        tuned = " Settings that fedskew tune chose, one for each method, are compared in its own table."
+        return f"There is no {BASELINE} run with these settings to compare with.{tuned if federation.elsewhere else ''}"
     mine, more = federation.rounds, federation.longer.rounds
     return (
         f"There is no {BASELINE} run of {mine} rounds to compare with, but one of {more}. After `fedskew compare` with "
@@ -135,13 +137,16 @@ def _plain(spread: dict[str, Any]) -> str:
 
 def _difference(federation: Federation, method: Method, difference: Difference | None, reach: float) -> Html:
     if method is federation.baseline:
-        return cell("baseline", class_="quiet")
+        return cell("baseline", class_="verdict quiet")
     if difference is None:
-        return cell("-")
+        return cell("-", class_="verdict")
     if difference.half is None:
-        return cell(verdict_text(difference), class_="quiet")
-    decided = difference.verdict in ("above", "below")
-    return cell(_whisker(difference, reach), verdict_text(difference), class_="apart" if decided else None)
+        return cell(verdict_text(difference), class_="verdict quiet")
+    said, _, seeds = verdict_text(difference).partition(" over ")
+    word, interval = said.split(" [")
+    decided = " apart" if difference.verdict in ("above", "below") else ""
+    below = tag("span", _whisker(difference, reach), f" over {seeds}", class_="mark")
+    return cell(f"{word} ", tag("span", f"[{interval}", class_="whole"), below, class_=f"verdict{decided}")
 
 
 def _whisker(interval: Difference, reach: float) -> Html:

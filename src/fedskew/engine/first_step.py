@@ -1,0 +1,168 @@
+"""The first step of a client with parts of the user's own, taken before round 1: whether each part gives what a round
+needs. A loss has a value per example; what a correction or an ascent makes has the names and shapes of parameters; and
+all of it is finite.
+
+The client is one of the run's, with its own examples and label counts: the one with the fewest classes of the first
+ones, because most mistakes are about classes that a client lacks.
+"""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedskew.core import rng, tree
+from fedskew.core.checks import made_of
+from fedskew.core.federation import Federation
+from fedskew.core.own import own_parts
+from fedskew.core.round import Batch, Context, Recipe, Server, begin, check_losses, gradient
+from fedskew.core.settings import kernels_of
+from fedskew.core.tree import Params
+from fedskew.engine.trial import few_examples
+
+_LOOKED_AT = 64
+
+
+class _FailsError(Exception):
+    """A part raises an error, which the first round explains."""
+
+
+class _NotFiniteError(ValueError):
+    """A part gives numbers that are not finite, from numbers that are."""
+
+
+def check_parts(recipe: Recipe, server: Server, federation: Federation) -> None:
+    """Refuse parts of the user's own that give one client something that no round can use."""
+    if not own_parts(recipe):
+        return
+    with suppress(_FailsError), rng.seeded(0, "trial"), kernels_of("fp32"):
+        step = _tried(_FirstStep.of, recipe, server, federation)
+        try:
+            step.check()
+        except _NotFiniteError as error:
+            raise ValueError(f"{error}{step.about_counts()}") from None
+
+
+@dataclass(frozen=True)
+class _FirstStep:
+    """A client at the global model, with a batch of its examples, which are used again if it has few."""
+
+    recipe: Recipe
+    client: int
+    context: Context
+    batch: Batch
+
+    @classmethod
+    def of(cls, recipe: Recipe, server: Server, federation: Federation) -> "_FirstStep":
+        data, device = federation.dataset, federation.dataset.x_train.device
+        counts = federation.counts(np.arange(min(federation.num_clients, _LOOKED_AT)))
+        client = int((counts > 0).sum(1).argmin())
+        held = federation.order[federation.offsets[client] : federation.offsets[client + 1]]
+        rows = torch.from_numpy(np.resize(held, 2 * few_examples(data.num_classes))).to(device)
+        batch = Batch(data.prepare(data.x_train[rows], tree.first(server.params).dtype), data.y_train[rows])
+        sent = server.params, server.buffers, server.correction
+        params, buffers, correction = (tree.map(torch.clone, part) for part in sent)  # a part may change them in place
+        state = recipe.algorithm.correction.client_state(params)
+        travel = recipe.travel(torch.ones((), dtype=torch.int64, device=device))
+        own = torch.from_numpy(counts[client]).to(device)
+        return cls(recipe, client, Context(params, buffers, state, correction, own, travel), batch)
+
+    def check(self) -> None:
+        """Every part in turn: loss and model, ascents, correction."""
+        recipe, context, own = self.recipe, self.context, own_parts(self.recipe)
+        grads = self._gradient(own)
+        with torch.no_grad():
+            for ascend in recipe.ascents:
+                there = _tried(ascend, context.anchor, grads, 0)
+                if "ascent" in own:
+                    what, allowed = "the ascent of this run", "the same names and shapes as the parameters"
+                    self._check(what, there, grads, context.anchor, allowed)
+                grads = _tried(gradient, recipe, context, there, context.buffers, self.batch)[0]
+            if "correction" in own:
+                self._check_correction(grads)
+
+    def _gradient(self, own: list[str]) -> Params:
+        """The gradient of the loss. Both are checked if the loss or the model is the user's own."""
+        recipe, context, batch = self.recipe, self.context, self.batch
+        params, given = context.anchor, {**context.anchor, "": batch.x}
+        theirs = [part for part in ("loss", "model") if part in own]
+        if theirs:
+            with torch.no_grad():
+                outputs = _tried(recipe.model.apply, params, context.buffers, batch.x, train=True)[0]
+                losses = _tried(recipe.losses, params, context.buffers, batch, context)[0]
+            if not isinstance(losses, Tensor):
+                raise ValueError(f"the loss returned {made_of(losses)}; allowed: a tensor with one value per example")
+            check_losses(losses, batch.y)
+            theirs = ["model"] if "model" in own and outputs.logits.isnan().any() else theirs
+            self._check_finite(f"the {theirs[0]} of this run", {"": losses}, given)
+        grads: Params = _tried(gradient, recipe, context, params, context.buffers, batch)[0]
+        if theirs:
+            self._check_finite(f"the gradient of the {theirs[0]} of this run", grads, given)
+        return grads
+
+    def _check_correction(self, grads: Params) -> None:
+        context, correction = self.context, self.recipe.algorithm.correction
+        what, same = "bend of this run's correction", "the same names and shapes as"
+        bent = _tried(correction.bend, grads, context.anchor, context)
+        self._check(what, bent, grads, grads, f"{same} the gradients")
+        local = begin(self.recipe, context.anchor, context.buffers, torch.Size())
+        delta = tree.sub(_tried(self.recipe.move, grads, local, context)[0], context.anchor)
+        what, ended = "finish of this run's correction", _tried(correction.finish, context, delta)
+        if not isinstance(ended, tuple | list) or len(ended) != 3:
+            raise ValueError(f"{what} returned {made_of(ended)}; allowed: a delta, a client's state and a message")
+        self._check(f"{what} (its delta)", ended[0], delta, delta, f"{same} the delta that it gets")
+        self._check(f"{what} (its state)", ended[1], delta, context.client, f"{same} client_state has")
+        self._check(f"{what} (its message)", ended[2], delta, None, "a dictionary of tensors")
+
+    def _check(self, what: str, made: Any, given: Params, like: Params | None, allowed: str) -> None:
+        """Refuse anything but finite tensors with the names and shapes of others."""
+        if problem := _problem(made, like):
+            raise ValueError(f"{what} returned {problem}; allowed: {allowed}")
+        self._check_finite(what, made, given)
+
+    def _check_finite(self, what: str, made: Params, given: Params) -> None:
+        if tree.finite(made) or not tree.finite(given):
+            return
+        word = "nan" if any(leaf.isnan().any() for leaf in made.values()) else "infinite numbers"
+        raise _NotFiniteError(f"{what} gives {word} in the first step of client {self.client}; allowed: finite numbers")
+
+    def about_counts(self) -> str:
+        """What to do if numbers are not finite because the client lacks classes."""
+        counts = self.context.counts
+        missing = int((counts == 0).sum())
+        try:
+            replace(self, context=replace(self.context, counts=counts.clamp(min=1))).check()
+        except (ValueError, _FailsError):
+            return ""
+        return (
+            f". It has no example of {missing} of the {len(counts)} classes, and log(0) and 1 / 0 are not finite; with "
+            "counts.clamp(min=1) all numbers are"
+        )
+
+
+def _tried(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+    try:
+        return call(*given, **named)
+    except Exception as error:
+        raise _FailsError from error
+
+
+def _problem(made: Any, like: Params | None) -> str | None:
+    """How something differs in names and shapes from other tensors, or is no dictionary of tensors."""
+    if not isinstance(made, dict):
+        return made_of(made)
+    like = made if like is None else like
+    for name in [*like, *made]:
+        if name not in made:
+            return f"no {name!r}"
+        if name not in like:
+            return f"an unknown {name!r}"
+        if not isinstance(made[name], Tensor):
+            return f"{made_of(made[name])} for {name!r}"
+        if made[name].shape != like[name].shape:
+            return f"shape {list(made[name].shape)} for {name!r}, whose shape is {list(like[name].shape)}"
+    return None
