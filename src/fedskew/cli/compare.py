@@ -1,5 +1,6 @@
 """`fedskew compare`: a comparison of several methods."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -35,6 +36,8 @@ from fedskew.runs.summary import rounds_text
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
     from fedskew.cli.documents import ComparedMethods
+    from fedskew.runs.store import Store
+    from fedskew.simulation.compare import Comparison
 
 
 @run_options(*RUN_OPTIONS)
@@ -65,7 +68,7 @@ def compare_command(
     from fedskew.report.written import check_replaceable, replacing_results
     from fedskew.runs.verdict import BASELINE
     from fedskew.simulation.compare import Comparison
-    from fedskew.tracking import Several, check
+    from fedskew.tracking import check
 
     check(track or ())
     names, target = compared_names(algorithm, file), checked_target(target)
@@ -77,40 +80,52 @@ def compare_command(
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
     title = f"{some.title}, {rounds_text(some.rounds)}"
     against = f", against {judged_by}" if judged_by in hashes else ""
-    about = {
-        "title": f"{title}, {_counted(seeds)}: {', '.join(hashes)}{against}",
-        "runs": hashes,
-        "iid_runs": level_hashes,
-    }
+    named = f"{title}, {_counted(seeds)}: {', '.join(hashes)}{against}"
+    about = {"title": named, "runs": hashes, "iid_runs": level_hashes}
     check_replaceable("compare", out, comparison_files(out), "--out")
     _note_earlier(out, about)
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     decode(some, enabled=show)
-    spent, told = {name: Spent() for name in comparison.runs}, Several(track or ())
-    groups = [((name, ""), runs) for name, runs in comparison.groups]
-    groups += [((name, ", IID"), runs) for name, runs in (level.groups if level else [])]
-    for (name, _), run, record in followed(groups, store, "".join, show=show):
-        spent[name].add(record)
-        told(run, record)
+    spent = _trained(comparison, level, store, track or (), show=show)
     rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes, baseline=judged_by)
     rows = [{**row, "name": called.get(row["method"], row["method"])} for row in rows]
     with drawn_for(style), replacing_results("compare", out, about, comparison_files(out), "--out") as written:
         written.made += write_comparison(store, hashes, rows, some.rounds, out, target)
     if json_:
-        document: ComparedMethods = {
-            "runs": hashes,
-            "iid_runs": level_hashes,
-            "target": target,
-            "rows": cast("list[MethodRow]", rows),
-            "files": [str(path) for path in written.made],
-        }
-        print_json(document)
+        print_json(_document(about, target, rows, written.made))
         return
     print_comparison(rows, title, spent, target, some.eval_every)
     if show:
         say_what_decides(rows, judges=True)
         say_written(written.made)
+
+
+def _trained(
+    comparison: "Comparison", level: "Comparison | None", store: "Store", track: Sequence[str], *, show: bool
+) -> dict[str, Spent]:
+    """Train what is missing, on an IID split too if there is a `level`; returns what each method took."""
+    from fedskew.tracking import Several
+
+    spent, told = {name: Spent() for name in comparison.runs}, Several(track)
+    groups = [((name, ""), runs) for name, runs in comparison.groups]
+    groups += [((name, ", IID"), runs) for name, runs in (level.groups if level else [])]
+    for (name, _), run, record in followed(groups, store, "".join, show=show):
+        spent[name].add(record)
+        told(run, record)
+    return spent
+
+
+def _document(
+    about: dict[str, Any], target: float | None, rows: list[dict[str, Any]], made: Sequence[Path]
+) -> "ComparedMethods":
+    return {
+        "runs": about["runs"],
+        "iid_runs": about["iid_runs"],
+        "target": target,
+        "rows": cast("list[MethodRow]", rows),
+        "files": [str(path) for path in made],
+    }
 
 
 def _counted(seeds: int) -> str:

@@ -81,8 +81,7 @@ def tune_command(
     target, how = checked_target(target), {"budget": budget, "choosing_seeds": choosing_seeds, "seeds": seeds}
     tuning = Tuning.of(asked.fields, _methods(asked), asked.values, search=search, halving=halving, **how)
     out.mkdir(parents=True, exist_ok=True)
-    store, show = open_store(runs), not (json_ or quiet)
-    some = tuning.methods[0].tries[0].runs[0]
+    store, show, some = open_store(runs), not (json_ or quiet), tuning.methods[0].tries[0].runs[0]
     decode(some, enabled=show)
     with round_progress(tuning.rounds, enabled=show) as step:
         choices = tuning.choose(store, _interruptible(held_out_only(step)))
