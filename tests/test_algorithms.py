@@ -228,7 +228,7 @@ def test_a_users_loss(file: Path) -> None:
 
 
 def test_a_users_factory_that_gives_neither(file: Path) -> None:
-    with pytest.raises(ValueError, match="returned a int; allowed: an Algorithm or a loss function"):
+    with pytest.raises(ValueError, match="returned an int; allowed: an Algorithm or a loss function"):
         build_algorithm(f"{file}:neither")
 
 
