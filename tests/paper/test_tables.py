@@ -105,6 +105,27 @@ def test_cells_are_chosen_by_name_by_data_set_and_with_commas() -> None:
         chosen("cell", ("cifar",), known)
 
 
+def test_names_with_commas_can_be_listed_with_commas() -> None:
+    known = ["synthetic:0,0", "synthetic:0.5,0.5", "femnist"]
+    assert chosen("cell", ("synthetic:0.5,0.5,synthetic:0,0",), known) == known[:2]
+    assert chosen("cell", ("femnist, synthetic:0,0",), known) == ["synthetic:0,0", "femnist"]
+    with pytest.raises(ValueError, match="unknown cell 'synthetic:0'"):
+        chosen("cell", ("synthetic:0,1",), known)
+
+
+def test_a_part_of_a_cells_name_stands_for_all_cells_that_have_it() -> None:
+    known = ["E=1/cifar10/shards:5", "E=5/cifar10/dirichlet:0.5", "E=5/svhn/shards:5"]
+    for part, meant in {"E=5": known[1:], "cifar10": known[:2], "E=5/svhn": known[2:], "shards": known[::2]}.items():
+        assert chosen("cell", (part,), known) == meant
+    assert chosen("cell", ("synthetic",), ["synthetic:0,0", "femnist"]) == ["synthetic:0,0"]
+    with pytest.raises(ValueError, match="unknown cell 'E=1/shards:5'"):
+        chosen("cell", ("E=1/shards:5",), known)
+
+
+def test_a_method_is_chosen_by_its_whole_name() -> None:
+    assert chosen("method", ("fedlc",), ["fedlc", "fedlc:travel=1"]) == ["fedlc"]
+
+
 def test_runs_of_other_length_are_never_averaged() -> None:
     run = TABLES["table1"].run("cifar10/dirichlet:0.1", "fedavg", Choice())
     short = [result(run.model_copy(update={"rounds": 60, "seed": s}), 0.4) for s in range(3)]

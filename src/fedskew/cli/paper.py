@@ -48,7 +48,7 @@ paper_app = typer.Typer(
 Item = Annotated[str, typer.Argument(help="table1 ... table7, figure1 ... figure7; `fedskew paper list` shows them.")]
 Cells = Annotated[
     list[str] | None,
-    typer.Option("--cells", help="Only these cells (names or data sets), separated by commas; can be repeated."),
+    typer.Option("--cells", help="Only cells with this name or part of it (cifar10, shards), separated by commas."),
 ]
 Methods = Annotated[
     list[str] | None, typer.Option("--methods", help="Only these methods, separated by commas; can be repeated.")

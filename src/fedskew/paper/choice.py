@@ -1,7 +1,8 @@
 """The requested part of a table."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 from typing import Any
 
 from fedskew.core import spec
@@ -43,20 +44,31 @@ def standing_in(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def chosen(kind: str, wanted: Iterable[str], there: Iterable[str]) -> list[str]:
-    """The requested names, in their own order; all if none is named. A data set stands for all its cells."""
-    known = list(there)
-    wanted = [name for text in wanted for name in _several(text, known)]
-    for name in wanted:
-        if not any(_named(cell, name) for cell in known):
-            raise ValueError(spec.unknown(kind, name, dict.fromkeys(known)))
-    return [cell for cell in known if not wanted or any(_named(cell, name) for name in wanted)]
+    """The requested names, in their own order; all if none is named. A part of a cell's name stands for all cells that
+    have it."""
+    names = {one: _parts(one) if kind == "cell" else {one} for one in there}
+    known = set[str]().union(*names.values())
+    asked = [name for text in wanted for name in _several(text, known)]
+    for name in asked:
+        if name not in known:
+            raise ValueError(spec.unknown(kind, name, dict.fromkeys(names)))
+    return [one for one, called in names.items() if not asked or not called.isdisjoint(asked)]
 
 
-def _several(text: str, known: Sequence[str]) -> list[str]:
-    """A name, or several separated by commas; some names contain a comma."""
-    whole = any(_named(cell, text) for cell in known)
-    return [text] if whole else [name.strip() for name in text.split(",") if name.strip()]
+def _parts(cell: str) -> set[str]:
+    """A cell's name and its parts, with and without arguments: `svhn`, `E=5/svhn`, `shards` for `E=5/svhn/shards:5`."""
+    found = set[str]()
+    for text in (cell, "/".join(part.partition(":")[0] for part in cell.split("/"))):
+        parts = text.split("/")
+        found |= {"/".join(parts[i:j]) for i, j in combinations(range(len(parts) + 1), 2)}
+    return found
 
 
-def _named(cell: str, name: str) -> bool:
-    return cell == name or cell.startswith(f"{name}/")
+def _several(text: str, known: Collection[str]) -> Iterator[str]:
+    """Names separated by commas. Some contain commas themselves: the longest known name counts."""
+    pieces = [piece.strip() for piece in text.split(",")]
+    while pieces:
+        length = next((n for n in range(len(pieces), 1, -1) if ",".join(pieces[:n]) in known), 1)
+        if name := ",".join(pieces[:length]):
+            yield name
+        pieces = pieces[length:]
