@@ -15,6 +15,8 @@ from fedskew.runs.results import Results
 from fedskew.runs.verdict import NOT_DECIDED, VERDICTS, Difference, paired
 
 _KINDS = {"dirichlet": "D", "shards": "Q"}
+SMALL = 0.5
+"""Points below which a verdict is told with its difference, since few would call it a gain."""
 
 
 @dataclass(frozen=True)
@@ -179,9 +181,9 @@ def listed(texts: Iterable[str]) -> str:
 
 
 def named(cell: str) -> str:
-    """A cell or its split in short: `D(0.1)`, `Q(2)`, `IID`."""
+    """A cell or its split in short: `D(0.1)`, `Q(2)`, `IID`; `(0,0)` for Synthetic data, which have their own."""
     kind, _, value = cell.rpartition("/")[2].partition(":")
-    return f"{_KINDS[kind]}({value})" if value else kind.upper()
+    return f"{_KINDS.get(kind, '')}({value})" if value else kind.upper()
 
 
 def placed(cell: str) -> str:
@@ -194,6 +196,31 @@ def span(values: Sequence[float], form: str = "+.2f") -> str:
     """`+0.10 to +2.50`, or the one value if all are equal."""
     low, high = format(min(values), form), format(max(values), form)
     return low if low == high else f"{low} to {high}"
+
+
+def verdicts(found: Mapping[str, Difference]) -> str:
+    """`above in Q(6), Q(8) by 0.18 and tied in Q(4) (-0.1 to +1.5 points, 3 seeds)`"""
+    at = {word: [cell for cell, gain in found.items() if gain.verdict == word] for word in VERDICTS}
+    told = [f"{word} in {_splits(there, found)}" for word, there in at.items() if there]
+    gains = span([gain.mean for gain in found.values()], "+.1f")
+    return f"{listed(told)} ({gains} points, {seeds(found.values())})"
+
+
+def _splits(there: Sequence[str], found: Mapping[str, Difference]) -> str:
+    """The splits by name, with the difference where a verdict is about a small one; the number if they are all."""
+    if len(there) == len(found) > 3:
+        return f"{len(there)} splits"
+    small = {c: gain.verdict in ("above", "below") and abs(gain.mean) < SMALL for c, gain in found.items()}
+    return ", ".join(named(cell) + (f" by {abs(found[cell].mean):.2f}" if small[cell] else "") for cell in there)
+
+
+def seeds(gains: Iterable[Difference]) -> str:
+    return many([gain.seeds for gain in gains])
+
+
+def many(numbers: Sequence[int]) -> str:
+    """`one seed`, `2 to 3 seeds`"""
+    return "one seed" if max(numbers) == 1 else f"{span(numbers, 'd')} seeds"
 
 
 def by_seed(ours: Mapping[str, Any]) -> dict[int, float]:

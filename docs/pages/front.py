@@ -1,13 +1,11 @@
 """The README's answer to whether FedLC helps: a chart, a few sentences and a table."""
 
-import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from docs.pages import closing, depends, rivals
-from docs.pages.claims import Claim, by_seed, claims, listed, named, span
+from docs.pages import closing, depends
+from docs.pages.claims import SMALL, Claim, by_seed, claims, listed, named, seeds, span, verdicts
 from docs.pages.gain_figure import gain_figure
 from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
@@ -55,9 +53,15 @@ class Place:
 
     def row(self) -> list[str]:
         said = [gain.verdict for gain in self.gains]
-        verdicts = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
+        verdicts = ", ".join(f"{word} in {said.count(word)}{self._by(word)}" for word in VERDICTS if word in said)
         shown = span(self.printed, "+.1f") if self.printed else "-"
-        return [self.data, self.training, verdicts, f"{_span(self.gains)} ({rivals.seeds(self.gains)})", shown]
+        return [self.data, self.training, verdicts, f"{_span(self.gains)} ({seeds(self.gains)})", shown]
+
+    def _by(self, word: str) -> str:
+        """By how much, where all that is above or below is so by little."""
+        sizes = [abs(gain.mean) for gain in self.gains if gain.verdict == word]
+        little = word in ("above", "below") and max(sizes) < SMALL
+        return f" (by {span(sizes, '.2f')})" if little else ""
 
 
 def part(results: Results, figures: str, digits: Sequence[Result] = ()) -> str:
@@ -74,7 +78,8 @@ def part(results: Results, figures: str, digits: Sequence[Result] = ()) -> str:
 
 _KEY = (
     "Above, below: the 95 % interval over seeds excludes zero; open: more seeds are needed; one seed decides nothing "
-    "([how we measure](docs/measuring.md)). D(beta) is Dirichlet label skew, Q(alpha) gives every client alpha shards. "
+    "([how we measure](docs/measuring.md)). D(beta) is Dirichlet label skew, Q(alpha) gives every client alpha shards; "
+    "all clients train in every round. "
     "[Every split, method and run](docs/reproduction.md) · [What other methods gain](docs/which-method.md)."
 )
 
@@ -89,13 +94,19 @@ def _answer(results: Results) -> Iterator[str]:
     if usual:
         yield (
             f"On CIFAR-10 under strong skew ({listed(named(claim.cell) for claim in strong['usual'])}), FedLC gains "
-            f"**{_span(usual)} points** over FedAvg, if clients train with momentum and random crops, as is usual."
+            f"**{_span(usual)} points** over FedAvg, if clients train with momentum and random crops, as is usual "
+            f"({_rounds(strong['usual'])})."
         )
     if stated:
         printed = [claim.printed_gain for claim in strong["stated"] if claim.printed_gain is not None]
         yield (
             f"With no more than the paper states of its training, which names neither, it gains **{_span(stated)}** "
-            f"there ({rivals.seeds(stated)}); the paper prints {span(printed, '+.1f')}."
+            f"there ({_rounds(strong['stated'])}, {seeds(stated)}); the paper prints {span(printed, '+.1f')}."
+        )
+    if best := depends.against_best(depends.measured(results)):
+        yield (
+            "Momentum can also harm FedAvg: against the best of our FedAvgs, trained either way, FedLC gains "
+            f"**{_span(best.values())}** ({depends.SETTINGS[-1].rounds} rounds, {seeds(best.values())})."
         )
     yield "On other data it gains less, or loses."
 
@@ -129,7 +140,7 @@ def detail(results: Results) -> Iterator[str]:
         yield "## CIFAR-10, split by split"
         yield (
             f"FedLC against FedAvg under the profile `usual`, {clients} clients, {_length(usual)}: mean accuracy of "
-            "the last ten rounds in percent."
+            "the last ten rounds in percent. Rounds to FedAvg's end: of FedLC, and of FedAvg, which has it earlier too."
         )
         yield _table(usual)
 
@@ -154,7 +165,11 @@ def _each_gain(claim: Claim) -> list[float]:
 
 
 def _length(found: Mapping[str, Claim]) -> str:
-    return f"{span([claim.ours['fedlc']['rounds'] for claim in found.values()], 'd')} rounds" if found else "not run"
+    return _rounds(found.values()) if found else "not run"
+
+
+def _rounds(found: Iterable[Claim]) -> str:
+    return f"{span([claim.ours['fedlc']['rounds'] for claim in found], 'd')} rounds"
 
 
 def _lines(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
@@ -162,14 +177,13 @@ def _lines(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
     ours = [claim.ours["fedlc"] for claim in usual.values()]
     reached = [one["rounds_to_reach"]["rounds"] for one in ours if one["rounds_to_reach"]["rounds"] is not None]
     if reached:
-        had = f"FedLC has FedAvg's final accuracy after {span(reached, 'd')} of {_length(usual)}."
+        own = [claim.ours["fedavg"]["rounds_to_reach"]["rounds"] for claim in usual.values()]
+        had = (
+            f"FedLC has FedAvg's final accuracy after {span(reached, 'd')} of {_length(usual)}, FedAvg itself for the "
+            f"first time after {span([rounds for rounds in own if rounds is not None], 'd')}."
+        )
         yield " ".join([f"**Rounds** on CIFAR-10, with momentum and crops: {had}", *_longer(results)])
-    closed = [one["gap_closed"]["share"] for one in ours if one["gap_closed"]]
-    level = [one["iid_gain"]["mean"] for one in ours if one["iid_gain"]]
-    if closed:
-        told = f"**The gap to IID data** there: FedLC closes {span([100 * share for share in closed], '.0f')} % of it"
-        told += f", and on IID data its gain is {statistics.fmean(level):+.1f}" if level else ""
-        yield " ".join([f"{told}.", *_best(closing.closed(results))])
+    yield from _gap(closing.closed(results))
 
 
 def _longer(results: Results) -> Iterator[str]:
@@ -179,29 +193,36 @@ def _longer(results: Results) -> Iterator[str]:
         short, long = ([pair[i] for pair in both.values()] for i in (0, 1))
         yield (
             f"At {listed(map(named, both))} it gains {_span(long)} after {longer.rounds} rounds, {_span(short)} after "
-            f"{usual.rounds} ({rivals.seeds(long)} in common)."
+            f"{usual.rounds} ({seeds(long)} in common)."
         )
 
 
-def _best(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
-    """The share of the gap closed by the best method, by the best of those that ask for nothing after training, and by
-    FedLC."""
-    if "+" not in next(iter(methods), ""):
+def _gap(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
+    """The share of the gap closed by FedLC, by the best method, and by the best of those that ask for nothing after
+    training, each with its gain on IID data."""
+    if "fedlc" not in methods:
         return
     quiet = next(name for name in methods if closing.READOUT not in name)
-    told = {
-        name: closing.shares(methods[name])
-        for name in dict.fromkeys((next(iter(methods)), quiet, "fedlc"))
-        if name in methods
-    }
-    cells = list(next(iter(methods.values())))
-    yield (
-        f"Combinations close more: at {listed(map(named, cells))}, "
-        + ", ".join(f"`{name}` {share}" for name, share in told.items())
-        + f" ({closing.SEEDS} seeds)."
-    )
-    if any(closing.READOUT in name for name in told):
-        yield f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS})."
+    names = ["fedlc", *(name for name in dict.fromkeys((quiet, next(iter(methods)))) if "+" in name)]
+    closed = [f"`{name}` {closing.shares(methods[name])}{_over(methods, name)}" for name in names]
+    where = listed(map(named, methods["fedlc"]))
+    said = [f"**Share of the gap to IID data closed** at {where}, {closing.SEEDS} seeds: {'; '.join(closed)}."]
+    level = {name: gain for name in names if (gain := closing.iid_gain(methods[name]))}
+    if level:
+        each = listed(f"{gain.mean:+.1f} ({seeds([gain])})" for gain in level.values())
+        said.append(f"On IID data they gain {each} points." if len(level) > 1 else f"On IID data it gains {each}.")
+    if any(closing.READOUT in name for name in names):
+        said.append(f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS}).")
+    yield " ".join(said)
+
+
+def _over(methods: Mapping[str, Mapping[str, closing.Row]], name: str) -> str:
+    """`, above FedLC in all (+3.5 to +6.3 points)`; `, against FedLC above in Q(2) and open in D(0.1) (...)`"""
+    over = closing.over_fedlc(methods, name)
+    words = {gain.verdict for gain in over.values()}
+    if words <= {"above", "below"} and len(words) == 1:
+        return f", {words.pop()} FedLC in all ({_span(over.values())} points)"
+    return f", against FedLC {verdicts(over)}" if over else ""
 
 
 def _table(found: Mapping[str, Claim]) -> str:
@@ -211,10 +232,11 @@ def _table(found: Mapping[str, Claim]) -> str:
         mine = claim.ours["fedlc"]
         shown = [f"{claim.ours[method]['last_ten']:.1f}" for method in ("fedavg", "fedlc")]
         printed = "-" if claim.printed_gain is None else f"{claim.printed_gain:+.1f}"
-        figures = [str(claim.against("fedavg")), printed, str(Reach(**mine["rounds_to_reach"])), share_text(mine)]
+        reach = " / ".join(str(Reach(**claim.ours[method]["rounds_to_reach"])) for method in ("fedlc", "fedavg"))
+        figures = [str(claim.against("fedavg")), printed, reach, share_text(mine)]
         rows.append([named(cell), *shown, *figures])
     return "\n".join(as_markdown(heads, rows))
 
 
-def _span(gains: Sequence[Any]) -> str:
+def _span(gains: Iterable[Difference]) -> str:
     return span([gain.mean for gain in gains], "+.1f")

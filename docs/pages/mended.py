@@ -89,10 +89,12 @@ def _sentences(found: Sequence[Mended]) -> Iterator[str]:
         told.append(f"{100 * share:.0f} % at {named(cell)} (the best from {ends[0]:.1f} to {ends[1]:.1f})")
     reached = span([one.accuracy["as_is"] for one in level], ".1f")
     lost = [one.change("head") for one in level]
+    absent = "" if any(one.method == "`fedlc`" for one in skewed) else "; FedLC alone is not among them"
     yield (
-        f"Of the distance to the models of IID data, which reach {reached}, a fitted last layer closes "
-        f"{', '.join(told)}. What is left lies in the features. On IID data itself, fitting the last layer changes "
-        f"accuracy by {span(lost, '+.1f')} points, {statistics.fmean(lost):+.1f} on average."
+        f"Of the distance to the models of IID data, which reach {reached}, a fitted last layer closes, for the "
+        f"methods of this table, which differ by split{absent}: {', '.join(told)}. What is left lies in the features. "
+        "On IID data itself, fitting the last layer changes accuracy by "
+        f"{span(lost, '+.1f')} points, {statistics.fmean(lost):+.1f} on average."
     )
 
 

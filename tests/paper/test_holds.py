@@ -34,7 +34,7 @@ def test_runs_of_another_length_and_too_few_methods_say_nothing_of_the_order() -
     assert cell.agreement is None
     assert not list(cells([row("fedavg", 50, 40), row("fedlc", None, 60)]))
     known = {"fedavg": {0: 1.0}, "fedrs": {0: 2.0}, "fedlc": {0: 3.0}}
-    assert Cell("cifar10", "above", (), known, {}).agreement is None
+    assert Cell("cifar10", 400, "above", (), known, {}).agreement is None
 
 
 def test_the_order_is_that_of_the_seeds_that_all_methods_have() -> None:
@@ -56,7 +56,7 @@ def test_a_cell_of_two_tables_counts_once() -> None:
         with_curve(TABLES["table1"].run(cell, m, usual), (200, a)) for m, a in {"fedavg": 0.5, "fedlc": 0.6}.items()
     ]
     (*_, line) = "\n".join(section(Known(runs))).splitlines()
-    assert line.startswith("| `usual` | cifar10 | 1 | not decided in 1 |")
+    assert line.startswith("| `usual` | cifar10 | 1 | 200 | not decided in 1 |")
 
 
 def test_runs_that_two_profiles_ask_for_are_told_of_the_first() -> None:

@@ -42,7 +42,8 @@ def test_shares_of_the_distance_are_computed() -> None:
     assert "| D(0.1) | `fedavg` | 2 | 55.0 | 54.0 | 70.0 |" in rows
     assert "change skewed models by -10.0 to -1.0 points, -4.0 on average: they are not what is missing." in said
     assert (
-        "which reach 90.0, a fitted last layer closes 54 % at D(0.1) (the best from 60.0 to 80.0), 20 % at Q(2)" in said
+        "which reach 90.0, a fitted last layer closes, for the methods of this table, which differ by split: "
+        "54 % at D(0.1) (the best from 60.0 to 80.0), 20 % at Q(2)" in said
     )
     assert "On IID data itself, fitting the last layer changes accuracy by -2.0 points, -2.0 on average." in said
 
@@ -51,6 +52,7 @@ def test_helpful_statistics_are_called_so() -> None:
     pairs = [MODELS[0], model(0.5, 0.6, 0.7)]
     *_, said = section([pair[0] for pair in pairs], [pair[1] for pair in pairs])
     assert "+10.0 points, +10.0 on average: they are a part of what is missing." in said
+    assert "which differ by split; FedLC alone is not among them: " in said
 
 
 def test_an_unknown_run_is_refused_and_no_models_are_no_section() -> None:

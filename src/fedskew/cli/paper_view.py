@@ -104,8 +104,9 @@ def where_runs_are(
     asked += f" --runs {shlex.quote(runs)}" if runs else ""
     if not any(row["ours"] for row in rows):
         return f"`fedskew paper run {asked}` runs it."
+    places = dict.fromkeys(f"{folder}/" for folder in (store.root, published) if folder.is_dir())
     return (
-        f"Runs are in {store.root}/ and {published}/; `fedskew paper show {asked} --format csv` has their hashes, and "
+        f"Runs are in {' and '.join(places)}; `fedskew paper show {asked} --format csv` has their hashes, and "
         f"`fedskew paper run {asked}` does those that are missing."
     )
 
