@@ -144,6 +144,20 @@ def test_own_settings_name_files_so_that_a_command_finds_them(tmp_path):
     assert list(setting["methods"]) == [f"{tmp_path}/own.py:mine", "fedavg"]
 
 
+def test_runs_with_an_earlier_content_of_a_users_file_do_not_count(tmp_path):
+    store, file = Store(tmp_path / "runs"), tmp_path / "own.py"
+    file.write_text("from fedskew import fedlc\ndef mine(): return fedlc()\n")
+    stored(store, "fedavg", f"{file}:mine")
+    stored(store, "fedavg", f"{file}:mine", seed=1)
+    file.write_text("from fedskew import fedlc\ndef mine(): return fedlc(tau=1.0)\n")
+    stored(store, f"{file}:mine", seed=1)
+    (setting,), problems = evidence.own_settings(store, *split())
+    assert setting["methods"][f"{file}:mine"]["seeds"] == [1]
+    assert problems == ["2 runs with an earlier content of your own files"]
+    file.unlink()
+    assert evidence.own_settings(store, *split()) == ([], ["3 runs with an earlier content of your own files"])
+
+
 def test_a_damaged_run_is_named_and_the_others_count(tmp_path):
     store = Store(tmp_path)
     stored(store, "fedavg", "fedlc", "fedrs")

@@ -102,6 +102,17 @@ def test_a_list_of_runs_is_named_by_what_differs():
     assert list(compare(BASE)) == ["fedavg"]
 
 
+def test_two_files_that_name_their_methods_alike_are_told_apart_as_they_were_written(tmp_path):
+    texts = []
+    for folder, tau in (("one", 1.0), ("other", 2.0)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "own.py").write_text(f"from fedskew import fedlc\ndef mine(): return fedlc(tau={tau})\n")
+        texts.append(f"{tmp_path}/{folder}/own.py:mine")
+    assert list(compare(BASE, ["fedavg", *texts])) == ["fedavg", *texts]
+    with pytest.raises(ValueError, match="mine appears twice"):
+        compare(BASE, [texts[0], texts[0]])
+
+
 def test_what_cannot_be_compared_says_why():
     with pytest.raises(ValueError, match="fedavg with seed 0 appears twice"):
         compare([BASE, BASE])

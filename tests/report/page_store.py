@@ -44,6 +44,7 @@ def write_run(
     classes=10,
     version=None,
     called=None,
+    contents=None,
     **fields,
 ):
     """A run with a learning curve that ends higher with `gain`; `done` rounds of it."""
@@ -55,6 +56,7 @@ def write_run(
         "model": "m",
         "algorithm": called or run["algorithm"],
         "title": title,
+        **({} if contents is None else {"contents": contents}),
     }
     folder.create(hash, run, short, result_version(run["algorithm"]) if version is None else version)
     clients = [[(7 * k + 3 * c) % 40 for c in range(classes)] for k in range(run["clients"])]

@@ -117,3 +117,27 @@ def test_functions_of_one_name_are_not_seeds_of_one_method(tmp_path):
     (found,) = gathered(store)
     told = {method.name: [entry.hash for entry in method.entries] for method in found.methods}
     assert told == {"mine": ["a", "d"], "mine (2)": ["b", "c"], "mine (3)": ["e"]}
+
+
+def test_each_content_of_a_users_file_is_a_method_of_its_own(tmp_path):
+    """A file that changed between runs: seeds of one content stay together, whichever hash comes first."""
+    store = Store(tmp_path)
+    runs = (("d", "old", 0), ("b", "new", 0), ("a", "old", 1), ("c", "new", 1), ("e", "new", 2))
+    for hash, content, seed in runs:
+        write_run(store, hash, algorithm="mine.py:loss", seed=seed, contents=f"algorithm {content}")
+    write_run(store, "f", algorithm="mine.py:other", contents="algorithm old")
+    (found,) = gathered(store)
+    told = {method.name: [entry.hash for entry in method.entries] for method in found.methods}
+    assert told == {
+        "mine.py:loss (file new)": ["b", "c", "e"],
+        "mine.py:loss (file old)": ["d", "a"],
+        "mine.py:other": ["f"],
+    }
+
+
+def test_each_content_of_a_data_file_is_a_federation_of_its_own(tmp_path):
+    store = Store(tmp_path)
+    for hash, content, seed in (("a", "old", 0), ("b", "new", 0), ("c", "old", 1), ("d", "new", 1)):
+        write_run(store, hash, seed=seed, contents=f"algorithm x, dataset {content}")
+    found = {one.name: [entry.hash for entry in one.entries] for one in gathered(store)}
+    assert found == {"digits, dataset content new": ["b", "d"], "digits, dataset content old": ["a", "c"]}

@@ -31,6 +31,15 @@ def test_only_what_differs_and_decides_a_result_is_told(rows):
     assert differing(rows[:1]) == []
 
 
+def test_contents_of_the_users_files_are_told_where_they_differ(tmp_path):
+    store = Store(tmp_path)
+    for hash, content in (("a", "11"), ("b", "22")):
+        write_run(store, hash, algorithm="mine.py:loss", contents=f"algorithm {content}")
+    found = [listed(folder) for folder in store]
+    assert differing(found) == ["contents"]
+    assert names(select(found, ["contents=algorithm 22"])) == "b"
+
+
 @pytest.mark.parametrize(
     ("where", "kept"),
     [

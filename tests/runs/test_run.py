@@ -1,4 +1,5 @@
 import json
+import re
 
 import numpy as np
 import pytest
@@ -178,6 +179,20 @@ def test_a_file_is_known_by_what_is_in_it(tmp_path, monkeypatch):
     assert Run(dataset="npz:mine.npz", clients=2).hash != spelt[0].hash
     assert Run(algorithm="own.py:mine").hash == own
     assert Run(algorithm=f"{tmp_path}/one/own.py:mine").hash == own
+
+
+def test_a_run_tells_what_is_in_the_users_files(tmp_path):
+    x, y = np.zeros((4, 2), np.float32), np.array([0, 1, 0, 1])
+    data, code = tmp_path / "mine.npz", tmp_path / "own.py"
+    np.savez(data, x_train=x, y_train=y, x_test=x, y_test=y)
+    code.write_text("from fedskew import fedlc\n\ndef mine(): return fedlc()\n")
+    fields = {"dataset": f"npz:{data}", "clients": 2, "algorithm": f"{code}:mine"}
+    before = Run(**fields).contents
+    assert re.fullmatch("algorithm [0-9a-f]{8}, dataset [0-9a-f]{8}", before)
+    code.write_text("from fedskew import fedlc\n\ndef mine(): return fedlc(tau=1.0)\n")
+    after = Run(**fields).contents
+    assert [a == b for a, b in zip(before.split(", "), after.split(", "), strict=True)] == [False, True]
+    assert Run().contents == ""
 
 
 @pytest.mark.parametrize(

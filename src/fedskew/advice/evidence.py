@@ -36,9 +36,10 @@ def load() -> dict[str, Any]:
 
 def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[dict[str, Any]], list[str]]:
     """Settings of the user's runs in which some run has this split, and what could not be read. All seeds
-    of such a setting belong to it: the same rule draws their splits. Without a data set, equal counts are enough."""
-    results = Results(store)
-    found, table = list(results), counts.tolist()
+    of such a setting belong to it: the same rule draws their splits. Without a data set, equal counts are enough. Runs
+    with an earlier content of the user's own files are left out."""
+    results, table = Results(store), counts.tolist()
+    found = [result for result in results if _is_current(result)]
 
     def is_here(result: Result) -> bool:
         card = store.folder(result.hash).card() if dataset in (None, result.run["dataset"]) else None
@@ -46,7 +47,21 @@ def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[
 
     here = {_setting(result) for result in found if is_here(result)}
     kept = [r for r in found if _setting(r) in here]
-    return settings(kept, _told_apart), results.problems
+    earlier = len(list(results)) - len(found)
+    said = [f"{earlier} run{'s' * (earlier > 1)} with an earlier content of your own files"] if earlier else []
+    return settings(kept, _told_apart), [*results.problems, *said]
+
+
+def _is_current(result: Result) -> bool:
+    """Whether the user's own files that a run names are there and have the same content."""
+    from fedskew.runs.run import Run
+
+    if "contents" not in result.short:
+        return True
+    try:
+        return Run(**result.run).contents == result.short["contents"]
+    except ValueError:
+        return False
 
 
 def partition_name(result: Result, dataset: str | None = None) -> str:

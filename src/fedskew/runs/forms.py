@@ -47,13 +47,14 @@ class RunForm(TypedDict):
 
 @_plain
 class ShortForm(TypedDict):
-    """Specs as people write them, and the run's title."""
+    """Specs as people write them, the run's title, and its `Run.contents` if it uses files of the user's own."""
 
     dataset: Line
     partition: Line
     model: Line
     algorithm: Line
     title: Line
+    contents: NotRequired[Line]
 
 
 @_plain

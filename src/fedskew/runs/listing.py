@@ -51,7 +51,7 @@ def listed(folder: Folder) -> Listed:
     run, short = about["run"], about["short"]
     measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
     diverged = bool(records and records[-1]["diverged"])
-    named = {name: short[name] for name in ("dataset", "partition", "model", "algorithm") if name in short}
+    named = {name: short[name] for name in ("dataset", "partition", "model", "algorithm", "contents") if name in short}
     return Listed(
         hash=folder.path.name,
         state=state_of(done, rounds, saved, diverged=diverged),

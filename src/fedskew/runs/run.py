@@ -203,6 +203,16 @@ class Run(BaseModel):
         """The paths of the user's own files that the run uses, as written in the specs."""
         return [path for parts in self._resolved().values() for part in parts for _, path, _ in _files(part)]
 
+    @property
+    def contents(self) -> str:
+        """What is in the user's own files, as digests by field: `algorithm 3fa21b02, dataset 77aa0011`."""
+        digests = {
+            name: "".join(digest for part in parts for _, _, digest in _files(part))
+            for name, parts in self._resolved().items()
+        }
+        short = {name: hashlib.sha256(text.encode()).hexdigest()[:8] for name, text in digests.items() if text}
+        return ", ".join(f"{name} {digest}" for name, digest in sorted(short.items()))
+
     def _resolved(self) -> dict[str, list[spec.Resolved]]:
         """The specs that may name files, by field."""
         return {

@@ -16,12 +16,16 @@ class Comparison:
 
     @classmethod
     def of(cls, base: Run, algorithms: Sequence[Any], seeds: int) -> "Comparison":
-        """Methods are specs, or objects that a run accepts instead."""
+        """Methods are specs, or objects that a run accepts instead. Specs of two files that name their methods alike
+        are told apart as they were written."""
         check_seeds(seeds)
         methods: dict[str, list[Run]] = {}
-        for algorithm in algorithms:
-            variants = [base.replace(algorithm=algorithm, seed=base.seed + s) for s in range(seeds)]
-            name = variants[0].short_algorithm
+        firsts = [base.replace(algorithm=algorithm) for algorithm in algorithms]
+        shorts = [first.short_algorithm for first in firsts]
+        for algorithm, first, short in zip(algorithms, firsts, shorts, strict=True):
+            variants = [first.replace(seed=base.seed + s) for s in range(seeds)]
+            alike = {other.hash for other, name in zip(firsts, shorts, strict=True) if name == short}
+            name = algorithm if len(alike) > 1 and isinstance(algorithm, str) else short
             if name in methods:
                 raise ValueError(f"{name} appears twice; compared methods need different names")
             methods[name] = variants

@@ -168,7 +168,8 @@ def opened(run: Run, folder: Folder | None, stack: ExitStack, *, federated: bool
 
 def note_run(run: Run, folder: Folder) -> None:
     """Create the run's folder, or record the current request."""
-    folder.create(run.hash, run.model_dump(), {**run.short, "title": run.title}, result_version(run.algorithm))
+    short = {**run.short, "title": run.title, **({"contents": run.contents} if run.contents else {})}
+    folder.create(run.hash, run.model_dump(), short, result_version(run.algorithm))
 
 
 def _fitting(first: "Simulation", seeds: int) -> int:

@@ -41,6 +41,11 @@ class Entry:
     def method(self) -> str:
         return str(self.short["algorithm"])
 
+    @property
+    def contents(self) -> dict[str, str]:
+        """A digest of the user's own files by the field that names them."""
+        return dict(each.split(" ", 1) for each in self.short.get("contents", "").split(", ") if " " in each)
+
 
 @dataclass(frozen=True)
 class LeftOut:

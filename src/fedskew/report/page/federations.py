@@ -142,6 +142,7 @@ def federations(
     groups: dict[tuple[str, str, int], list[Entry]] = {}
     for entry in entries:
         shared = {"validation": 0.0, **{name: v for name, v in entry.run.items() if name not in OWN_FIELDS}}
+        shared |= {f"{name}_content": v for name, v in entry.contents.items() if name not in OWN_FIELDS}
         fields = json.dumps(shared, sort_keys=True)
         behind = result_version(entry.run["algorithm"]) - entry.result_version
         groups.setdefault((entry.short["title"], fields, behind), []).append(entry)
@@ -179,7 +180,7 @@ def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation 
     """The federation that differs only in its split, which is IID."""
     if federation.fields["partition"] == IID:
         return None
-    wanted = {**federation.fields, "partition": IID}
+    wanted = {name: v for name, v in federation.fields.items() if name != "partition_content"} | {"partition": IID}
     same = (other for other in others if other.fields == wanted and other.versions_behind == federation.versions_behind)
     return next(same, None)
 
@@ -200,15 +201,20 @@ def _longer(federation: Federation, others: Sequence[Federation]) -> Federation 
 
 
 def _methods(entries: Sequence[Entry], names: Mapping[str, str], order: Sequence[str]) -> list[Method]:
-    """By name, seeds in order. A second run of a method and seed, as when a user's file has changed, is a method of
-    its own; so are runs whose methods differ and are called the same, as two Python functions can be."""
+    """By name, seeds in order. Where a user's file has changed, each content is a method of its own, named by its
+    digest; so are runs whose methods differ and are called the same, as two Python functions can be."""
     found: dict[str, dict[int, Entry]] = {}
     whole: dict[str, str] = {}
+    contents: dict[str, set[str]] = {}
+    for entry in entries:
+        contents.setdefault(entry.method, set()).add(entry.contents.get("algorithm", ""))
     for entry in sorted(entries, key=lambda each: (each.run["seed"], each.hash)):
-        name, copy, method = entry.method, 1, entry.run["algorithm"]
+        content = entry.contents.get("algorithm", "")
+        called = f"{entry.method} (file {content or 'unknown'})" if len(contents[entry.method]) > 1 else entry.method
+        name, copy, method = called, 1, entry.run["algorithm"]
         while whole.setdefault(name, method) != method or entry.run["seed"] in found.setdefault(name, {}):
             copy += 1
-            name = f"{entry.method} ({copy})"
+            name = f"{called} ({copy})"
         found[name][entry.run["seed"]] = entry
     listed = _reordered(sorted(found, key=_place), order)
     return [Method(name, list(found[name].values()), names.get(name)) for name in listed]
