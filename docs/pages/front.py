@@ -120,6 +120,7 @@ def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
         ("cifar100", "CIFAR-100", "usual", crops),
         ("imagenet12", "12 classes of ImageNet", "usual", crops),
         ("svhn", "SVHN", "usual", "momentum"),
+        ("synthetic", "Synthetic (linear model)", "usual", "momentum"),
         ("synthetic", "Synthetic (linear model)", "stated", neither),
     ):
         found = [*_claims(results, profile, data).values()]
