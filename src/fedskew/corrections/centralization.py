@@ -48,6 +48,3 @@ def _centred(leaf: Tensor, context: Context) -> Tensor:
 def _lead(context: Context) -> int:
     """The number of leading axes in front of a client's own."""
     return context.counts.ndim - 1
-
-
-centralized = Centralized

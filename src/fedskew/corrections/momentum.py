@@ -39,6 +39,3 @@ class ClientMomentum(Correction):
 
     def absorb(self, server: Params, sums: Sums, fraction: float) -> Params:
         return tree.neg(tree.divide(sums.delta, sums.travel))
-
-
-client_momentum = ClientMomentum

@@ -28,6 +28,3 @@ class Proximal(Correction):
 
     def bend(self, grads: Params, params: Params, context: Context) -> Params:
         return {name: grad + self.mu * (params[name] - context.anchor[name]) for name, grad in grads.items()}
-
-
-proximal = Proximal

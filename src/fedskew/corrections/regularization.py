@@ -50,6 +50,3 @@ class Dynamic(Correction):
 
     def shift(self, server: Params) -> Params:
         return server
-
-
-dynamic = Dynamic

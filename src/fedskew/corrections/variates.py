@@ -55,6 +55,3 @@ class ControlVariates(Correction):
 
     def absorb(self, server: Params, sums: Sums, fraction: float) -> Params:
         return tree.map(lambda c, change: c + fraction * change, server, sums.message)
-
-
-control_variates = ControlVariates

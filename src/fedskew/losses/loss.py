@@ -24,9 +24,6 @@ class OnLogits:
         return self.function(view.outputs.logits, view.labels, view.counts)
 
 
-on_logits = OnLogits
-
-
 def plain(loss: Loss) -> OnExamples | None:
     """The function of logits, labels and counts that a loss is, if it is one."""
     return loss.function if isinstance(loss, OnLogits) else None

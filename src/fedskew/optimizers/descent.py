@@ -78,6 +78,3 @@ class LookAhead(SGD):
 
 def _complex(value: complex, like: Tensor) -> Tensor:
     return torch.full_like(like, value, dtype=torch.complex128)
-
-
-sgd, look_ahead = SGD, LookAhead
