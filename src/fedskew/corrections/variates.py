@@ -8,10 +8,7 @@ of sum_i p_i f_i. The paper's own rule, `mean=uniform`, has p_i = 1/N whatever t
 are weighted by examples, the fixed point is that of the uniform mean of the clients' objectives.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,10 +16,8 @@ from torch import Tensor
 from fedskew.core import tree
 from fedskew.core.checks import check_choice
 from fedskew.core.tree import Params
+from fedskew.core.view import Context, Sums
 from fedskew.corrections.correction import Correction
-
-if TYPE_CHECKING:
-    from fedskew.core.round import Context, Sums
 
 
 @dataclass(frozen=True)
