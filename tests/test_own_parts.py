@@ -149,10 +149,7 @@ def test_a_loss_with_a_value_per_class_is_refused_before_the_first_round(run):
 
 def test_a_loss_that_is_a_number_is_refused(run):
     code, said, _ = run("--algorithm", "own.py:number")
-    assert (code, said) == (
-        2,
-        "fedskew: the loss returned a float; allowed: a tensor with one value per example\n",
-    )
+    assert (code, said) == (2, "fedskew: the loss returned a float; allowed: a tensor with one value per example\n")
 
 
 def test_what_the_docs_say_of_cross_entropy(run):

@@ -18,15 +18,7 @@ from fedskew.core import spec
 from fedskew.core.checks import made_of
 from fedskew.core.tree import Params
 from fedskew.core.view import View
-from fedskew.corrections import (
-    Correction,
-    centralized,
-    client_momentum,
-    control_variates,
-    dynamic,
-    proximal,
-    sharpness,
-)
+from fedskew.corrections import Correction, centralized, client_momentum, control_variates, dynamic, proximal, sharpness
 from fedskew.losses import (
     Loss,
     adjusted,
@@ -224,9 +216,7 @@ def fedvls(lam: float = 0.1, suppress: float = 0.005) -> Algorithm:
     In our runs it is nowhere above `fedla` alone.
     """
     return Algorithm(
-        "fedvls",
-        loss=on_logits(prior_adjusted),
-        terms=(distillation(lam, classes="vacant"), suppression(suppress)),
+        "fedvls", loss=on_logits(prior_adjusted), terms=(distillation(lam, classes="vacant"), suppression(suppress))
     )
 
 

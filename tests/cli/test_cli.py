@@ -98,8 +98,7 @@ def test_version(capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "repeats", "default"),
-    [("run", False, True), ("compare", True, False), ("flower init", False, True)],
+    ("command", "repeats", "default"), [("run", False, True), ("compare", True, False), ("flower init", False, True)]
 )
 def test_what_is_said_of_algorithm_holds(capsys, command, repeats, default):
     _, out, _ = call(capsys, *command.split(), "--help")

@@ -407,10 +407,7 @@ def test_a_node_is_asked_for_its_own_last_layer_only():
     grid = Nodes(client_app(ONE), THREE)
     federate(grid, ONE, Rules())
     ask = next(m for m in grid.messages if m.metadata.message_type == ASKS)
-    for node, problem in (
-        (100, "the server asks for other"),
-        (101, "this node is client 1"),
-    ):
+    for node, problem in ((100, "the server asks for other"), (101, "this node is client 1")):
         records = {**ask.content, "layer": type(ask.content["layer"])({"other": Array(np.zeros(3, np.float32))})}
         with pytest.raises(ValueError, match=problem):
             client_app(ONE)(Message(RecordDict(records), node, ASKS), grid.contexts[node])

@@ -162,11 +162,7 @@ def test_replay_refuses_what_was_changed(tmp_path: Path, change: dict[str, Any],
 def test_replay_refuses_what_is_no_partition(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"there is no file .*missing\.json"):
         read_split(tmp_path / "missing.json", 6)
-    for text, message in [
-        ("{", "is not JSON"),
-        ("[1]", "is not a partition"),
-        ("{}", "is not a partition"),
-    ]:
+    for text, message in [("{", "is not JSON"), ("[1]", "is not a partition"), ("{}", "is not a partition")]:
         (tmp_path / "bad.json").write_text(text)
         with pytest.raises(ValueError, match=message):
             read_split(tmp_path / "bad.json", 6)

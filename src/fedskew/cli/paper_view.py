@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import (
-    console,
-    echo,
-    fitted,
-    note,
-    percent_of,
-    print_json,
-    say,
-    say_written,
-)
+from fedskew.cli.terminal.progress import console, echo, fitted, note, percent_of, print_json, say, say_written
 from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:

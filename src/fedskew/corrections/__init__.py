@@ -8,12 +8,4 @@ from fedskew.corrections.proximity import Proximal as proximal
 from fedskew.corrections.regularization import Dynamic as dynamic
 from fedskew.corrections.variates import ControlVariates as control_variates
 
-__all__ = [
-    "Correction",
-    "centralized",
-    "client_momentum",
-    "control_variates",
-    "dynamic",
-    "proximal",
-    "sharpness",
-]
+__all__ = ["Correction", "centralized", "client_momentum", "control_variates", "dynamic", "proximal", "sharpness"]
