@@ -13,11 +13,10 @@ from fedskew.algorithms import Algorithm
 from fedskew.core import rng, spec, tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Federation, Ints
-from fedskew.core.own import drawing
+from fedskew.core.own import drawing, told
 from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, Sums, received, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
-from fedskew.core.traces import told
 from fedskew.core.tree import Params
 from fedskew.data import Nodes, load_dataset
 from fedskew.data.augment import AUGMENTS

@@ -20,11 +20,10 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
-from fedskew.core.own import drawing, own_parts
+from fedskew.core.own import drawing, own_parts, told
 from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, summed
 from fedskew.core.settings import Settings, dtype_of
-from fedskew.core.traces import told
 from fedskew.core.tree import Params
 from fedskew.data import resolve_dataset
 from fedskew.engine import ENGINES, Engine, check_parts, choose_engine
