@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedskew.api.trained import TrainedModel, trained
+from fedskew.core.checks import check_choice
 from fedskew.core.round import Server
 from fedskew.data import facts
 from fedskew.progress import round_progress
@@ -168,13 +169,8 @@ def check_share(accuracy: float) -> None:
         raise ValueError(f"accuracy is {accuracy}; allowed: above 0 and up to 1")
 
 
-def check_table_style(style: str) -> None:
-    if style not in _STYLES:
-        raise ValueError(f"style is {style!r}; allowed: {', '.join(_STYLES)}")
-
-
 def table_text(group: Group, style: Style, target: float | None = None, baseline: str = BASELINE) -> str:
-    check_table_style(style)
+    check_choice("style", style, _STYLES)
     finished = {name: [one.finished for one in seeds] for name, seeds in group.items()}
     rows = method_rows(finished, target=target, baseline=baseline)
     return _STYLES[style](rows, target, {name: [one.run.hash for one in seeds] for name, seeds in group.items()})
