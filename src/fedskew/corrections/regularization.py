@@ -30,8 +30,7 @@ class Dynamic(Correction):
     def client_state(self, params: Params) -> Params:
         return tree.zeros_like(params)
 
-    def server_state(self, params: Params) -> Params:
-        return tree.zeros_like(params)
+    server_state = client_state
 
     def bend(self, grads: Params, params: Params, context: Context) -> Params:
         anchor, own = context.anchor, context.client

@@ -33,8 +33,7 @@ class ControlVariates(Correction):
     def client_state(self, params: Params) -> Params:
         return tree.zeros_like(params)
 
-    def server_state(self, params: Params) -> Params:
-        return tree.zeros_like(params)
+    server_state = client_state
 
     def bend(self, grads: Params, params: Params, context: Context) -> Params:
         return {name: grad - context.client[name] + context.server[name] for name, grad in grads.items()}

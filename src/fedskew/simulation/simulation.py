@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
@@ -297,11 +297,13 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     seconds = (time.perf_counter() - began) / len(simulations)
     records = []
     for i, simulation in enumerate(simulations):
-        fit = _fit(simulation, finite[i])
-        after = simulation.server
+        began = time.perf_counter()
+        asked = simulation.read_out() if finite[i] else 0  # before measures and probes of the model as it is used
+        spent, after = seconds + time.perf_counter() - began, simulation.server
         seen = Observation(round, simulation.run, simulation.model, cohorts[i], before[i], updates[i], after)
         looked = {name: value for probe in probes for name, value in probe(seen).items()}
-        records.append(_record(simulation, cohorts[i], sums[i], seconds, fit, looked))
+        own = {"seconds": spent, "asked": asked, "probes": looked}
+        records.append(_record(simulation, cohorts[i], sums[i], diverged=not finite[i], **own))
         simulation.record(records[-1])
     return records
 
@@ -312,39 +314,20 @@ def _are_probabilities(logits: Tensor) -> bool:
     return bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), rtol=0, atol=1e-3)
 
 
-class _Fit(NamedTuple):
-    """Whether the model was finite, how many gradients its readout asked for, and how long that took."""
-
-    finite: bool
-    asked: int
-    seconds: float
-
-
-def _fit(simulation: Simulation, finite: bool) -> _Fit:
-    """Read out a model if it is finite. Measures see the result, and so do probes of the model as it is used; probes of
-    local updates see the model that they start from."""
-    began = time.perf_counter()
-    return _Fit(finite, simulation.read_out() if finite else 0, time.perf_counter() - began)
-
-
-def _record(
-    simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, fit: _Fit, probes: dict[str, Any]
-) -> RoundRecord:
-    diverged = not fit.finite
+def _record(simulation: Simulation, cohort: Cohort, sums: Sums | None, *, diverged: bool, **own: Any) -> RoundRecord:
+    """The record of a round; `own` are its fields that only `advance` knows."""
     measured = simulation.evaluate(now=diverged)
     return RoundRecord.of(
         measured,
         round=simulation.round,
         train_loss=None if sums is None else float(sums.loss),
         clients=len(cohort.whole),
-        seconds=seconds + fit.seconds,
         engine=simulation.engine_name,
         device=str(simulation.device),
         diverged=diverged,
         validation_accuracy=simulation.ranks.broadcast(simulation.validate()) if measured else None,
-        probes=probes,
-        asked=fit.asked,
         server=simulation.server,
+        **own,
     )
 
 
