@@ -8,7 +8,7 @@ import pytest
 from fedskew import Store, simulate
 from fedskew.runs.store import StoreError
 from tests.cli.calling import call
-from tests.flower.replies import renamed, with_a_record
+from tests.flower.replies import renamed, with_a_record, with_number
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
@@ -30,14 +30,6 @@ def answers_of(client, round, change):
         return change(reply) if (metrics.get("client"), metrics.get("round")) == (client, round) else reply
 
     return on_its_way
-
-
-def with_number(name, value):
-    def change(reply):
-        reply.content["metrics"][name] = value
-        return reply
-
-    return change
 
 
 def with_array(make, record="params"):
