@@ -11,7 +11,7 @@ from fedskew.partition.by_file import Replay as replay
 from fedskew.partition.by_file import export, read_split
 from fedskew.partition.by_labels import Labels as labels
 from fedskew.partition.by_shards import Shards as shards
-from fedskew.partition.cards import card, counts, partition_hash, skew_indices
+from fedskew.partition.cards import card, partition_hash, skew_indices
 from fedskew.partition.checked import checked_split
 
 Partition = Callable[[Tensor, int, np.random.Generator], list[Tensor]]
@@ -34,7 +34,6 @@ __all__ = [
     "Partition",
     "card",
     "checked_split",
-    "counts",
     "dirichlet",
     "export",
     "iid",

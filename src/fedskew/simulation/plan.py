@@ -184,8 +184,7 @@ def _parts(run: Run, labels: torch.Tensor) -> list[torch.Tensor]:
 
 def describe_partition(run: Run, federation: Federation) -> dict[str, Any]:
     """The partition's card."""
-    labels = torch.from_numpy(federation.labels)
-    return partition.card(run.partition, federation.indices, labels, federation.dataset.num_classes)
+    return partition.card(run.partition, federation.indices, federation.counts(np.arange(federation.num_clients)))
 
 
 def usable_device(name: str) -> torch.device:
