@@ -5,8 +5,7 @@ of each client's own data and the optimum of all data. Everything is trained by 
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,6 +20,7 @@ from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import evaluate_model
 from fedskew.core.federation import Cohort, Federation
 from fedskew.core.round import Recipe, received, server_update, start_server
+from fedskew.core.settings import one_thread
 from fedskew.core.tree import Params
 from fedskew.engine import Settings, Stacked
 from fedskew.models import Model, build_model
@@ -71,19 +71,8 @@ def two_clients(algorithms: Sequence[str] = ("fedavg", "fedlc"), setting: Settin
 
     Points are [u, v, distance from the plane]; the optimum of all data is the origin of the plane.
     """
-    with _one_thread():
+    with one_thread():  # steps this small only lose time on a second one
         return _measured(algorithms, setting or Setting())
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Steps this small only lose time on a second thread."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _measured(algorithms: Sequence[str], setting: Setting) -> dict[str, Any]:
