@@ -9,6 +9,7 @@ import torch
 from fedskew import Run, load_model, simulate
 from fedskew.runs.export import export_model
 from fedskew.runs.store import Store
+from fedskew.simulation import simulate_many
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_close
 
@@ -103,6 +104,16 @@ def test_they_are_in_exports_and_survive_a_resumed_run(mine: Path, tmp_path: Pat
     whole = list(simulate(run))[-1].server
     assert whole is not None
     assert all(torch.equal(module.get_parameter(name), leaf) for name, leaf in whole.params.items())
+
+
+@pytest.mark.parametrize("engine", ["serial", "stacked", "threaded"])
+def test_seeds_with_other_frozen_parameters_do_not_train_together(engine: str) -> None:
+    runs = [Run(**FIELDS, model="mlp:hidden=16,head=etf", engine=engine, seed=seed) for seed in (0, 1)]
+    together = dict(simulate_many(runs))
+    for position, run in enumerate(runs):
+        *_, alone = simulate(run)
+        assert together[position].accuracy == alone.accuracy
+        assert_trees_close(together[position].server.params, alone.server.params)
 
 
 def test_a_model_with_nothing_to_train_is_refused(mine: Path) -> None:

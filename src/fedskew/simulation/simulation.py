@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -148,10 +148,12 @@ class Simulation:
         session = {"from_round": self.round, **here, "engine_reason": reason, "changed": changed}
         folder.append_session({**session, **origin(self.run, self.federation.dataset)})
 
-    @property
-    def normalisation(self) -> tuple[Any, Any]:
-        """Whether examples are normalised the same way, so that they can share a batch."""
-        return self.federation.dataset.mean, self.federation.dataset.std
+    @cached_property
+    def shared(self) -> tuple[Any, ...]:
+        """What seeds that train together must have in common: how examples are normalised, and parameters that are
+        frozen, since these stay in the module of the first."""
+        data, module = self.federation.dataset, self.model.module
+        return data.mean, data.std, tree.digest({name: module.get_parameter(name) for name in self.model.frozen})
 
     @property
     def model(self) -> Model:
