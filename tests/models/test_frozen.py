@@ -106,9 +106,21 @@ def test_they_are_in_exports_and_survive_a_resumed_run(mine: Path, tmp_path: Pat
     assert all(torch.equal(module.get_parameter(name), leaf) for name, leaf in whole.params.items())
 
 
-@pytest.mark.parametrize("engine", ["serial", "stacked", "threaded"])
-def test_seeds_with_other_frozen_parameters_do_not_train_together(engine: str) -> None:
-    runs = [Run(**FIELDS, model="mlp:hidden=16,head=etf", engine=engine, seed=seed) for seed in (0, 1)]
+class Turned(torch.nn.Module):
+    """Features in directions that belong to a seed and are nobody's parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn, self.linear = torch.randn(64, 16), torch.nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear((x.flatten(1) @ self.turn.to(x)).tanh())
+
+
+@pytest.mark.parametrize("model", ["mlp:hidden=16,head=etf", Turned])
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+def test_seeds_whose_modules_keep_other_tensors_do_not_train_together(engine: str, model: Any) -> None:
+    runs = [Run(**FIELDS, model=model, engine=engine, seed=seed) for seed in (0, 1)]
     together = dict(simulate_many(runs))
     for position, run in enumerate(runs):
         *_, alone = simulate(run)

@@ -150,10 +150,13 @@ class Simulation:
 
     @cached_property
     def shared(self) -> tuple[Any, ...]:
-        """What seeds that train together must have in common: how examples are normalised, and parameters that are
-        frozen, since these stay in the module of the first."""
+        """What seeds that train together must have in common: how examples are normalised, and what stays in the module
+        of the first, frozen parameters and tensors that are neither parameters nor buffers."""
         data, module = self.federation.dataset, self.model.module
-        return data.mean, data.std, tree.digest({name: module.get_parameter(name) for name in self.model.frozen})
+        kept: Params = {name: module.get_parameter(name) for name in self.model.frozen}
+        for part, owner in module.named_modules():
+            kept |= {f"{part} {name}": value for name, value in vars(owner).items() if isinstance(value, Tensor)}
+        return data.mean, data.std, tree.digest(kept)
 
     @property
     def model(self) -> Model:
