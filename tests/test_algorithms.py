@@ -33,15 +33,7 @@ from fedskew.algorithms import (
     trimmed,
 )
 from fedskew.core.view import Outputs, View
-from fedskew.corrections import (
-    Correction,
-    centralized,
-    client_momentum,
-    control_variates,
-    dynamic,
-    proximal,
-    sharpness,
-)
+from fedskew.corrections import Correction, centralized, client_momentum, control_variates, dynamic, proximal, sharpness
 from fedskew.losses import adjusted, calibrated, cross_entropy, on_logits, plain, restricted
 from fedskew.optimizers import adagrad, adam, look_ahead, sgd, yogi
 from fedskew.readouts import as_trained, fitted

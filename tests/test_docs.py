@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from fedskew import Run, Store, simulate
-from fedskew.cli import main
 from fedskew.core import rng
 from fedskew.data import USUAL
 from fedskew.runs.export import export_model
+from tests.cli.calling import call
 
 ROOT = Path(__file__).parents[1]
 
@@ -31,10 +31,8 @@ def commands(block):
 def paste(line, capsys):
     """Run a line of `fedskew ...` here, and give what it prints or writes into a file."""
     words, _, file = line.partition(" > ")
-    with pytest.raises(SystemExit) as done:
-        main(shlex.split(words)[1:])
-    out, err = capsys.readouterr()
-    assert done.value.code == 0, (line, err)
+    code, out, err = call(capsys, *shlex.split(words)[1:])
+    assert code == 0, (line, err)
     if file:
         Path(file.strip()).write_text(out)
     return out
@@ -168,10 +166,9 @@ def test_the_run_file_of_the_docs_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (file,) = blocks("docs/cli.md", "toml")
     Path("run.toml").write_text(file)
-    with pytest.raises(SystemExit) as done:
-        main(["run", "run.toml", "--rounds", "2", "--json"])
-    assert done.value.code == 0
-    assert json.loads(capsys.readouterr().out)["run"]["lr"] == 0.1
+    code, out, _ = call(capsys, "run", "run.toml", "--rounds", "2", "--json")
+    assert code == 0
+    assert json.loads(out)["run"]["lr"] == 0.1
 
 
 def test_what_a_data_set_has_by_default_is_what_the_docs_say():

@@ -3,7 +3,7 @@
 import pytest
 
 from fedskew import Run, Store, simulate
-from fedskew.cli import main
+from tests.cli.calling import call
 
 OWN = """
 import torch.nn.functional as F
@@ -93,10 +93,9 @@ def run(tmp_path, monkeypatch, capsys):
     (tmp_path / "own.py").write_text(OWN)
 
     def called(*options):
-        with pytest.raises(SystemExit) as done:
-            main(["run", "--clients", "3", "--rounds", "1", "--quiet", *options])
+        code, _, err = call(capsys, "run", "--clients", "3", "--rounds", "1", "--quiet", *options)
         left = [path.name for path in (tmp_path / "runs").iterdir()] if (tmp_path / "runs").exists() else []
-        return done.value.code, capsys.readouterr().err, left
+        return code, err, left
 
     return called
 
@@ -150,10 +149,7 @@ def test_a_loss_with_a_value_per_class_is_refused_before_the_first_round(run):
 
 def test_a_loss_that_is_a_number_is_refused(run):
     code, said, _ = run("--algorithm", "own.py:number")
-    assert (code, said) == (
-        2,
-        "fedskew: the loss returned a float; allowed: a tensor with one value per example\n",
-    )
+    assert (code, said) == (2, "fedskew: the loss returned a float; allowed: a tensor with one value per example\n")
 
 
 def test_what_the_docs_say_of_cross_entropy(run):
@@ -203,9 +199,8 @@ def test_a_model_that_ends_in_a_softmax_is_noted(run, model):
 
 @pytest.mark.filterwarnings("always:.*returns probabilities")
 def test_a_note_about_many_runs_is_printed_once(run, capsys):
-    with pytest.raises(SystemExit):
-        main(["compare", "--model", "own.py:squashed", "--clients", "3", "--rounds", "1", "--algorithm=fedavg,fedlc"])
-    assert capsys.readouterr().err.count("returns probabilities") == 1
+    options = ["--model", "own.py:squashed", "--clients", "3", "--rounds", "1", "--algorithm=fedavg,fedlc"]
+    assert call(capsys, "compare", *options)[2].count("returns probabilities") == 1
 
 
 @pytest.mark.parametrize("algorithm", ["fedavg", "fedlc"])

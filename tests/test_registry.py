@@ -12,9 +12,9 @@ from torch import Tensor
 import fedskew
 from fedskew import Algorithm, Run, simulate
 from fedskew.algorithms import ALGORITHMS, describe
-from fedskew.cli import main
 from fedskew.core.view import View
 from fedskew.losses import cross_entropy
+from tests.cli.calling import call
 from tests.helpers import assert_trees_close
 
 ROOT = Path(__file__).parents[1]
@@ -61,10 +61,9 @@ def test_it_is_public_and_described() -> None:
 
 @pytest.mark.usefixtures("registered")
 def test_it_is_in_the_help_and_the_docs(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as done:
-        main(["methods", "--json"])
-    assert done.value.code == 0
-    assert "fedtoy" in [method["name"] for method in json.loads(capsys.readouterr().out)]
+    code, out, _ = call(capsys, "methods", "--json")
+    assert code == 0
+    assert "fedtoy" in [method["name"] for method in json.loads(out)]
     where = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
     assert where is not None
     assert where.loader is not None

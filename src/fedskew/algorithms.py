@@ -15,18 +15,10 @@ from torch import Tensor
 
 from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weighted_mean
 from fedskew.core import spec
-from fedskew.core.checks import made_of
+from fedskew.core.checks import check_number, made_of
 from fedskew.core.tree import Params
 from fedskew.core.view import View
-from fedskew.corrections import (
-    Correction,
-    centralized,
-    client_momentum,
-    control_variates,
-    dynamic,
-    proximal,
-    sharpness,
-)
+from fedskew.corrections import Correction, centralized, client_momentum, control_variates, dynamic, proximal, sharpness
 from fedskew.losses import (
     Loss,
     adjusted,
@@ -150,8 +142,7 @@ def fedopt(
     if server not in OPTIMIZERS:
         raise ValueError(spec.unknown("server optimiser", server, OPTIMIZERS))
     rate = eta if eta is not None else (1.0 if server == "sgd" else 0.01)
-    if not rate > 0:
-        raise ValueError(f"fedopt: eta is {rate}; allowed: above 0")
+    check_number("fedopt: eta", rate, above=True)
     if server == "sgd" and (b1, b2, eps) != (0.9, 0.99, 1e-3):
         raise ValueError("fedopt: b1, b2 and eps do not apply to server=sgd")
     if server == "adagrad" and (b1, b2) != (0.9, 0.99):
@@ -224,9 +215,7 @@ def fedvls(lam: float = 0.1, suppress: float = 0.005) -> Algorithm:
     In three splits of CIFAR-10 it is nowhere above `fedla` alone.
     """
     return Algorithm(
-        "fedvls",
-        loss=on_logits(prior_adjusted),
-        terms=(distillation(lam, classes="vacant"), suppression(suppress)),
+        "fedvls", loss=on_logits(prior_adjusted), terms=(distillation(lam, classes="vacant"), suppression(suppress))
     )
 
 

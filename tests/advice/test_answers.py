@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from fedskew.advice.evidence import load
-from fedskew.cli import main
 from tests.advice.test_findings import dirichlet
+from tests.cli.calling import call
 
 
 @pytest.fixture
@@ -20,10 +20,9 @@ def said(tmp_path, monkeypatch, capsys):
     def advise(dataset, beta, *words, seed=7):
         card = {"dataset": dataset, "partition": f"dirichlet:{beta}", "counts": dirichlet(beta, seed).tolist()}
         (tmp_path / "card.json").write_text(json.dumps(card))
-        with pytest.raises(SystemExit) as caught:
-            main(["advise", "card.json", *words])
-        assert caught.value.code == 0
-        return capsys.readouterr().out.splitlines()
+        code, out, _ = call(capsys, "advise", "card.json", *words)
+        assert code == 0
+        return out.splitlines()
 
     return advise
 

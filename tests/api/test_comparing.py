@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedskew import Compared, Run, Store, compare, cross_entropy, fedlc, simulate
-from fedskew.cli import main
+from tests.cli.calling import call
 
 FIELDS = {"clients": 4, "rounds": 3, "lr": 0.1, "batch_size": 32, "partition": "dirichlet:0.3"}
 BASE = Run(**FIELDS)
@@ -35,9 +35,7 @@ def test_the_rows_are_those_of_the_command_line(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     found = compare(BASE, ["fedavg", "fedlc"], seeds=2, store="runs")
     options = ["--clients", "4", "--rounds", "3", "--lr", "0.1", "--batch-size", "32", "--partition", "dirichlet:0.3"]
-    with pytest.raises(SystemExit):
-        main(["compare", "--algorithm", "fedavg,fedlc", "--seeds", "2", "--quiet", *options])
-    capsys.readouterr()
+    call(capsys, "compare", "--algorithm", "fedavg,fedlc", "--seeds", "2", "--quiet", *options)
     assert found.table() == (tmp_path / "comparison" / "table.md").read_text()
     assert found.table("csv") == (tmp_path / "comparison" / "table.csv").read_text()
     assert found.table("latex") == (tmp_path / "comparison" / "table.tex").read_text()

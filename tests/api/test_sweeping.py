@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedskew import Run, Swept, fedlc, sweep
-from fedskew.cli import main
+from tests.cli.calling import call
 
 FIELDS = {"dataset": "digits", "model": "logistic", "clients": 3, "rounds": 2, "algorithm": "fedlc", "batch_size": 64}
 VALUES = {"tau": [1, 5], "lr": [0.1, 0.2]}
@@ -30,9 +30,7 @@ def test_settings_and_seeds(swept):
 def test_the_tables_are_those_of_the_command_line(swept, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     options = [word for name, value in FIELDS.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    with pytest.raises(SystemExit):
-        main(["sweep", *options, "--tau", "1,5", "--lr", "0.1,0.2", "--seeds", "2", "--quiet"])
-    capsys.readouterr()
+    call(capsys, "sweep", *options, "--tau", "1,5", "--lr", "0.1,0.2", "--seeds", "2", "--quiet")
     assert str(swept) == swept.table() == (tmp_path / "sweep" / "table.md").read_text()
     assert swept.table("csv") == (tmp_path / "sweep" / "table.csv").read_text()
     assert swept.table("latex").count("\\\\") == 5

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from fedskew import Compared, Run, Tuned, cross_entropy, fedlc, tune
-from fedskew.cli import main
+from tests.cli.calling import call
 
 FIELDS = {"dataset": "digits", "model": "logistic", "clients": 3, "rounds": 2}
 
@@ -52,9 +52,7 @@ def test_tries_and_tables(tuned, monkeypatch):
 def test_it_is_what_the_command_line_does(tuned, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     options = [word for name, value in FIELDS.items() for word in (f"--{name}", str(value))]
-    with pytest.raises(SystemExit):
-        main(["tune", *options, "--algorithm", "fedavg,fedlc", "--budget", "3", "--seeds", "2", "--quiet"])
-    capsys.readouterr()
+    call(capsys, "tune", *options, "--algorithm", "fedavg,fedlc", "--budget", "3", "--seeds", "2", "--quiet")
     assert tuned.tries_table() == (tmp_path / "tuning" / "tries.md").read_text()
     assert tuned.table() == (tmp_path / "tuning" / "table.md").read_text()
 

@@ -5,22 +5,11 @@ import shlex
 
 import pytest
 
-from fedskew.cli import main
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.count_file import read_counts
+from tests.cli.calling import call
 
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FEDSKEW_RUNS", raising=False)
-
-
-def call(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    out, err = capsys.readouterr()
-    return caught.value.code, out, err
+pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
 
 
 @pytest.fixture

@@ -18,24 +18,12 @@ from fedskew.cli import main
 from fedskew.cli.options import RUN_OPTIONS, algorithm_names
 from fedskew.data import DATASETS
 from fedskew.report.page.entries import read_entries
+from tests.cli.calling import call
 from tests.helpers.waiting import PATIENCE, has_lines, wait_until
 
+pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
+
 SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("FEDSKEW_RUNS", "FEDSKEW_DATA"):
-        monkeypatch.delenv(name, raising=False)
-
-
-def call(capsys, *arguments):
-    """Exit code, standard output and standard error of a command."""
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    out, err = capsys.readouterr()
-    return caught.value.code, out, err
 
 
 def process(*arguments, **more):
@@ -110,8 +98,7 @@ def test_version(capsys):
 
 
 @pytest.mark.parametrize(
-    ("command", "repeats", "default"),
-    [("run", False, True), ("compare", True, False), ("flower init", False, True)],
+    ("command", "repeats", "default"), [("run", False, True), ("compare", True, False), ("flower init", False, True)]
 )
 def test_what_is_said_of_algorithm_holds(capsys, command, repeats, default):
     _, out, _ = call(capsys, *command.split(), "--help")

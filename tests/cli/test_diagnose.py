@@ -6,34 +6,24 @@ import numpy as np
 import pytest
 
 from fedskew import Run, Store, simulate
-from fedskew.cli import main
 from fedskew.cli.diagnose import _mended
 from fedskew.report import diagnostic_figures as figures
 from fedskew.report.style import RC
 from fedskew.runs.sealed import seal
+from tests.cli.calling import call
 
 RUN = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 4, "lr": 0.1, "batch_size": 16, "rounds": 3}
 FIGURES = ("before_after", "deviation_bound", "reliability", "confusion", "classifier_norms", "features")
 
 
 @pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def small_figures(in_a_folder_of_its_own, monkeypatch):
     monkeypatch.setitem(RC, "figure.dpi", 30)
-    for name in ("FEDSKEW_RUNS", "FEDSKEW_DATA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.fixture
 def _undrawn(monkeypatch):
     monkeypatch.setattr(figures, "FIGURES", {})
-
-
-def call(capsys, *arguments):
-    with pytest.raises(SystemExit) as caught:
-        main(arguments)
-    out, err = capsys.readouterr()
-    return caught.value.code, out, err
 
 
 def trained(**changes):

@@ -52,10 +52,7 @@ def test_a_text_takes_two_lines_rather_than_a_block() -> None:
     grid = Grid("run", "federation", "seed")
     grid.add_row("06726103", "digits dirichlet:0.1, 20 clients", "0")
     lines = printed(grid, 38)
-    assert [line.split() for line in lines[2:4]] == [
-        ["06726103", "digits", "dirichlet:0.1,", "0"],
-        ["20", "clients"],
-    ]
+    assert [line.split() for line in lines[2:4]] == [["06726103", "digits", "dirichlet:0.1,", "0"], ["20", "clients"]]
 
 
 def test_several_key_columns_are_repeated() -> None:

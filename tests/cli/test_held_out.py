@@ -8,16 +8,11 @@ import pytest
 
 from tests.cli.calling import call
 
+pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
+
 DIGITS = ["--dataset", "digits", "--clients", "3", "--rounds", "2", "--lr", "0.1", "--model", "logistic"]
 COMPARE = ["compare", *DIGITS, "--algorithm", "fedavg,fedlc", "--seeds", "2"]
 HEAD = "held out %"
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("FEDSKEW_RUNS", "FEDSKEW_DATA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_compare_and_the_report_show_it(capsys):

@@ -4,13 +4,9 @@ import pytest
 
 from tests.cli.calling import call
 
+pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
+
 SMALL = ["--dataset", "synthetic:1,1,max_size=100", "--clients", "6", "--batch-size", "16", "--rounds", "6"]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("FEDSKEW_RUNS", raising=False)
 
 
 def test_compare_says_why_there_is_no_verdict(capsys):

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fedskew.cli import main
 from fedskew.cli.shown_as import display_names
+from tests.cli import calling
 from tests.report.page_store import example_store, write_run
 
 
@@ -15,12 +16,7 @@ from tests.report.page_store import example_store, write_run
 def call(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
 
-    def run(*arguments):
-        with pytest.raises(SystemExit) as done:
-            main(["report", *arguments])
-        return done.value.code, *capsys.readouterr()
-
-    return run
+    return partial(calling.call, capsys, "report")
 
 
 def test_all_runs(call, tmp_path):
@@ -200,9 +196,7 @@ def test_where_keeps_the_runs_that_are_listed(call, tmp_path, capsys):
     write_run(store, "x", algorithm="fedlc:tau=2,missing=mask", lr=0.5)
     for asked in (["algorithm=fedlc"], ["tau=2"], ["algorithm=fedlc", "lr=0.1"], ["seed=2"]):
         conditions = [word for text in asked for word in ("--where", text)]
-        with pytest.raises(SystemExit):
-            main(["runs", "list", "--quiet", *conditions])
-        listed = capsys.readouterr().out.split()
+        listed = calling.call(capsys, "runs", "list", "--quiet", *conditions)[1].split()
         assert 0 < len(listed) < 10
         assert sorted(json.loads(call(*conditions, "--json")[1])["runs"]) == sorted(listed)
     assert "report of 1 run," in call("00", "01", "--where", "seed=1")[1]

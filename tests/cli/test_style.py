@@ -4,6 +4,8 @@ import pytest
 
 from tests.cli.calling import call
 
+pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
+
 RUN = ["--dataset", "digits", "--clients", "3", "--rounds", "1", "--model", "logistic"]
 METHODS = ["--algorithm", "fedavg,fedlc"]
 DRAWING = {
@@ -12,13 +14,6 @@ DRAWING = {
     "tune": [*RUN, *METHODS, "--budget", "1", "--seeds", "1"],
     "inspect": [*RUN[:4], "--out", "split.png"],
 }
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("FEDSKEW_RUNS", "FEDSKEW_DATA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 @pytest.mark.parametrize("command", [*DRAWING, "report", "diagnose 3fa9", "paper show figure4", "paper map"])

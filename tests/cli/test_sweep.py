@@ -7,6 +7,8 @@ import pytest
 from fedskew.cli.values import requested
 from tests.cli.calling import call
 
+pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
+
 SWEEP = [
     "sweep",
     "--dataset",
@@ -20,13 +22,6 @@ SWEEP = [
     "--algorithm",
     "fedlc",
 ]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("FEDSKEW_RUNS", "FEDSKEW_DATA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_a_table_a_figure_and_a_document(capsys, tmp_path):

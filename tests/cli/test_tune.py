@@ -7,15 +7,10 @@ import pytest
 
 from tests.cli.calling import call
 
+pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
+
 SMALL = ["--dataset", "digits", "--clients", "3", "--rounds", "3", "--model", "logistic", "--budget", "3"]
 TUNE = ["tune", *SMALL, "--algorithm", "fedavg,fedlc", "--seeds", "2"]
-
-
-@pytest.fixture(autouse=True)
-def in_a_folder_of_its_own(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    for name in ("FEDSKEW_RUNS", "FEDSKEW_DATA"):
-        monkeypatch.delenv(name, raising=False)
 
 
 def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys, tmp_path):

@@ -24,6 +24,12 @@ def test_a_label_outside_the_range_is_refused(part: str, label: int) -> None:
 
 
 @pytest.mark.parametrize("part", ["train", "test"])
+def test_labels_are_whole_numbers_of_64_bits(part: str) -> None:
+    with pytest.raises(ValueError, match=rf"toy: {part} labels are torch.int32; allowed: torch.int64"):
+        make(**{f"y_{part}": Y.int()})
+
+
+@pytest.mark.parametrize("part", ["train", "test"])
 def test_examples_and_labels_must_match(part: str) -> None:
     with pytest.raises(ValueError, match=f"toy: 3 {part} examples with 2 labels"):
         make(**{f"y_{part}": Y[:2]})

@@ -77,11 +77,7 @@ def test_no_reader_waits_for_a_pipe(tmp_path: Path, name: str, read) -> None:
 
 @pytest.mark.parametrize(
     "write",
-    [
-        lambda path: write_whole(path, b"x"),
-        lambda path: export(path, "x", []),
-        lambda path: figures.save(None, path),
-    ],
+    [lambda path: write_whole(path, b"x"), lambda path: export(path, "x", []), lambda path: figures.save(None, path)],
 )
 def test_no_writer_replaces_or_waits_for_what_is_no_file(tmp_path: Path, write) -> None:
     os.mkfifo(tmp_path / "out.png")

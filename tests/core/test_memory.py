@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from fedskew import RoundRecord, Run, simulate
-from fedskew.cli import main
 from fedskew.core import memory
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, seeds_together
 from fedskew.data import load_dataset
 from fedskew.simulation import session, simulation
 from fedskew.simulation.session import simulate_many
 from fedskew.simulation.simulation import Simulation
+from tests.cli.calling import call
 
 CPU = torch.device("cpu")
 SMALL: dict[str, Any] = {"dataset": "synthetic:1,1,max_size=100", "clients": 5, "batch_size": 16, "rounds": 3}
@@ -78,10 +78,8 @@ def test_a_run_that_cannot_fit_is_refused_before_anything_is_written(
 ) -> None:
     monkeypatch.setattr(simulation, "free_memory", lambda device: 1_000)
     arguments = ["run", "--dataset", "synthetic:1,1,max_size=100", "--clients", "5", "--engine", engine]
-    with pytest.raises(SystemExit) as done:
-        main([*arguments, "--runs", str(tmp_path / "runs")])
-    assert done.value.code == 2
-    error = capsys.readouterr().err
+    code, _, error = call(capsys, *arguments, "--runs", str(tmp_path / "runs"))
+    assert code == 2
     assert "this run needs at least" in error
     assert "0.0 MB are free on cpu" in error
     assert remedy in error

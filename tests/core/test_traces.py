@@ -9,8 +9,8 @@ import pytest
 from torch import Tensor, nn
 
 from fedskew import Algorithm, Correction, Run, cross_entropy, simulate
+from fedskew.core.own import own_line, told
 from fedskew.core.round import Sums
-from fedskew.core.traces import own_line, told
 from fedskew.core.tree import Params
 
 SMALL: dict[str, Any] = {"clients": 3, "rounds": 1, "model": "logistic"}

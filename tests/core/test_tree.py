@@ -29,7 +29,6 @@ def test_leaf_by_leaf(a: Params, b: Params) -> None:
         (tree.neg(a), {n: -a[n] for n in a}),
         (tree.zeros_like(a), {n: torch.zeros_like(a[n]) for n in a}),
         (tree.map(lambda x, y, z: x * y - z, a, b, a), {n: a[n] * b[n] - a[n] for n in a}),
-        (tree.mean(a), {n: a[n].mean(0) for n in a}),
         (tree.rows(a, 1), {n: a[n][1] for n in a}),
         (tree.rows(a, slice(1, None)), {n: a[n][1:] for n in a}),
         (tree.rows(a, torch.tensor([2, 0])), {n: a[n][[2, 0]] for n in a}),

@@ -92,11 +92,7 @@ def test_tensors_keep_their_layout():
 
 @pytest.mark.parametrize(
     "x",
-    [
-        torch.zeros(12, 8, 6, 3, dtype=torch.uint8),
-        torch.zeros(12, 8, 8, 1, dtype=torch.uint8),
-        torch.rand(12, 8, 8, 3),
-    ],
+    [torch.zeros(12, 8, 6, 3, dtype=torch.uint8), torch.zeros(12, 8, 8, 1, dtype=torch.uint8), torch.rand(12, 8, 8, 3)],
 )
 def test_tensors_with_channels_last_are_refused(x):
     for part in ((x, torch.tensor(LABELS)), TensorDataset(x, torch.tensor(LABELS))):

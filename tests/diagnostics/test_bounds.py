@@ -84,8 +84,7 @@ def test_a_loss_without_a_softmax_has_none(generator):
 
 
 @pytest.mark.parametrize(
-    "loss",
-    [cross_entropy, calibrated(2.0), adjusted(), restricted(), restricted(0.0), restricted(0.3, "proportional")],
+    "loss", [cross_entropy, calibrated(2.0), adjusted(), restricted(), restricted(0.0), restricted(0.3, "proportional")]
 )
 def test_a_step_is_the_gradient_of_the_mean_loss(loss, generator):
     counts, labels, _, values = example(generator)

@@ -13,8 +13,8 @@ from fedskew.diagnostics.observing import observe
 from fedskew.diagnostics.outputs import Outputs
 from fedskew.diagnostics.signs import above
 from fedskew.losses import plain
+from fedskew.models import logistic
 from fedskew.models.model import Model
-from fedskew.models.perceptrons import logistic
 from fedskew.optimizers import sgd
 from fedskew.simulation.simulation import Simulation, advance
 

@@ -72,8 +72,7 @@ def test_own_parts_are_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("algorithm", "part"),
-    [("unit", "correction"), ("remembered", "correction"), ("climb", "ascent")],
+    ("algorithm", "part"), [("unit", "correction"), ("remembered", "correction"), ("climb", "ascent")]
 )
 def test_a_part_that_mixes_clients_is_left_to_serial(algorithm: str, part: str) -> None:
     chosen = Simulation(run_of(f"{algorithm},whole=on"))
@@ -216,13 +215,7 @@ def test_what_a_server_sends_is_drawn_in_every_round() -> None:
 
 @pytest.mark.parametrize(
     ("algorithm", "reads"),
-    [
-        ("reading", True),
-        ("masking", True),
-        ("tabled", True),
-        ("inverting", True),
-        ("weighing", False),
-    ],
+    [("reading", True), ("masking", True), ("tabled", True), ("inverting", True), ("weighing", False)],
 )
 def test_a_loss_that_reads_numbers_is_not_captured(algorithm: str, reads: bool) -> None:
     simulation = Simulation(run_of(algorithm))

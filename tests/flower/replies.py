@@ -14,6 +14,14 @@ def renamed(record):
     return change
 
 
+def with_number(name, value):
+    def change(reply):
+        reply.content["metrics"][name] = value
+        return reply
+
+    return change
+
+
 def with_a_record(reply):
     reply.content["more"] = MetricRecord({"x": 1})
     return reply

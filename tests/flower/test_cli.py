@@ -15,7 +15,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
-from fedskew.cli import main
+from tests.cli.calling import call
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
@@ -40,13 +40,6 @@ from fedskew.losses import cross_entropy
 def lead():
     return cross_entropy
 """
-
-
-def call(capsys, *arguments):
-    with pytest.raises(SystemExit) as done:
-        main(list(arguments))
-    out, err = capsys.readouterr()
-    return done.value.code, out, err
 
 
 def test_init_writes_the_run_that_it_was_given(tmp_path, capsys):

@@ -7,9 +7,9 @@ import pytest
 from PIL import Image
 
 from fedskew import Run, simulate
-from fedskew.cli import main
 from fedskew.data.nodes import nodes
 from fedskew.simulation.plan import build_federation
+from tests.cli.calling import call
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
@@ -61,9 +61,8 @@ def test_a_server_without_data(own_files, tmp_path, capsys):
     assert run.hash != RUN.hash
     federated = federate(Nodes(client_app(run), own_files), run, rules)
     for command in (["runs", "list"], ["runs", "show", run.hash], ["report", "-o", str(tmp_path / "report.html")]):
-        with pytest.raises(SystemExit) as done:
-            main([*command, "--runs", rules.store])
-        assert done.value.code == 0, capsys.readouterr().err
+        code, _, err = call(capsys, *command, "--runs", rules.store)
+        assert code == 0, err
     *_, expected = simulate(RUN)
     assert_trees_close(federated.server.params, expected.server.params, rtol=1e-6, atol=1e-6)
 

@@ -134,10 +134,7 @@ def test_central_privacy_needs_every_answer():
 )
 def test_what_local_privacy_cannot_do_is_refused_at_the_start(mod, more, problem, caplog):
     run = Run(**FIELDS, **more)
-    with (
-        caplog.at_level(logging.WARNING, "flwr"),
-        pytest.raises(RuntimeError, match=f"node 100: .*{problem}"),
-    ):
+    with caplog.at_level(logging.WARNING, "flwr"), pytest.raises(RuntimeError, match=f"node 100: .*{problem}"):
         federate(Nodes(client_app(run, mods=[mod]), THREE), run, Rules(start_timeout=0.1))
 
 
@@ -153,10 +150,7 @@ def test_a_node_that_does_not_clip_is_refused(caplog):
     def wrap(strategy):
         return DifferentialPrivacyClientSideFixedClipping(strategy, 0.1, 0.05, 3)
 
-    with (
-        caplog.at_level(logging.WARNING, "flwr"),
-        pytest.raises(RuntimeError, match="0 clients answered properly"),
-    ):
+    with caplog.at_level(logging.WARNING, "flwr"), pytest.raises(RuntimeError, match="0 clients answered properly"):
         federate(Nodes(client_app(FEDLC), THREE), FEDLC, Rules(), wrap=wrap)
     assert any("clipping on the node allows" in text for text in caplog.messages)
 

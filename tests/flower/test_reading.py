@@ -13,7 +13,7 @@ from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.simulation.plan import Plan, build_federation
 from fedskew.simulation.records import RoundRecord
 from fedskew.simulation.traffic import bytes_sent
-from tests.flower.replies import renamed, with_a_record
+from tests.flower.replies import renamed, with_a_record, with_number
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
@@ -148,14 +148,6 @@ def test_the_time_of_a_fit_is_the_rounds_and_that_of_an_evaluation_is_not(monkey
     monkeypatch.setattr("fedskew.flower.server.time.perf_counter", lambda: clock[0])
     federate(Nodes(client_app(RUN), THREE), RUN, Rules(store=str(tmp_path)), evaluate=slow_evaluation)
     assert [record["seconds"] for record in Store(tmp_path).folder(RUN.hash).records()] == [60, 60]
-
-
-def with_number(name, value):
-    def change(reply):
-        reply.content["metrics"][name] = value
-        return reply
-
-    return change
 
 
 def with_array(make):
@@ -407,10 +399,7 @@ def test_a_node_is_asked_for_its_own_last_layer_only():
     grid = Nodes(client_app(ONE), THREE)
     federate(grid, ONE, Rules())
     ask = next(m for m in grid.messages if m.metadata.message_type == ASKS)
-    for node, problem in (
-        (100, "the server asks for other"),
-        (101, "this node is client 1"),
-    ):
+    for node, problem in ((100, "the server asks for other"), (101, "this node is client 1")):
         records = {**ask.content, "layer": type(ask.content["layer"])({"other": Array(np.zeros(3, np.float32))})}
         with pytest.raises(ValueError, match=problem):
             client_app(ONE)(Message(RecordDict(records), node, ASKS), grid.contexts[node])

@@ -7,7 +7,8 @@ import pytest
 
 from fedskew import Store, simulate
 from fedskew.runs.store import StoreError
-from tests.flower.replies import renamed, with_a_record
+from tests.cli.calling import call
+from tests.flower.replies import renamed, with_a_record, with_number
 from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
@@ -29,14 +30,6 @@ def answers_of(client, round, change):
         return change(reply) if (metrics.get("client"), metrics.get("round")) == (client, round) else reply
 
     return on_its_way
-
-
-def with_number(name, value):
-    def change(reply):
-        reply.content["metrics"][name] = value
-        return reply
-
-    return change
 
 
 def with_array(make, record="params"):
@@ -187,8 +180,6 @@ def test_a_damaged_state_is_named(tmp_path, caplog):
 
 
 def test_the_commands_of_the_store_know_a_federation(tmp_path, capsys):
-    from fedskew.cli import main
-
     rules = Rules(store=str(tmp_path / "runs"))
     federate(Nodes(client_app(RUN), THREE), RUN, rules)
     for command in (
@@ -197,23 +188,19 @@ def test_the_commands_of_the_store_know_a_federation(tmp_path, capsys):
         ["report", "-o", str(tmp_path / "report.html"), "--runs", rules.store],
         ["export", RUN.hash, str(tmp_path / "model.safetensors"), "--runs", rules.store],
     ):
-        with pytest.raises(SystemExit) as done:
-            main(command)
-        assert done.value.code == 0, capsys.readouterr().err
+        code, _, err = call(capsys, *command)
+        assert code == 0, err
 
 
 def test_a_federation_whose_states_are_on_the_nodes_is_not_diagnosed(tmp_path, capsys, monkeypatch):
-    from fedskew.cli import main
-
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("fedskew.report.diagnostic_figures.FIGURES", {})
     for run in (SCAFFOLD.model_copy(update={"rounds": 1}), RUN):
         federate(Nodes(client_app(run), THREE), run, Rules(store=str(tmp_path / "runs")))
     answers = {}
     for run in (SCAFFOLD, RUN):
-        with pytest.raises(SystemExit) as done:
-            main(["diagnose", run.hash])
-        answers[run.algorithm] = done.value.code, capsys.readouterr().err.splitlines()
+        code, _, err = call(capsys, "diagnose", run.hash)
+        answers[run.algorithm] = code, err.splitlines()
     code, (said,) = answers[SCAFFOLD.algorithm]
     assert code != 0
     assert "client states are on the nodes" in said

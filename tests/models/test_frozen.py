@@ -9,6 +9,7 @@ import torch
 from fedskew import Run, load_model, simulate
 from fedskew.runs.export import export_model
 from fedskew.runs.store import Store
+from fedskew.simulation import simulate_many
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_close
 
@@ -103,6 +104,28 @@ def test_they_are_in_exports_and_survive_a_resumed_run(mine: Path, tmp_path: Pat
     whole = list(simulate(run))[-1].server
     assert whole is not None
     assert all(torch.equal(module.get_parameter(name), leaf) for name, leaf in whole.params.items())
+
+
+class Turned(torch.nn.Module):
+    """Features in directions that belong to a seed and are nobody's parameter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turn, self.linear = torch.randn(64, 16), torch.nn.Linear(16, 10)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear((x.flatten(1) @ self.turn.to(x)).tanh())
+
+
+@pytest.mark.parametrize("model", ["mlp:hidden=16,head=etf", Turned])
+@pytest.mark.parametrize("engine", ["serial", "stacked"])
+def test_seeds_whose_modules_keep_other_tensors_do_not_train_together(engine: str, model: Any) -> None:
+    runs = [Run(**FIELDS, model=model, engine=engine, seed=seed) for seed in (0, 1)]
+    together = dict(simulate_many(runs))
+    for position, run in enumerate(runs):
+        *_, alone = simulate(run)
+        assert together[position].accuracy == alone.accuracy
+        assert_trees_close(together[position].server.params, alone.server.params)
 
 
 def test_a_model_with_nothing_to_train_is_refused(mine: Path) -> None:

@@ -39,11 +39,7 @@ PAIRS: dict[str, tuple[nn.Module, nn.Module, tuple[int, ...]]] = {
     "linear": (Linear(4, 3), nn.Linear(4, 3), (5, 4)),
     "conv": (Conv2d(2, 3, 3), nn.Conv2d(2, 3, 3), (5, 2, 6, 7)),
     "conv-padded": (Conv2d(2, 3, 3, padding=1), nn.Conv2d(2, 3, 3, padding=1), (5, 2, 6, 7)),
-    "conv-strided": (
-        Conv2d(2, 3, 3, stride=2, bias=False),
-        nn.Conv2d(2, 3, 3, stride=2, bias=False),
-        (5, 2, 7, 7),
-    ),
+    "conv-strided": (Conv2d(2, 3, 3, stride=2, bias=False), nn.Conv2d(2, 3, 3, stride=2, bias=False), (5, 2, 7, 7)),
     "group norm": (GroupNorm(2, 4), nn.GroupNorm(2, 4), (5, 4, 3, 3)),
     "batch norm": (BatchNorm(4), nn.BatchNorm2d(4), (5, 4, 3, 3)),
 }

@@ -95,10 +95,8 @@ def test_bad_numbers(arguments: tuple[float, ...], message: str) -> None:
         sgd(*arguments)
 
 
-def test_travel_where_the_roots_fall_together() -> None:
-    """(1 + r - lr mu)^2 = 4 r: r = 0.25, lr mu = 0.25."""
-    travel, w, v = sgd(0.5, 0.25).travel(torch.arange(6), 0.5), 0.0, 0.0
-    for step in range(6):
-        assert travel[step].item() == pytest.approx(-w, abs=1e-7)
-        v = 0.25 * v + 1 + 0.5 * w
-        w -= 0.5 * v
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+@pytest.mark.parametrize("pull", [1e-17, 1e-12, 1e-9])
+def test_a_hardly_noticeable_pull_hardly_changes_the_travel(momentum: float, pull: float) -> None:
+    part, steps = sgd(0.01, momentum), torch.arange(1, 30)
+    assert part.travel(steps, pull).tolist() == pytest.approx(part.travel(steps).tolist(), rel=1e-8)

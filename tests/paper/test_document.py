@@ -205,10 +205,7 @@ def test_methods_with_fewer_seeds_are_compared_over_those_that_both_have() -> No
 def test_what_was_not_run_still_shows_the_printed_figure_and_other_versions() -> None:
     row = next(row for row in TABLES["table1"].rows(Results()) if row["method"] == "fedlc")
     assert cell_text(row) == f"- ({row['printed']['mean']:.2f})"
-    assert rests_on([{**row, "other_versions": 3}]) == [
-        NOT_RUN,
-        "3 runs of another result version are not shown.",
-    ]
+    assert rests_on([{**row, "other_versions": 3}]) == [NOT_RUN, "3 runs of another result version are not shown."]
 
 
 def test_a_figure_names_the_runs_it_rests_on() -> None:

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from fedskew import Run
-from fedskew.diagnostics.feature_spread import own_neighbours
 from fedskew.paper.trained import choose_client_and_classes, features_after
 from fedskew.simulation.simulation import Simulation, advance
 
@@ -46,13 +45,6 @@ def test_features_are_the_input_of_the_last_layer(simulation):
     made = features_after(simulation, client, classes, per_class=2)
     assert made["feature_size"] == list(simulation.server.params.values())[-2].shape[1]
     assert len(made["groups"][0]["points"]) == 2
-
-
-def test_neighbours_of_ones_own():
-    apart = np.concatenate([np.zeros((20, 2)), np.full((20, 2), 9.0)])
-    labels = np.repeat([0, 1], 20)
-    assert own_neighbours(apart, labels).tolist() == [1.0] * 40
-    assert own_neighbours(np.array([[0.0], [1.0]]), np.array([0, 1])).tolist() == [0.0, 0.0]
 
 
 def test_a_class_without_test_examples_is_refused(simulation):

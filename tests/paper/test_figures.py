@@ -77,12 +77,7 @@ DRAWINGS = {
         lambda data: data[0]["fedlc"]["clients"][1]["after"].__setitem__(0, 0.7123),
         71.23,
     ),
-    "figure3": (
-        figures.figure3,
-        (plane(),),
-        lambda data: data[0]["methods"][1]["global"].append([2, 7.25, 0]),
-        7.25,
-    ),
+    "figure3": (figures.figure3, (plane(),), lambda data: data[0]["methods"][1]["global"].append([2, 7.25, 0]), 7.25),
     "figure4": (
         figures.figure4,
         ({"Q(4)": {"counts": [[3, 0], [1, 5]]}, "D(0.5)": {"counts": [[2, 2], [2, 3]]}}, "title"),

@@ -7,15 +7,7 @@ from pathlib import Path
 import pytest
 
 from fedskew.report.style import COLUMN, drawn_for
-from fedskew.report.sweep_figure import (
-    across_of,
-    draw_sweep,
-    interval_of,
-    lines_of,
-    places_of,
-    points_of,
-    swept_figure,
-)
+from fedskew.report.sweep_figure import across_of, draw_sweep, interval_of, lines_of, places_of, points_of, swept_figure
 from fedskew.report.swept import SweepTable
 from fedskew.runs.summary import MEASURES
 from tests.report.test_latex import cells_of

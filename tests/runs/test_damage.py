@@ -11,7 +11,6 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from fedskew import Run, Store, simulate
-from fedskew.cli import main
 from fedskew.paper.execute import execute, missing
 from fedskew.paper.table import EVERYTHING
 from fedskew.runs.checkpoint import load_checkpoint
@@ -19,6 +18,7 @@ from fedskew.runs.export import export_model
 from fedskew.runs.results import Result, Results, read_lines, write_lines
 from fedskew.runs.sealed import Damaged, seal, unseal
 from fedskew.runs.store import StoreError
+from tests.cli.calling import call
 from tests.runs.test_store import FIELDS, final, same
 
 
@@ -153,7 +153,7 @@ def test_a_field_that_is_wrong_is_named_with_its_place(stored, capsys, file, lin
     assert str(stored.path / file) in str(refused.value)
     other = final(Run(**FIELDS, seed=4), Store(stored.path.parent))
     assert other.round == 8
-    code, out, err = called(capsys, "runs", "list", *runs)
+    code, out, err = call(capsys, "runs", "list", *runs)
     assert code == 0
     assert out.count("8/8") == 1
     if file != "partition.json" and file != "sessions.jsonl":
@@ -161,18 +161,12 @@ def test_a_field_that_is_wrong_is_named_with_its_place(stored, capsys, file, lin
     results = Results(Store(stored.path.parent))
     assert [result.seed for result in results] == [4]
     assert file in results.problems[0]
-    code, out, err = called(capsys, "runs", "condense", str(stored.path / "all.jsonl"), *runs)
+    code, out, err = call(capsys, "runs", "condense", str(stored.path / "all.jsonl"), *runs)
     assert (code, len(read_lines(stored.path / "all.jsonl"))) == (0, 1)
     assert file in err
-    code, out, err = called(capsys, "report", "-o", str(stored.path / "page.html"), *runs)
+    code, out, err = call(capsys, "report", "-o", str(stored.path / "page.html"), *runs)
     assert code == 0
     assert f"run {stored.path.name} is left out" in err
-
-
-def called(capsys, *arguments):
-    with pytest.raises(SystemExit) as done:
-        main(list(arguments))
-    return done.value.code, *capsys.readouterr()
 
 
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(stored):
@@ -243,7 +237,7 @@ def test_a_full_disk_is_said_with_the_file(tmp_path, monkeypatch, capsys):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full)
-    code, _, err = called(capsys, "run", "--rounds", "1", "--clients", "3", "--runs", str(tmp_path))
+    code, _, err = call(capsys, "run", "--rounds", "1", "--clients", "3", "--runs", str(tmp_path))
     assert code == 1
     assert "No space left on device" in err
     assert str(tmp_path) in err
@@ -254,7 +248,7 @@ def test_control_characters_do_not_reach_the_terminal(tmp_path, capsys):
     (tmp_path / "a\x1b[2J").mkdir()
     (tmp_path / "a\x1b[2J" / "run.json").write_text("{}")
     for command in (["runs", "list"], ["runs", "list", "--quiet"], ["report"], ["runs", "show", "a"]):
-        _, out, err = called(capsys, *command, "--runs", str(tmp_path))
+        _, out, err = call(capsys, *command, "--runs", str(tmp_path))
         assert "\x1b" not in out + err
     with pytest.raises(ValueError, match=r"dataset is .*x1b.*allowed: text without control characters"):
         Run(dataset="npz:\x1b[2J.npz")
@@ -266,7 +260,7 @@ def test_brackets_in_a_title_are_no_markup(tmp_path, capsys):
     folder = store.folder(run.hash)
     about = folder.about()
     (folder.path / "run.json").write_bytes(seal({**about, "short": {**about["short"], "title": "[/red] [bold]x"}}))
-    code, out, _ = called(capsys, "runs", "list", "--runs", str(tmp_path))
+    code, out, _ = call(capsys, "runs", "list", "--runs", str(tmp_path))
     assert code == 0
     assert "[/red]" in out
 

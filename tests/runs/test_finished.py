@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from fedskew import Run, Store, simulate
-from fedskew.cli import main
 from fedskew.core import tree
 from fedskew.report.page.entries import read_entries
 from fedskew.runs.export import export_model
 from fedskew.runs.results import Result
 from fedskew.runs.store import Folder
 from fedskew.simulation import simulation
+from tests.cli.calling import call
 from tests.runs.test_store import FIELDS, final, same
 
 
@@ -90,9 +90,7 @@ def test_a_length_between_the_checkpoint_and_the_records_goes_on(tmp_path, monke
 def test_the_list_says_what_is_not_finished(tmp_path, monkeypatch, capsys):
     run, store = Run(**FIELDS), Store(tmp_path)
     without_the_last_checkpoint(run, store, monkeypatch)
-    with pytest.raises(SystemExit):
-        main(["runs", "list", "--json", "--runs", str(tmp_path)])
-    (row,) = json.loads(capsys.readouterr().out)
+    (row,) = json.loads(call(capsys, "runs", "list", "--json", "--runs", str(tmp_path))[1])
     assert (row["state"], row["progress"]) == ("unfinished", "8/8")
 
 

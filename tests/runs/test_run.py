@@ -221,5 +221,8 @@ def test_clients_per_round_is_a_number_or_a_share(given, clients, number):
 def test_a_run_with_other_fields_is_checked_as_a_new_one():
     run = Run(lr=0.1, clients=7)
     assert run.replace(lr=0.2) == Run(lr=0.2, clients=7)
+    assert run.replace(clients=50).clients_per_round == 50
+    assert run.replace(dataset="synthetic:1,1") == Run(lr=0.1, clients=7, dataset="synthetic:1,1")
+    assert Run(clients=7, clients_per_round=3).replace(clients=50).clients_per_round == 3
     with pytest.raises(ValueError, match="lr is '-1'"):
         run.replace(lr=-1.0)

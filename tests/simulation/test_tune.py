@@ -6,8 +6,9 @@ import pytest
 
 from fedskew import Store
 from fedskew.knobs import Choices, Range
+from fedskew.runs.measures import end
 from fedskew.simulation import session
-from fedskew.simulation.tune import Tuning, knobs_for, rungs, score_of
+from fedskew.simulation.tune import Tuning, knobs_for, rungs
 
 DIGITS = {"dataset": "digits", "model": "logistic", "clients": 3, "rounds": 4, "batch_size": 64}
 LRS = {"lr": [0.01, 0.1, 1.0]}
@@ -149,13 +150,7 @@ def test_a_second_call_computes_nothing(monkeypatch, tmp_path):
     list(session.simulate_groups(tuning.comparison(first).groups, store))
     assert done == []
     stored = store.folder(first[0].tries[0].runs[0].hash).records()
-    assert first[0].tries[0].score == score_of([(r["round"], r["validation_accuracy"]) for r in stored])
-
-
-def test_a_score_is_of_the_last_ten_rounds():
-    assert score_of([(r, float(r)) for r in range(1, 21)]) == 15.5
-    assert score_of([(1, 0.0), (19, None), (20, 1.0)]) == 1.0
-    assert score_of([(1, None)]) is None
+    assert first[0].tries[0].score == end([(r["round"], r["validation_accuracy"]) for r in stored])
 
 
 def test_models_of_ones_own_can_be_chosen(tmp_path):

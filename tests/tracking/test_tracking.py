@@ -8,9 +8,9 @@ import time
 import pytest
 
 from fedskew import Run, Store, simulate
-from fedskew.cli import main
 from fedskew.diagnostics.quick_drift import drift_measures
 from fedskew.tracking import TRACKERS, check, metrics, tracking
+from tests.cli.calling import call
 
 RUN = Run(dataset="synthetic:1,1,max_size=60", clients=4, rounds=3, algorithm="fedlc", batch_size=16)
 
@@ -29,10 +29,9 @@ def test_a_missing_package_is_named_with_its_extra(monkeypatch, capsys, tmp_path
     monkeypatch.chdir(tmp_path)
     for name in TRACKERS:
         monkeypatch.setitem(sys.modules, name, None)
-        with pytest.raises(SystemExit) as caught:
-            main(["run", "--rounds", "1", "--track", f"{name}:there"])
-        assert caught.value.code == 2
-        assert f"pip install -c constraints.txt '.[{name}]'" in capsys.readouterr().err
+        code, _, err = call(capsys, "run", "--rounds", "1", "--track", f"{name}:there")
+        assert code == 2
+        assert f"pip install -c constraints.txt '.[{name}]'" in err
     assert not list(tmp_path.iterdir())
 
 
@@ -79,10 +78,9 @@ def test_compare_tells_every_method_and_seed(tmp_path, monkeypatch, capsys):
         "--algorithm",
         "fedavg,fedlc",
     ]
-    with pytest.raises(SystemExit) as caught:
-        main(["compare", *options, "--track", "tensorboard:tb", "--json"])
-    assert caught.value.code == 0
-    hashes = [hash for each in json.loads(capsys.readouterr().out)["runs"].values() for hash in each]
+    code, out, _ = call(capsys, "compare", *options, "--track", "tensorboard:tb", "--json")
+    assert code == 0
+    hashes = [hash for each in json.loads(out)["runs"].values() for hash in each]
     assert sorted(path.name for path in (tmp_path / "tb").iterdir()) == sorted(hashes)
     for hash in hashes:
         told = EventAccumulator(str(tmp_path / "tb" / hash)).Reload().Scalars("accuracy")

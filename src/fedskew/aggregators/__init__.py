@@ -9,8 +9,9 @@ from typing import Protocol
 
 from torch import Tensor
 
-from fedskew.aggregators.means import normalized_mean, weighted_mean
-from fedskew.aggregators.trimmed import trimmed_mean
+from fedskew.aggregators.means import NormalizedMean as normalized_mean
+from fedskew.aggregators.means import WeightedMean as weighted_mean
+from fedskew.aggregators.trimmed import TrimmedMean as trimmed_mean
 from fedskew.core.tree import Params
 
 

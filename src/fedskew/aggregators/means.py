@@ -30,6 +30,3 @@ class NormalizedMean(WeightedMean):
     def coefficients(self, weights: Tensor, travel: Tensor) -> Tensor:
         shares = super().coefficients(weights, travel)
         return shares * (shares * travel).sum() / travel
-
-
-weighted_mean, normalized_mean = WeightedMean, NormalizedMean

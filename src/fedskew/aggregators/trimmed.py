@@ -41,6 +41,3 @@ class TrimmedMean:
         cut = min(math.ceil(self.share * count - 1e-9), (count - 1) // 2)
         real = leaf if leaf.is_floating_point() else leaf.double()
         return real.sort(0).values[cut : count - cut].mean(0)
-
-
-trimmed_mean = TrimmedMean

@@ -1,11 +1,12 @@
 """A run for Python programs: its records, round after round, and a summary of the rounds so far."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fedskew.api.trained import TrainedModel, trained
+from fedskew.core.checks import check_choice
 from fedskew.core.round import Server
 from fedskew.data import facts
 from fedskew.progress import round_progress
@@ -23,11 +24,6 @@ from fedskew.simulation import simulate as rounds_of
 from fedskew.simulation.traffic import BytesSent, bytes_sent
 
 Style = Literal["markdown", "latex", "csv"]
-_STYLES: dict[str, Callable[[list[dict[str, Any]], float | None, dict[str, list[str]]], str]] = {
-    "markdown": lambda rows, target, hashes: markdown(rows, target),
-    "latex": lambda rows, target, hashes: latex(rows, hashes),
-    "csv": lambda rows, target, hashes: csv_text(rows),
-}
 
 
 class Simulated(Iterator[RoundRecord]):
@@ -168,16 +164,13 @@ def check_share(accuracy: float) -> None:
         raise ValueError(f"accuracy is {accuracy}; allowed: above 0 and up to 1")
 
 
-def check_table_style(style: str) -> None:
-    if style not in _STYLES:
-        raise ValueError(f"style is {style!r}; allowed: {', '.join(_STYLES)}")
-
-
 def table_text(group: Group, style: Style, target: float | None = None, baseline: str = BASELINE) -> str:
-    check_table_style(style)
+    check_choice("style", style, get_args(Style))
     finished = {name: [one.finished for one in seeds] for name, seeds in group.items()}
     rows = method_rows(finished, target=target, baseline=baseline)
-    return _STYLES[style](rows, target, {name: [one.run.hash for one in seeds] for name, seeds in group.items()})
+    if style == "latex":
+        return latex(rows, {name: [one.run.hash for one in seeds] for name, seeds in group.items()})
+    return markdown(rows, target) if style == "markdown" else csv_text(rows)
 
 
 def drawn(group: Group, axes: Any, measure: str) -> Any:

@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.api.comparing import Several, fields_of, listed_values, simulated
-from fedskew.api.simulated import Simulated, Style, check_table_style, data_frame
+from fedskew.api.simulated import Simulated, Style, data_frame
+from fedskew.core.checks import check_choice
 from fedskew.report.sweep_figure import draw_on, over, swept_figure
 from fedskew.report.swept import SweepTable
 from fedskew.runs.run import Run
@@ -31,8 +32,9 @@ class Swept(Several):
 
     def table(self, style: Style = "markdown") -> str:
         """The rows as text."""
-        check_table_style(style)
-        return {"markdown": self._table.markdown, "latex": self._table.latex, "csv": self._table.csv}[style]()
+        forms = {"markdown": self._table.markdown, "latex": self._table.latex, "csv": self._table.csv}
+        check_choice("style", style, forms)
+        return forms[style]()
 
     def plot(self, axes: Any = None) -> Any:
         """Accuracy against the parameter with the most numbers, in a new Matplotlib figure or on the given axes."""

@@ -23,14 +23,7 @@ from fedskew.cli.options import (
 )
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Names, Style, display_names
-from fedskew.cli.terminal.progress import (
-    Spent,
-    note,
-    print_comparison,
-    print_json,
-    say_what_decides,
-    say_written,
-)
+from fedskew.cli.terminal.progress import Spent, note, print_comparison, print_json, say_what_decides, say_written
 from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:

@@ -26,10 +26,8 @@ def methods_command(json_: Json = False, quiet: Quiet = False) -> None:
         for method in found:
             echo(method.name)
         return
-    grid = Grid("method", "sets", "what it does")
-    for method in found:
-        grid.add_row(method.spec, ", ".join(method.sets) or "nothing", method.about)
-    console().print(grid)
+    rows = [(method.spec, ", ".join(method.sets) or "nothing", method.about) for method in found]
+    console().print(Grid.of(("method", "sets", "what it does"), rows))
 
 
 def _knobs(method: str) -> dict[str, Knob]:

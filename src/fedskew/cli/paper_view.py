@@ -9,16 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import typer
 
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import (
-    console,
-    echo,
-    fitted,
-    note,
-    percent_of,
-    print_json,
-    say,
-    say_written,
-)
+from fedskew.cli.terminal.progress import console, echo, fitted, note, percent_of, print_json, say, say_written
 from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:
@@ -156,21 +147,14 @@ def _terminal(
 
     with screen.capture() as capture:
         tell([title])
-        screen.print(_grid(*formats.whole(rows)))
+        screen.print(Grid.of(*formats.whole(rows)))
         tell([] if quiet else formats.rests_on(rows))
         if gained := formats.gains(rows, target, words=True):
             heads, texts, said = gained
-            screen.print(*([] if quiet else [""]), _grid(heads, texts))
+            screen.print(*([] if quiet else [""]), Grid.of(heads, texts))
             tell([] if quiet else said)
         tell(notes)
     return str(capture.get())
-
-
-def _grid(heads: Sequence[str], texts: Sequence[Sequence[str]]) -> Grid:
-    grid = Grid(*heads)
-    for line in texts:
-        grid.add_row(*line)
-    return grid
 
 
 def span(seconds: float, unknown: int) -> str:

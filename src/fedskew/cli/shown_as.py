@@ -5,24 +5,18 @@ from typing import Annotated
 
 import typer
 
+from fedskew.report.style import checked_style
+
 Names = Annotated[
     list[str] | None,
     typer.Option("--name", help='What a method is called: "fedlc=FedLC (ours)"; repeats, and orders a report\'s rows.'),
 ]
 
 
-def _checked_style(style: str) -> str:
-    """Before any work is done."""
-    from fedskew.report.style import check_style
-
-    check_style(style)
-    return style
-
-
 Style = Annotated[
     str,
     typer.Option(
-        "--style", callback=_checked_style, help="screen | paper: figures as wide as a column, 8 pt, no title, PDF."
+        "--style", callback=checked_style, help="screen | paper: figures as wide as a column, 8 pt, no title, PDF."
     ),
 ]
 

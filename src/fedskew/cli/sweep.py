@@ -61,12 +61,8 @@ def sweep_command(
 
 
 def _print(swept: "SweepTable", seeds: int) -> None:
-    heads, lines = swept.table()
-    grid = Grid(*heads, keys=len(swept.names))
-    for line in lines:
-        grid.add_row(*line)
     say(f"{swept.title}, one seed" if seeds == 1 else f"{swept.title}, {seeds} seeds (mean ± std)")
-    console().print(grid)
+    console().print(Grid.of(*swept.table(), keys=len(swept.names)))
     if swept.measure == "validation_accuracy":
         say("differences are of accuracy on held-out examples; `fedskew tune` chooses on them")
     else:

@@ -74,7 +74,7 @@ def tune_command(
     """
     from fedskew.report.comparison import comparison_rows, write_comparison
     from fedskew.report.style import drawn_for
-    from fedskew.report.tuned import write_tries
+    from fedskew.report.tuned import HEADS, try_cells, write_tries
     from fedskew.simulation.tune import Tuning
 
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
@@ -98,7 +98,7 @@ def tune_command(
         print_json(_document(tuning, choices, {"search": search, "budget": budget}, results))
         return
     if show:
-        _print_tries(tries)
+        console().print(Grid.of(HEADS, try_cells(tries)))
     _print_choices(choices, some.validation)
     title = f"{some.title}, {rounds_text(some.rounds)}, chosen settings on the test set"
     print_comparison(rows, title, spent, target, some.eval_every)
@@ -141,15 +141,6 @@ def _document(
 def _tuned(choice: "MethodTries") -> "TunedMethod":
     chosen = None if choice.best is None else choice.best.values
     return cast("TunedMethod", {"tries": choice.rows, "chosen": chosen, "at_an_edge": choice.at_an_edge})
-
-
-def _print_tries(tries: Sequence[dict[str, Any]]) -> None:
-    from fedskew.report.tuned import HEADS, try_cells
-
-    grid = Grid(*HEADS)
-    for cells in try_cells(tries):
-        grid.add_row(*cells)
-    console().print(grid)
 
 
 def _print_choices(choices: "Sequence[MethodTries]", share: float) -> None:

@@ -1,7 +1,8 @@
 """Checks of arguments and of what the user's code gives: an error names the value and what is allowed."""
 
+import inspect
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 
@@ -20,6 +21,12 @@ def check_number(
         most = "" if high == math.inf else f", {'below' if below else 'at most'} {high:g}"
         closed = high < math.inf and not (above or below)
         raise ValueError(f"{name} is {value}; allowed: {f'{low:g} to {high:g}' if closed else least + most}")
+
+
+def required(function: Callable[..., Any]) -> list[inspect.Parameter]:
+    """What a function must be given by position."""
+    found = inspect.signature(function).parameters.values()
+    return [p for p in found if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
 
 
 def made_of(thing: object) -> str:

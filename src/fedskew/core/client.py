@@ -9,10 +9,9 @@ import torch
 
 from fedskew.core import tree
 from fedskew.core.federation import Cohort, Ints
-from fedskew.core.own import drawing
+from fedskew.core.own import drawing, told
 from fedskew.core.round import Batch, Context, Recipe, Server, Update, local_update
 from fedskew.core.settings import Settings, arithmetic
-from fedskew.core.traces import told
 
 
 def client_update(recipe: Recipe, settings: Settings, server: Server, cohort: Cohort, k: int, round: int) -> Update:

@@ -46,6 +46,8 @@ class Dataset:
         for part, x, y in (("train", self.x_train, self.y_train), ("test", self.x_test, self.y_test)):
             if len(x) != len(y) or len(y) == 0:
                 raise ValueError(f"{self.name}: {len(x)} {part} examples with {len(y)} labels")
+            if y.dtype != torch.int64:
+                raise ValueError(f"{self.name}: {part} labels are {y.dtype}; allowed: torch.int64")
             low, high = int(y.min()), int(y.max())
             if low < 0 or high >= self.num_classes:
                 wrong = low if low < 0 else high

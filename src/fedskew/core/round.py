@@ -16,7 +16,9 @@ from torch import Tensor
 
 from fedskew.core import tree
 from fedskew.core.tree import Params
+from fedskew.core.view import Context as Context
 from fedskew.core.view import Outputs, View
+from fedskew.core.view import Sums as Sums
 
 if TYPE_CHECKING:
     from fedskew.algorithms import Algorithm, Ascent
@@ -103,19 +105,6 @@ class Server:
 
 
 @dataclass(frozen=True)
-class Context:
-    """What stays fixed during a client's update: the global model that it received, the correction's states of client
-    and server, the label counts, and how far its optimiser will travel."""
-
-    anchor: Params
-    buffers: Params
-    client: Params
-    server: Params
-    counts: Tensor
-    travel: Tensor
-
-
-@dataclass(frozen=True)
 class Local:
     """What moves with every local step. `loss` is the sum of the batch losses so far."""
 
@@ -141,21 +130,6 @@ class Update:
     delta: Params
     buffers: Params
     client: Params
-    message: Params
-    travel: Tensor
-    loss: Tensor
-
-
-@dataclass(frozen=True)
-class Sums:
-    """What the server needs from a round. Each part of a cohort has its own sums; added up, they are those of the
-    whole.
-
-    `delta` is the aggregate, `message` the mean by the correction's weights, `travel` the mean by the clients' weights.
-    """
-
-    delta: Params
-    buffers: Params
     message: Params
     travel: Tensor
     loss: Tensor

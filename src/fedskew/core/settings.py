@@ -1,7 +1,7 @@
 """What an engine must know about a run, and its arithmetic: fp32, tf32, bf16 (with fp32 weights) or fp64."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -61,13 +61,17 @@ _WORTH_SHARING = 1 << 25
 busy one every step waits for it, which costs several times as much."""
 
 
-@contextmanager
-def threads_for(recipe: "Recipe", settings: Settings, clients: int) -> Iterator[None]:
+def threads_for(recipe: "Recipe", settings: Settings, clients: int) -> AbstractContextManager[None]:
     """Use one thread inside if the steps of this many clients together are small; else leave the number of threads."""
-    model, before = recipe.model, torch.get_num_threads()
-    if before == 1 or model.convolutional or model.size * settings.batch_size * clients > _WORTH_SHARING:
-        yield
-        return
+    model = recipe.model
+    large = model.convolutional or model.size * settings.batch_size * clients > _WORTH_SHARING
+    return nullcontext() if large else one_thread()
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Use one thread inside."""
+    before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
         yield

@@ -217,11 +217,7 @@ def _itself(thing: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _bind(
-    factory: Callable[..., Any],
-    text: str,
-    values: list[Value],
-    named: dict[str, Value],
-    given: Collection[str],
+    factory: Callable[..., Any], text: str, values: list[Value], named: dict[str, Value], given: Collection[str]
 ) -> dict[str, Value]:
     free = {name: p for name, p in parameters(factory).items() if name not in given}
     allowed = ", ".join(free) or "no argument"

@@ -56,11 +56,6 @@ def weighted_sum(a: Params, coefficients: Tensor) -> Params:
     return map(one, a)
 
 
-def mean(a: Params) -> Params:
-    """The plain mean over the first axis."""
-    return {name: leaf.mean(0) for name, leaf in a.items()}
-
-
 def norm(a: Params, axes: int) -> Tensor:
     """The Euclidean norm over all but the first `axes` axes."""
     squares = [leaf.square().flatten(axes).sum(-1) if leaf.ndim > axes else leaf.square() for leaf in a.values()]

@@ -1,4 +1,4 @@
-"""What a model returns, and everything that a loss may use. Leading axes are free."""
+"""What a model returns, and what losses, terms and corrections may use. Leading axes are free."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -33,3 +33,31 @@ class View:
     counts: Tensor
     travel: Tensor
     teacher: Callable[[], Outputs]
+
+
+@dataclass(frozen=True)
+class Context:
+    """What stays fixed during a client's update: the global model that it received, the correction's states of client
+    and server, the label counts, and how far its optimiser will travel."""
+
+    anchor: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+    client: dict[str, Tensor]
+    server: dict[str, Tensor]
+    counts: Tensor
+    travel: Tensor
+
+
+@dataclass(frozen=True)
+class Sums:
+    """What the server needs from a round. Each part of a cohort has its own sums; added up, they are those of the
+    whole.
+
+    `delta` is the aggregate, `message` the mean by the correction's weights, `travel` the mean by the clients' weights.
+    """
+
+    delta: dict[str, Tensor]
+    buffers: dict[str, Tensor]
+    message: dict[str, Tensor]
+    travel: Tensor
+    loss: Tensor

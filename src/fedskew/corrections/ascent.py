@@ -22,6 +22,3 @@ class Sharpness:
     def __call__(self, params: Params, grads: Params, axes: int) -> Params:
         scale = self.rho / (tree.norm(grads, axes) + 1e-12)
         return {name: leaf + tree.lead(scale, leaf) * grads[name] for name, leaf in params.items()}
-
-
-sharpness = Sharpness

@@ -7,18 +7,13 @@ Vectors (biases, norms) are left alone. The classifier is the last parameter wit
 then have mean zero.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from torch import Tensor
 
 from fedskew.core.tree import Params
+from fedskew.core.view import Context
 from fedskew.corrections.correction import Correction
-
-if TYPE_CHECKING:
-    from fedskew.core.round import Context
 
 
 @dataclass(frozen=True)
@@ -48,6 +43,3 @@ def _centred(leaf: Tensor, context: Context) -> Tensor:
 def _lead(context: Context) -> int:
     """The number of leading axes in front of a client's own."""
     return context.counts.ndim - 1
-
-
-centralized = Centralized

@@ -1,16 +1,12 @@
 """The base class of corrections: every method here is FedAvg's, and a correction overrides what it changes."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from torch import Tensor
 
 from fedskew.core.tree import Params
-
-if TYPE_CHECKING:
-    from fedskew.core.round import Context, Sums
+from fedskew.core.view import Context, Sums
 
 
 @dataclass(frozen=True)

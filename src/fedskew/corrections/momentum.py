@@ -6,18 +6,13 @@ m is a gradient: the aggregated delta over how far an optimiser travels under a 
 sends it with the model; clients keep nothing and send nothing more.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedskew.core import tree
 from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
+from fedskew.core.view import Context, Sums
 from fedskew.corrections.correction import Correction
-
-if TYPE_CHECKING:
-    from fedskew.core.round import Context, Sums
 
 
 @dataclass(frozen=True)
@@ -39,6 +34,3 @@ class ClientMomentum(Correction):
 
     def absorb(self, server: Params, sums: Sums, fraction: float) -> Params:
         return tree.neg(tree.divide(sums.delta, sums.travel))
-
-
-client_momentum = ClientMomentum

@@ -1,16 +1,11 @@
 """The proximal term of FedProx (Li et al., MLSys 2020): mu/2 ||w - anchor||^2 added to the local objective."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
+from fedskew.core.view import Context
 from fedskew.corrections.correction import Correction
-
-if TYPE_CHECKING:
-    from fedskew.core.round import Context
 
 
 @dataclass(frozen=True)
@@ -28,6 +23,3 @@ class Proximal(Correction):
 
     def bend(self, grads: Params, params: Params, context: Context) -> Params:
         return {name: grad + self.mu * (params[name] - context.anchor[name]) for name, grad in grads.items()}
-
-
-proximal = Proximal

@@ -7,18 +7,13 @@ weights, so that h is the mean of the h_i. At a fixed point every client rests a
 clients' gradients there vanishes. The server uses the deltas that it has anyway, so there is no message.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from fedskew.core import tree
 from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
+from fedskew.core.view import Context, Sums
 from fedskew.corrections.correction import Correction
-
-if TYPE_CHECKING:
-    from fedskew.core.round import Context, Sums
 
 
 @dataclass(frozen=True)
@@ -35,8 +30,7 @@ class Dynamic(Correction):
     def client_state(self, params: Params) -> Params:
         return tree.zeros_like(params)
 
-    def server_state(self, params: Params) -> Params:
-        return tree.zeros_like(params)
+    server_state = client_state
 
     def bend(self, grads: Params, params: Params, context: Context) -> Params:
         anchor, own = context.anchor, context.client
@@ -50,6 +44,3 @@ class Dynamic(Correction):
 
     def shift(self, server: Params) -> Params:
         return server
-
-
-dynamic = Dynamic

@@ -8,10 +8,7 @@ of sum_i p_i f_i. The paper's own rule, `mean=uniform`, has p_i = 1/N whatever t
 are weighted by examples, the fixed point is that of the uniform mean of the clients' objectives.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -19,10 +16,8 @@ from torch import Tensor
 from fedskew.core import tree
 from fedskew.core.checks import check_choice
 from fedskew.core.tree import Params
+from fedskew.core.view import Context, Sums
 from fedskew.corrections.correction import Correction
-
-if TYPE_CHECKING:
-    from fedskew.core.round import Context, Sums
 
 
 @dataclass(frozen=True)
@@ -38,8 +33,7 @@ class ControlVariates(Correction):
     def client_state(self, params: Params) -> Params:
         return tree.zeros_like(params)
 
-    def server_state(self, params: Params) -> Params:
-        return tree.zeros_like(params)
+    server_state = client_state
 
     def bend(self, grads: Params, params: Params, context: Context) -> Params:
         return {name: grad - context.client[name] + context.server[name] for name, grad in grads.items()}
@@ -55,6 +49,3 @@ class ControlVariates(Correction):
 
     def absorb(self, server: Params, sums: Sums, fraction: float) -> Params:
         return tree.map(lambda c, change: c + fraction * change, server, sums.message)
-
-
-control_variates = ControlVariates

@@ -8,7 +8,6 @@ folder, `mnist/` or `fashion_mnist/`. Mean and deviation are those of the offici
 import gzip
 import math
 import struct
-import warnings
 import zlib
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedskew.core.dataset import Dataset
 from fedskew.core.files import reason, regular
-from fedskew.data.places import data_root
+from fedskew.data.places import data_root, notice_others
 from fedskew.data.sources import SOURCES
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -56,23 +55,16 @@ def _either(name: str, place: Path, file: str) -> Path:
 
 def _loaded(name: str, mean: float, std: float, class_names: tuple[str, ...], data_dir: str | None) -> Dataset:
     files = mnist_files(name, data_dir)
-    _notice(name, files)
+    official = {source.file: source.bytes for source in SOURCES[name]} | {file: _unpacked(file) for file in FILES}
+    notice_others(name, files, official)
     train, test = _pair(name, *files[:2]), _pair(name, *files[2:])
     return Dataset.of(name, train, test, _CLASSES, mean=(mean,), std=(std,), class_names=class_names)
 
 
-def _notice(name: str, paths: list[Path]) -> None:
-    """Warn if a file is not the official one, judged by its length; it is used anyway."""
-    official = {source.file: source.bytes for source in SOURCES[name]}
-    other = [path.name for path in paths if regular(path).stat().st_size != official.get(path.name, _unpacked(path))]
-    if other:
-        warnings.warn(f"{name}: {', '.join(other)} are not the official files; they are used anyway", stacklevel=4)
-
-
-def _unpacked(path: Path) -> int:
+def _unpacked(file: str) -> int:
     """The length of an official file that is not compressed."""
-    examples = 60_000 if path.name.startswith("train") else 10_000
-    return 16 + examples * _SIDE * _SIDE if "images" in path.name else 8 + examples
+    examples = 60_000 if file.startswith("train") else 10_000
+    return 16 + examples * _SIDE * _SIDE if "images" in file else 8 + examples
 
 
 def _pair(name: str, images: Path, labels: Path) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:

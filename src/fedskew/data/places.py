@@ -1,7 +1,11 @@
 """Where data files are: `data_dir`, else the variable FEDSKEW_DATA, else `data/` in the current folder."""
 
 import os
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+
+from fedskew.core.files import regular
 
 
 def data_root(data_dir: str | None = None) -> Path:
@@ -29,3 +33,10 @@ def find(name: str, candidates: list[str], data_dir: str | None = None) -> Path:
         f"{name} is not in {root.absolute()}: looked for {' or '.join(candidates)} there and in {name}/; "
         f"run `fedskew data fetch {name}`, or set --data-dir or FEDSKEW_DATA to look elsewhere"
     )
+
+
+def notice_others(name: str, paths: Sequence[Path], official: Mapping[str, int]) -> None:
+    """Warn if a file is not the official one of its name, judged by its length; it is used anyway."""
+    other = [path.name for path in paths if regular(path).stat().st_size != official[path.name]]
+    if other:
+        warnings.warn(f"{name}: {', '.join(other)} are not the official files; they are used anyway", stacklevel=3)

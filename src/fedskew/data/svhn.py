@@ -4,22 +4,22 @@
 train_32x32.mat, also with the extra images.
 """
 
-import warnings
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedskew.core.dataset import Dataset
-from fedskew.core.files import reason, regular
-from fedskew.data.places import data_root, find
+from fedskew.core.files import reason
+from fedskew.data.places import data_root, find, notice_others
 from fedskew.data.sources import SOURCES
 
 
 def svhn(extra: bool = False, data_dir: str | None = None) -> Dataset:
     """73,257 training and 26,032 test images of 3x32x32; `extra` appends 531,131 easier ones to the training images."""
     *train, test = svhn_files(extra, data_dir)
-    _notice([*train, test])
+    official = {source.file: source.bytes for name in ("svhn", "svhn-extra") for source in SOURCES[name]}
+    notice_others("svhn", [*train, test], official)
     mean, std = (111.608937, 113.161275, 120.565128), (50.497682, 51.258984, 50.244216)
     about = {"mean": mean, "std": std, "class_names": tuple("0123456789")}
     return Dataset.of("svhn:extra=on" if extra else "svhn", _load(train), _load([test]), 10, **about)
@@ -29,14 +29,6 @@ def svhn_files(extra: bool = False, data_dir: str | None = None) -> list[Path]:
     """The files of the training images, then that of the test images."""
     train, test = (find("svhn", [f"{part}_32x32.mat"], data_dir) for part in ("train", "test"))
     return [train, *([_extra(data_dir)] if extra else []), test]
-
-
-def _notice(paths: list[Path]) -> None:
-    """Warn if a file is not the official one, judged by its length; it is used anyway."""
-    official = {source.file: source.bytes for name in ("svhn", "svhn-extra") for source in SOURCES[name]}
-    other = [path.name for path in paths if regular(path).stat().st_size != official[path.name]]
-    if other:
-        warnings.warn(f"svhn: {', '.join(other)} are not the official files; they are used anyway", stacklevel=3)
 
 
 def _extra(data_dir: str | None) -> Path:

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedskew.core import rng
+from fedskew.core.checks import check_number
 from fedskew.core.dataset import Dataset
 from fedskew.core.memory import check_room, free_memory
 
@@ -22,11 +23,9 @@ _SCALE = np.arange(1, _FEATURES + 1) ** -0.6
 
 def synthetic(lam: float, mu: float, seed: int, clients: int, max_size: int | None = None) -> Dataset:
     """`max_size` cuts the long tail of client sizes; by default there is no limit."""
-    for name, value in (("lambda", lam), ("mu", mu)):
-        if not (value >= 0 and math.isfinite(value)):
-            raise ValueError(f"synthetic: {name} is {value}; allowed: 0 or more")
-    if max_size is not None and max_size < 2:
-        raise ValueError(f"synthetic: max_size is {max_size}; allowed: 2 or more")
+    check_number("synthetic: lambda", lam)
+    check_number("synthetic: mu", mu)
+    check_number("synthetic: max_size", 2 if max_size is None else max_size, 2)
     usual = _LEAST + math.exp(6)  # the mean; examples are held twice, drawn and joined, so half of them suffices
     needed = int(clients * 4 * _FEATURES * (usual if max_size is None else min(_LEAST, max_size)))
     check_room(f"synthetic:{lam:g},{mu:g}", needed, free_memory(torch.device("cpu")), "cpu", "use fewer clients")

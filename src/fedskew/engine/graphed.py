@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from fedskew.core import tree
-from fedskew.core.errors import locating_errors
 from fedskew.core.federation import Cohort
+from fedskew.core.own import locating_errors
 from fedskew.core.round import Batch, Context, Local, Recipe, Server, Update, begin, finish, join, local_step
 from fedskew.core.settings import Settings, arithmetic
 from fedskew.core.tree import Params

@@ -21,10 +21,7 @@ class Pool:
 
     def __call__(self, datasets: Sequence[Dataset]) -> tuple[Dataset, list[int], Tensor, Tensor]:
         """One of them (they are normalised alike), where each begins, and all training examples and labels."""
-        distinct: list[Dataset] = []
-        for data in datasets:
-            if not any(data is known for known in distinct):
-                distinct.append(data)
+        distinct = list({id(data): data for data in datasets}.values())
         if self._joined is None or [id(d) for d in self._joined[0]] != [id(d) for d in distinct]:
             one = len(distinct) == 1
             x = distinct[0].x_train if one else torch.cat([data.x_train for data in distinct])

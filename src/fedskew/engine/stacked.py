@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fedskew.core import tree
 from fedskew.core.dataset import Dataset
-from fedskew.core.errors import locating_errors
 from fedskew.core.federation import Cohort
+from fedskew.core.own import locating_errors
 from fedskew.core.pulse import meter
 from fedskew.core.round import Batch, Context, Recipe, Server, Update, begin, finish, join, take
 from fedskew.core.settings import Settings, arithmetic, threads_for

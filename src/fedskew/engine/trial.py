@@ -44,7 +44,7 @@ def why_not(engine: str, recipe: Recipe, server: Server, data: Dataset) -> str |
     with rng.seeded(0, "trial"), kernels_of("fp32"):
         try:
             trial, before = _Trial.of(recipe, server, data), rng.position()
-            alone = trial.alone()
+            alone = trial.alone(padding=False)
         except Exception:
             return None
         drawn = f"{what} draws random numbers; each client has its own only where one runs after another"
@@ -54,7 +54,7 @@ def why_not(engine: str, recipe: Recipe, server: Server, data: Dataset) -> str |
             return None
         try:
             with _Reading() as reading:
-                padded = trial.together() if engine == "stacked" else trial.padded()
+                padded = trial.together() if engine == "stacked" else trial.alone(padding=True)
         except Exception as error:
             reason = str(error).strip().splitlines() or [type(error).__name__]
             return f"{what} cannot take several clients at once ({reason[0]})"
@@ -127,17 +127,12 @@ class _Trial:
             _batch(data, like.dtype),
         )
 
-    def alone(self) -> list[Made]:
-        """One client after another, without padding."""
+    def alone(self, *, padding: bool) -> list[Made]:
+        """One client after another, with padding or without."""
         x, y, mask = self.batch.x, self.batch.y, self.batch.mask
         assert mask is not None
-        return [self._made(k, server, Batch(x[k][mask[k]], y[k][mask[k]])) for k, server in _CASES]
-
-    def padded(self) -> list[Made]:
-        """One client after another."""
-        x, y, mask = self.batch.x, self.batch.y, self.batch.mask
-        assert mask is not None
-        return [self._made(k, server, Batch(x[k], y[k], mask[k])) for k, server in _CASES]
+        each = [Batch(x[k], y[k], mask[k]) if padding else Batch(x[k][mask[k]], y[k][mask[k]]) for k in range(2)]
+        return [self._made(k, server, each[k]) for k, server in _CASES]
 
     def together(self) -> list[Made]:
         """Both clients of the first server, whose state has a leading axis of 1; and each of its own server."""

@@ -14,6 +14,10 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LOOPBACK = ("127.0.0.1", "localhost")
 _MOST_NODES, _MOST_DAYS = 10_000, 36_500
+_USES = (
+    "digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
+    "key_cert_sign", "crl_sign", "encipher_only", "decipher_only",
+)  # fmt: skip
 _HOST = re.compile(r"(\*\.)?[A-Za-z0-9_]([A-Za-z0-9_.-]{0,60}[A-Za-z0-9_.])?")
 
 
@@ -35,12 +39,12 @@ def make_certificates(folder: Path, hosts: Sequence[str] = (), nodes: int = 3, d
     authority, server = (ec.generate_private_key(ec.SECP384R1()) for _ in range(2))
     issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedskew federation")])
     own = _certificate(issuer, issuer, authority, days).add_extension(x509.BasicConstraints(True, 0), critical=True)
-    own = own.add_extension(_usage(sign_certificates=True), critical=True)
+    own = own.add_extension(_for("key_cert_sign", "crl_sign"), critical=True)
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, [*hosts, "localhost"][0])])
     served = _certificate(subject, issuer, server, days).add_extension(names, critical=False)
     served = served.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), critical=False)
     served = served.add_extension(x509.BasicConstraints(False, None), critical=True)
-    served = served.add_extension(_usage(sign_certificates=False), critical=True)
+    served = served.add_extension(_for("digital_signature"), critical=True)
     known = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority.public_key())
     served = served.add_extension(known, critical=False)
     files = {
@@ -67,18 +71,9 @@ def _certificate(
     )
 
 
-def _usage(*, sign_certificates: bool) -> x509.KeyUsage:
-    return x509.KeyUsage(
-        digital_signature=not sign_certificates,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=sign_certificates,
-        crl_sign=sign_certificates,
-        encipher_only=False,
-        decipher_only=False,
-    )
+def _for(*uses: str) -> x509.KeyUsage:
+    """A key for these uses only."""
+    return x509.KeyUsage(**{name: name in uses for name in _USES})
 
 
 def _host(name: str) -> x509.GeneralName:

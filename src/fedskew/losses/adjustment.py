@@ -28,6 +28,3 @@ class Adjusted:
         logits = at_least_float32(logits)
         offset = filled(counts, self.missing, logits.dtype).log() * self.tau
         return softmax_loss(logits + hidden(offset, counts, self.missing).unsqueeze(-2), labels)
-
-
-adjusted = Adjusted

@@ -48,9 +48,6 @@ class Calibrated:
         return hidden(filled(counts, self.missing, dtype).pow(-0.25) * -tau, counts, self.missing)
 
 
-calibrated = Calibrated
-
-
 def _over_others(z: Tensor, labels: Tensor) -> Tensor:
     """logsumexp_{i != y} z_i - z_y; zero, with zero gradient, if there is no other class."""
     if labels.shape != z.shape[:-1]:

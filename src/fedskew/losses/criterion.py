@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from fedskew.core.checks import check_choice, check_number
-from fedskew.losses.calibration import calibrated
+from fedskew.losses.calibration import Calibrated
 from fedskew.losses.counts import check_labels, check_not_shares
 from fedskew.losses.softmax import at_least_float32
 
@@ -45,7 +45,7 @@ class CalibratedCrossEntropyLoss(nn.Module):
         super().__init__()
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         check_number("label_smoothing", label_smoothing, 0.0, 1.0)
-        self.loss = calibrated(tau, missing, denominator)
+        self.loss = Calibrated(tau, missing, denominator)
         if denominator == "others" and label_smoothing:
             raise ValueError(f"label_smoothing is {label_smoothing}; allowed with denominator 'others': 0")
         self.register_buffer("counts", _exact(_own(counts)))

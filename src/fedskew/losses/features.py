@@ -53,6 +53,3 @@ def _off_diagonal(z: Tensor, examples: Tensor) -> Tensor:
     products = z @ z.mT if z.shape[-2] < size else z.mT @ z
     off = products.square().sum((-2, -1)) - z.square().sum(-2).square().sum(-1)
     return off / (max(1, size * (size - 1)) * examples)
-
-
-decorrelation = Decorrelation

@@ -1,11 +1,11 @@
 """A loss is a pure function of a view; most need its logits, labels and counts only."""
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from fedskew.core.checks import required
 from fedskew.core.view import View
 
 Loss = Callable[[View], Tensor]
@@ -24,9 +24,6 @@ class OnLogits:
         return self.function(view.outputs.logits, view.labels, view.counts)
 
 
-on_logits = OnLogits
-
-
 def plain(loss: Loss) -> OnExamples | None:
     """The function of logits, labels and counts that a loss is, if it is one."""
     return loss.function if isinstance(loss, OnLogits) else None
@@ -36,12 +33,7 @@ def as_loss(function: Callable[..., Tensor]) -> Loss:
     """A function of a view unchanged; one of logits, labels and counts wrapped as a function of a view."""
     if isinstance(function, OnLogits):
         return function
-    required = [
-        p
-        for p in inspect.signature(function).parameters.values()
-        if p.default is p.empty and p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-    ]
-    if len(required) not in (1, 3):
-        names = ", ".join(p.name for p in required)
-        raise ValueError(f"a loss takes ({names}); allowed: (view) or (logits, labels, counts)")
-    return function if len(required) == 1 else OnLogits(function)
+    names = [p.name for p in required(function)]
+    if len(names) not in (1, 3):
+        raise ValueError(f"a loss takes ({', '.join(names)}); allowed: (view) or (logits, labels, counts)")
+    return function if len(names) == 1 else OnLogits(function)

@@ -35,6 +35,3 @@ class Restricted:
         if self.mode == "binary":
             return torch.ones_like(counts).masked_fill(counts <= 0, self.alpha)
         return counts / counts.amax(-1, keepdim=True).clamp(min=1) * (1 - self.alpha) + self.alpha
-
-
-restricted = Restricted

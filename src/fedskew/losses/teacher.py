@@ -56,6 +56,3 @@ def _log_shares(logits: Tensor, among: Tensor) -> Tensor:
     """log softmax over some classes, -inf elsewhere; over all if there are none, so that nothing becomes NaN."""
     left_out = ~among & among.any(-1, keepdim=True)
     return logits.masked_fill(left_out, -math.inf).log_softmax(-1)
-
-
-distillation = Distillation

@@ -33,6 +33,3 @@ class CalibratedByTravel:
         logits = at_least_float32(view.outputs.logits)
         tau = self.calibrated.tau * (view.travel / self.travel).clamp(max=1.0)
         return self.calibrated.at(tau.to(logits.dtype).unsqueeze(-1), logits, view.labels, view.counts)
-
-
-calibrated_by_travel = CalibratedByTravel

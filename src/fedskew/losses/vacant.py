@@ -53,6 +53,3 @@ def _prior(counts: Tensor, dtype: torch.dtype) -> Tensor:
 
 def _log_prior(prior: Tensor) -> Tensor:
     return (prior + _TINY).log()
-
-
-suppression = Suppression

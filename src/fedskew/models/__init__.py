@@ -11,7 +11,8 @@ from fedskew.core.memory import check_room, free_memory
 from fedskew.models.convnet import cnn
 from fedskew.models.model import Model
 from fedskew.models.network import Network
-from fedskew.models.perceptrons import logistic, mlp
+from fedskew.models.perceptrons import Logistic as logistic
+from fedskew.models.perceptrons import mlp
 from fedskew.models.resnet import resnet18
 from fedskew.models.two_convolutions import leaf_cnn, mcmahan
 

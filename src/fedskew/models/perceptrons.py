@@ -24,9 +24,6 @@ class Logistic(Network):
         return x.flatten(-self.axes)
 
 
-logistic = Logistic
-
-
 class Perceptron(Network):
     """`depth` hidden layers of `hidden` units, then one linear layer."""
 

@@ -35,13 +35,7 @@ class Normed(nn.Module):
         self.norm = BatchNorm(outputs) if norm == "batch" else GroupNorm(_GROUPS, outputs)
 
     def forward(
-        self,
-        x: Tensor,
-        mask: Tensor | None,
-        counted: Seen | None,
-        residual: Tensor | None = None,
-        *,
-        relu: bool = True,
+        self, x: Tensor, mask: Tensor | None, counted: Seen | None, residual: Tensor | None = None, *, relu: bool = True
     ) -> Tensor:
         """What `counted` holds is for our kernels, which then do all but the convolution."""
         x = self.conv(x)
@@ -91,12 +85,7 @@ class ResNet(Network):
 
 
 def resnet18(
-    input_shape: tuple[int, ...],
-    num_classes: int,
-    norm: str = "batch",
-    *,
-    weights: str = "plain",
-    head: str = "linear",
+    input_shape: tuple[int, ...], num_classes: int, norm: str = "batch", *, weights: str = "plain", head: str = "linear"
 ) -> nn.Module:
     check_choice("resnet18: norm", norm, _NORMS)
     check_choice("resnet18: weights", weights, _WEIGHTS)

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from fedskew.optimizers.adaptive import adagrad, adam, yogi
-from fedskew.optimizers.descent import look_ahead, sgd
+from fedskew.optimizers.descent import SGD as sgd
+from fedskew.optimizers.descent import LookAhead as look_ahead
 from fedskew.optimizers.optimizer import Optimizer
 
 OPTIMIZERS: dict[str, Callable[..., Optimizer]] = {"sgd": sgd, "adagrad": adagrad, "adam": adam, "yogi": yogi}

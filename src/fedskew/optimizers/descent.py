@@ -3,7 +3,6 @@
 g' = g + weight_decay * w        v = momentum * v + g'        w -= lr * v
 """
 
-import cmath
 from dataclasses import dataclass
 
 import torch
@@ -43,24 +42,16 @@ class SGD(Optimizer):
     def travel(self, steps: Tensor, pull: float = 0.0) -> Tensor:
         """lr * s, and lr * (s - r(1 - r^s)/(1 - r))/(1 - r) with momentum r. Exact without weight decay.
 
-        With a pull mu the distance d obeys d_{t+1} - d_t = r (d_t - d_{t-1}) + lr (1 - mu d_t), whose solution is made
-        of powers of the roots of x^2 - (1 + r - lr mu) x + r. Without momentum it is (1 - (1 - lr mu)^s) / mu.
+        With a pull mu the distance d is walked, step by step: v = r v + 1 - mu d, d += lr v.
         """
         s, r = steps.to(torch.float64), self.momentum
-        if not pull and not r:
-            return self.lr * s
         if not pull:
-            return self.lr * (s - r * (1 - r**s) / (1 - r)) / (1 - r)
-        if not r:
-            return (1 - (1 - self.lr * pull) ** s) / pull
-        middle = (1 + r - self.lr * pull) / 2
-        apart = cmath.sqrt(middle * middle - r) or 1e-9  # coinciding roots, moved slightly apart
-        roots = middle + apart, middle - apart
-        rest, next_rest = 1 / pull, 1 / pull - self.lr  # the distance to the resting point, before and after a step
-        first = (next_rest - rest * roots[1]) / (roots[0] - roots[1])
-        left = sum(c * torch.pow(_complex(root, s), s) for c, root in ((first, roots[0]), (rest - first, roots[1])))
-        assert isinstance(left, Tensor)
-        return 1 / pull - left.real
+            return self.lr * (s - r * (1 - r**s) / (1 - r)) / (1 - r) if r else self.lr * s
+        velocity, walked = 0.0, [0.0]
+        for _ in range(int(steps.max())):
+            velocity = r * velocity + 1 - pull * walked[-1]
+            walked.append(walked[-1] + self.lr * velocity)
+        return torch.tensor(walked, dtype=torch.float64, device=steps.device)[steps]
 
 
 @dataclass(frozen=True)
@@ -74,10 +65,3 @@ class LookAhead(SGD):
         if not self.momentum:
             return params
         return {name: leaf - self.lr * self.momentum * state[name] for name, leaf in params.items()}
-
-
-def _complex(value: complex, like: Tensor) -> Tensor:
-    return torch.full_like(like, value, dtype=torch.complex128)
-
-
-sgd, look_ahead = SGD, LookAhead

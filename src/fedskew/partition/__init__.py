@@ -5,12 +5,13 @@ from collections.abc import Callable
 import numpy as np
 from torch import Tensor
 
-from fedskew.partition.by_chance import iid
-from fedskew.partition.by_dirichlet import dirichlet
-from fedskew.partition.by_file import export, read_split, replay
-from fedskew.partition.by_labels import labels
-from fedskew.partition.by_shards import shards
-from fedskew.partition.cards import card, counts, partition_hash, skew_indices
+from fedskew.partition.by_chance import Iid as iid
+from fedskew.partition.by_dirichlet import Dirichlet as dirichlet
+from fedskew.partition.by_file import Replay as replay
+from fedskew.partition.by_file import export, read_split
+from fedskew.partition.by_labels import Labels as labels
+from fedskew.partition.by_shards import Shards as shards
+from fedskew.partition.cards import card, partition_hash, skew_indices
 from fedskew.partition.checked import checked_split
 
 Partition = Callable[[Tensor, int, np.random.Generator], list[Tensor]]
@@ -33,7 +34,6 @@ __all__ = [
     "Partition",
     "card",
     "checked_split",
-    "counts",
     "dirichlet",
     "export",
     "iid",

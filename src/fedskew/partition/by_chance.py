@@ -16,6 +16,3 @@ class Iid:
         number, _ = classes(labels, num_clients)
         owner = np.repeat(np.arange(num_clients, dtype=np.int64), even(len(number), num_clients))
         return collect(generator.permutation(owner), num_clients)
-
-
-iid = Iid

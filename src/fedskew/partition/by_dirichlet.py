@@ -85,6 +85,3 @@ class Dirichlet:
                 f"min_size={self.min_size} for {num_clients} clients needs {needed} samples, but "
                 f"there are {samples}; use min_size={samples // num_clients} or less{fewer}"
             )
-
-
-dirichlet = Dirichlet

@@ -38,9 +38,6 @@ class Replay:
         return hashlib.sha256(regular(self.path).read_bytes()).hexdigest()
 
 
-replay = Replay
-
-
 def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:
     """Write a partition, sample indices and all, to a JSON file; a reader sees the whole file or none."""
     path = Path(path)

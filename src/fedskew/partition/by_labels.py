@@ -64,6 +64,3 @@ class Labels:
                 f"labels:{self.k} over {len(pieces)} clients leaves client {empty[0]} without a sample: the "
                 f"smallest of {len(sizes)} classes has only {sizes.min()}; use fewer clients or a larger k"
             )
-
-
-labels = Labels

@@ -33,6 +33,3 @@ class Shards:
         owner = np.empty_like(number)
         owner[np.argsort(number, kind="stable")] = np.repeat(holder, even(samples, sets))
         return collect(owner, num_clients)
-
-
-shards = Shards

@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from torch import Tensor
 
-from fedskew.partition.owners import Ints, whole
+from fedskew.partition.owners import Ints
 
 
 def partition_hash(indices: Sequence[Tensor]) -> str:
@@ -17,22 +16,6 @@ def partition_hash(indices: Sequence[Tensor]) -> str:
     for part in indices:
         digest.update(part.cpu().numpy().astype("<i8").tobytes())
     return digest.hexdigest()
-
-
-def counts(indices: Sequence[Tensor], labels: Tensor, num_classes: int) -> Ints:
-    """Samples of each class at each client, [clients, classes]."""
-    whole("the number of classes", num_classes)
-    if not indices:
-        raise ValueError("the partition has no clients; at least one is needed")
-    samples = torch.cat(list(indices)).cpu()
-    if len(samples) and (int(samples.min()) < 0 or int(samples.max()) >= len(labels)):
-        raise ValueError(f"sample indices {samples.min()}..{samples.max()}; allowed: 0..{len(labels) - 1}")
-    held = labels.cpu()[samples].numpy().astype(np.int64)
-    if len(held) and (held.min() < 0 or held.max() >= num_classes):
-        raise ValueError(f"labels {held.min()}..{held.max()}; allowed: 0..{num_classes - 1}")
-    client = np.repeat(np.arange(len(indices), dtype=np.int64), [len(part) for part in indices])
-    cells = np.bincount(client * num_classes + held, minlength=len(indices) * num_classes)
-    return cells.reshape(len(indices), num_classes).astype(np.int64)
 
 
 def skew_indices(counts: Ints) -> dict[str, float]:
@@ -58,17 +41,16 @@ def skew_indices(counts: Ints) -> dict[str, float]:
     }
 
 
-def card(name: str, indices: Sequence[Tensor], labels: Tensor, num_classes: int) -> dict[str, Any]:
-    """A partition in numbers, ready for JSON: all but the sample indices.
+def card(name: str, indices: Sequence[Tensor], table: Ints) -> dict[str, Any]:
+    """A partition in numbers, ready for JSON: all but the sample indices. `table` has the label counts of each client.
 
-    `partition` is the resolved spec; `missing` lists per client all classes below num_classes with count 0.
+    `partition` is the resolved spec; `missing` lists per client all classes with count 0.
     """
-    table = counts(indices, labels, num_classes)
     return {
         "partition": name,
         "hash": partition_hash(indices),
         "clients": len(table),
-        "classes": num_classes,
+        "classes": table.shape[1],
         "samples": int(table.sum()),
         "sizes": table.sum(1).tolist(),
         "counts": table.tolist(),

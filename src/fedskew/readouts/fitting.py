@@ -100,6 +100,3 @@ class Fitted:
                 except Fewer:
                     best = math.inf, best[1]
         return parts(best[1])
-
-
-as_trained, fitted = AsTrained, Fitted

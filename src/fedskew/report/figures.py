@@ -19,6 +19,8 @@ BAND, SHORT_BAND = "band: ± one standard deviation over seeds", "± 1 std over 
 def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
     """The figure as PNG and beside it as SVG or PDF, without a date, so that the same data give the same file. For a
     paper it is one PDF."""
+    import matplotlib
+
     kinds = {"png": "Software", "svg": "Date", "pdf": "CreationDate"}
     ending = path.suffix.removeprefix(".")
     if path.is_dir():
@@ -30,7 +32,7 @@ def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
     for kind in ("pdf",) if for_paper() else ("png", "pdf" if ending == "pdf" else vector):
         file = path.with_suffix(f".{kind}")
         check_target(file)
-        with naming(file):
+        with naming(file), matplotlib.rc_context(settings()):
             figure.savefig(file, metadata={kinds[kind]: None})
         made.append(file)
     return made
@@ -114,19 +116,12 @@ def curves(
     names: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """`curve_figure`, saved; `names` are what methods are called."""
-    with _drawn_curves(series, title, measure, names) as figure:
-        return save(figure, path, vector)
+    return save(curve_figure(series, title, measure, names), path, vector)
 
 
-def curve_figure(series: Series, title: str, measure: str) -> Any:
+def curve_figure(series: Series, title: str, measure: str, names: Mapping[str, str] | None = None) -> Any:
     """A measure against rounds: all of them, and the last half from near. One line per method, the mean over its seeds;
     a few methods also get a band of one standard deviation."""
-    with _drawn_curves(series, title, measure) as figure:
-        return figure
-
-
-@contextmanager
-def _drawn_curves(series: Series, title: str, measure: str, names: Mapping[str, str] | None = None) -> Iterator[Any]:
     styles = {name: look(name, position) for position, name in enumerate(series)}
     rows, columns = (2, 1) if for_paper() else (1, 2)
     with drawing(*((6.4, 8.0) if for_paper() else (8.8, 3.9)), rows, columns) as (figure, grid):
@@ -144,7 +139,7 @@ def _drawn_curves(series: Series, title: str, measure: str, names: Mapping[str, 
             axes.set_ylabel(f"{words} (%)" if for_paper() else f"{words} on the test set (%)")
         frame(figure, title)
         legend(figure, panels, 4)
-        yield figure
+        return figure
 
 
 def no_mathematics(text: str) -> str:

@@ -86,16 +86,16 @@ _PAPER_RC: Any = {
 _style: ContextVar[str] = ContextVar("style", default="screen")
 
 
-def check_style(style: str) -> None:
+def checked_style(style: str) -> str:
     if style not in STYLES:
         raise ValueError(f"style is {style!r}; allowed: {', '.join(STYLES)}")
+    return style
 
 
 @contextmanager
 def drawn_for(style: str) -> Iterator[None]:
     """Inside, figures are drawn in one of `STYLES`."""
-    check_style(style)
-    before = _style.set(style)
+    before = _style.set(checked_style(style))
     try:
         yield
     finally:

@@ -2,8 +2,7 @@
 seed where they are too few for an interval."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,18 +21,11 @@ _APART = 0.008
 
 def draw_sweep(path: Path, swept: SweepTable) -> list[Path]:
     """`swept_figure`, saved."""
-    with _drawn_sweep(swept) as figure:
-        return save(figure, path)
+    return save(swept_figure(swept), path)
 
 
 def swept_figure(swept: SweepTable) -> Any:
     """The measure that settings are judged by, against one parameter."""
-    with _drawn_sweep(swept) as figure:
-        return figure
-
-
-@contextmanager
-def _drawn_sweep(swept: SweepTable) -> Iterator[Any]:
     with drawing(6.4, 3.9) as (figure, [[axes]]):
         draw_on(axes, swept)
         frame(figure, f"{swept.title}, {over(swept)}")
@@ -41,7 +33,7 @@ def _drawn_sweep(swept: SweepTable) -> Iterator[Any]:
             legend(figure, [axes], 2)
         elif any(axes.get_legend_handles_labels()[1]):
             figure.legend(*axes.get_legend_handles_labels(), loc="outside right center", fontsize=8)
-        yield figure
+        return figure
 
 
 def _words(swept: SweepTable) -> str:

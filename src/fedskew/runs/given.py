@@ -5,14 +5,13 @@ are strings and its hash means the same in every process.
 """
 
 import copy
-import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
 
 from fedskew.algorithms import Algorithm, origin
-from fedskew.core.checks import made_of
+from fedskew.core.checks import made_of, required
 from fedskew.core.dataset import Dataset
 from fedskew.core.live import called, give
 
@@ -42,10 +41,10 @@ def algorithm_spec(given: object) -> str:
             return known
         return "+".join(map(algorithm_spec, known)) if known else give(given.name, given, lambda: given)
     function = _callable("algorithm", given, "a spec, an Algorithm, a loss, or a function that returns one of them")
-    required = _required(function)
-    if wanting := [p.name for p in required if p.annotation in _PLAIN]:
+    needed = required(function)
+    if wanting := [p.name for p in needed if p.annotation in _PLAIN]:
         raise ValueError(f"algorithm: {called(given)} needs {', '.join(wanting)}; call it: {called(given)}(...)")
-    return give(called(given), given, (lambda: given) if required else function)
+    return give(called(given), given, (lambda: given) if needed else function)
 
 
 def model_spec(given: object) -> str:
@@ -60,7 +59,7 @@ def model_spec(given: object) -> str:
 def partition_spec(given: object) -> str:
     """The spec of a split (labels, clients, generator) -> indices of each client, or of a function that returns one."""
     function = _callable("partition", given, "a spec, or a function of labels, clients and a generator")
-    return give(called(given), given, (lambda: given) if len(_required(function)) == 3 else function)
+    return give(called(given), given, (lambda: given) if len(required(function)) == 3 else function)
 
 
 def _dataset(given: object) -> Dataset | str:
@@ -89,9 +88,3 @@ def _callable(field: str, given: object, allowed: str) -> Callable[..., Any]:
     if not callable(given):
         raise ValueError(f"{field} is {made_of(given)}; allowed: {allowed}")
     return given
-
-
-def _required(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    by_position = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    found = inspect.signature(function).parameters.values()
-    return [p for p in found if p.default is p.empty and p.kind in by_position]

@@ -143,8 +143,8 @@ class Run(BaseModel):
             raise ValueError(explain(error)) from error
 
     def replace(self, **changes: Any) -> "Run":
-        """A copy with some fields changed, validated like a new run."""
-        made = type(self)(**{**self.model_dump(), **changes})
+        """A copy with some fields changed, validated like a new run: what followed from other fields follows anew."""
+        made = type(self)(**{**self.given, **changes})
         made.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
         return made
 

@@ -145,31 +145,19 @@ def leaders(rows: Sequence[Mapping[str, Any]], measure: str) -> dict[int, str]:
     """The rows at the top, each with a word: `best` for one that is above all others, else `tied` for the first and
     those tied with it, where it is above all others. Nothing where that is open or seeds are too few, nor for a loss,
     which is not in points."""
-    alone = best(rows, measure)
-    if alone is not None:
-        return {alone: BEST}
-    first = _first(rows, measure)
-    if first is None or measure == "loss":
-        return {}
-    known = [i for i, row in enumerate(rows) if i != first and row[measure]["mean"] is not None]
-    found = {i: ahead(rows[first], rows[i], measure) for i in known}
-    if any(each is None or each.verdict not in ("above", "tied") for each in found.values()):
-        return {}
-    return dict.fromkeys([first, *(i for i, each in found.items() if each and each.verdict == "tied")], "tied")
-
-
-def _first(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:
-    """The row with the highest mean, for a loss the lowest; None where there is nothing to compare it with."""
     known = [i for i, row in enumerate(rows) if row[measure]["mean"] is not None]
     first = max(known, key=lambda i: _sign(measure) * rows[i][measure]["mean"], default=None)
-    return None if first is None or len(known) < 2 or rows[first]["diverged"] else first
+    if first is None or len(known) < 2 or rows[first]["diverged"]:
+        return {}
+    found = {i: ahead(rows[first], rows[i], measure) for i in known if i != first}
+    said = {i: difference.verdict if difference else None for i, difference in found.items()}
+    if set(said.values()) == {"above"}:
+        return {first: BEST}
+    if measure == "loss" or not set(said.values()) <= {"above", "tied"}:
+        return {}
+    return dict.fromkeys([first, *(i for i, word in said.items() if word == "tied")], "tied")
 
 
 def best(rows: Sequence[Mapping[str, Any]], measure: str) -> int | None:
     """Which row of `over_seeds` is above every other one (its loss below); None where the rule does not say so."""
-    first = _first(rows, measure)
-    if first is None:
-        return None
-    known = [row for i, row in enumerate(rows) if i != first and row[measure]["mean"] is not None]
-    found = [ahead(rows[first], row, measure) for row in known]
-    return first if all(difference is not None and difference.verdict == "above" for difference in found) else None
+    return next((i for i, word in leaders(rows, measure).items() if word == BEST), None)

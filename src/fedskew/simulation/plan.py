@@ -13,11 +13,10 @@ from fedskew.algorithms import Algorithm
 from fedskew.core import rng, spec, tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.federation import Federation, Ints
-from fedskew.core.own import drawing
+from fedskew.core.own import drawing, told
 from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, Sums, received, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
-from fedskew.core.traces import told
 from fedskew.core.tree import Params
 from fedskew.data import Nodes, load_dataset
 from fedskew.data.augment import AUGMENTS
@@ -185,8 +184,7 @@ def _parts(run: Run, labels: torch.Tensor) -> list[torch.Tensor]:
 
 def describe_partition(run: Run, federation: Federation) -> dict[str, Any]:
     """The partition's card."""
-    labels = torch.from_numpy(federation.labels)
-    return partition.card(run.partition, federation.indices, labels, federation.dataset.num_classes)
+    return partition.card(run.partition, federation.indices, federation.counts(np.arange(federation.num_clients)))
 
 
 def usable_device(name: str) -> torch.device:

@@ -124,7 +124,7 @@ def _rounds(begun: list[_Begun], probes: Sequence[Probe], every: int) -> Iterato
     while started:
         due = min(one.simulation.round for one in started)
         ready = [one for one in started if one.simulation.round == due]
-        group = [one for one in ready if one.simulation.normalisation == ready[0].simulation.normalisation]
+        group = [one for one in ready if one.simulation.shared == ready[0].simulation.shared]
         try:
             records = advance([one.simulation for one in group], probes if (due + 1) % every == 0 else ())
         except Exception:

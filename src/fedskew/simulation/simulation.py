@@ -6,8 +6,8 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import partial
-from typing import Any, NamedTuple
+from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,11 +20,10 @@ from fedskew.core.client_states import ClientStates
 from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
-from fedskew.core.own import drawing, own_parts
+from fedskew.core.own import drawing, own_parts, told
 from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, summed
 from fedskew.core.settings import Settings, dtype_of
-from fedskew.core.traces import told
 from fedskew.core.tree import Params
 from fedskew.data import resolve_dataset
 from fedskew.engine import ENGINES, Engine, check_parts, choose_engine
@@ -149,10 +148,15 @@ class Simulation:
         session = {"from_round": self.round, **here, "engine_reason": reason, "changed": changed}
         folder.append_session({**session, **origin(self.run, self.federation.dataset)})
 
-    @property
-    def normalisation(self) -> tuple[Any, Any]:
-        """Whether examples are normalised the same way, so that they can share a batch."""
-        return self.federation.dataset.mean, self.federation.dataset.std
+    @cached_property
+    def shared(self) -> tuple[Any, ...]:
+        """What seeds that train together must have in common: how examples are normalised, and what stays in the module
+        of the first, frozen parameters and tensors that are neither parameters nor buffers."""
+        data, module = self.federation.dataset, self.model.module
+        kept: Params = {name: module.get_parameter(name) for name in self.model.frozen}
+        for part, owner in module.named_modules():
+            kept |= {f"{part} {name}": value for name, value in vars(owner).items() if isinstance(value, Tensor)}
+        return data.mean, data.std, tree.digest(kept)
 
     @property
     def model(self) -> Model:
@@ -298,11 +302,13 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     seconds = (time.perf_counter() - began) / len(simulations)
     records = []
     for i, simulation in enumerate(simulations):
-        fit = _fit(simulation, finite[i])
-        after = simulation.server
+        began = time.perf_counter()
+        asked = simulation.read_out() if finite[i] else 0  # before measures and probes of the model as it is used
+        spent, after = seconds + time.perf_counter() - began, simulation.server
         seen = Observation(round, simulation.run, simulation.model, cohorts[i], before[i], updates[i], after)
         looked = {name: value for probe in probes for name, value in probe(seen).items()}
-        records.append(_record(simulation, cohorts[i], sums[i], seconds, fit, looked))
+        own = {"seconds": spent, "asked": asked, "probes": looked}
+        records.append(_record(simulation, cohorts[i], sums[i], diverged=not finite[i], **own))
         simulation.record(records[-1])
     return records
 
@@ -313,39 +319,20 @@ def _are_probabilities(logits: Tensor) -> bool:
     return bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), rtol=0, atol=1e-3)
 
 
-class _Fit(NamedTuple):
-    """Whether the model was finite, how many gradients its readout asked for, and how long that took."""
-
-    finite: bool
-    asked: int
-    seconds: float
-
-
-def _fit(simulation: Simulation, finite: bool) -> _Fit:
-    """Read out a model if it is finite. Measures see the result, and so do probes of the model as it is used; probes of
-    local updates see the model that they start from."""
-    began = time.perf_counter()
-    return _Fit(finite, simulation.read_out() if finite else 0, time.perf_counter() - began)
-
-
-def _record(
-    simulation: Simulation, cohort: Cohort, sums: Sums | None, seconds: float, fit: _Fit, probes: dict[str, Any]
-) -> RoundRecord:
-    diverged = not fit.finite
+def _record(simulation: Simulation, cohort: Cohort, sums: Sums | None, *, diverged: bool, **own: Any) -> RoundRecord:
+    """The record of a round; `own` are its fields that only `advance` knows."""
     measured = simulation.evaluate(now=diverged)
     return RoundRecord.of(
         measured,
         round=simulation.round,
         train_loss=None if sums is None else float(sums.loss),
         clients=len(cohort.whole),
-        seconds=seconds + fit.seconds,
         engine=simulation.engine_name,
         device=str(simulation.device),
         diverged=diverged,
         validation_accuracy=simulation.ranks.broadcast(simulation.validate()) if measured else None,
-        probes=probes,
-        asked=fit.asked,
         server=simulation.server,
+        **own,
     )
 
 

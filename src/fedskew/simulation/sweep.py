@@ -17,10 +17,7 @@ from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.summary import setting_text
 from fedskew.runs.versions import DECIDING_NOTHING
 
-NOT_SWEPT = {
-    "seed": "--seeds sets how many seeds are run",
-    **dict.fromkeys(DECIDING_NOTHING, "it decides no result"),
-}
+NOT_SWEPT = {"seed": "--seeds sets how many seeds are run", **dict.fromkeys(DECIDING_NOTHING, "it decides no result")}
 """Fields that take only one value, and why."""
 
 

@@ -14,10 +14,10 @@ from typing import Any
 
 from fedskew.core import spec
 from fedskew.knobs import LR, Choices, Knob, find_argument, knobs_of
+from fedskew.runs.measures import end
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.schedules import SCHEDULES
 from fedskew.runs.store import Store
-from fedskew.runs.summary import tail
 from fedskew.simulation.compare import Comparison
 from fedskew.simulation.records import RoundRecord
 from fedskew.simulation.search import Values, generator_for, settings_to_try
@@ -184,23 +184,17 @@ def rungs(tries: int, rounds: int, *, halving: bool) -> list[int]:
     return [math.ceil(rounds / 2 ** (times - 1 - i)) for i in range(times)]
 
 
-def score_of(records: Sequence[tuple[int, float | None]]) -> float | None:
-    """The mean accuracy on held-out examples at the end, over the rounds that were evaluated."""
-    last = records[-1][0]
-    known = [share for round, share in records if share is not None and round > last - tail(last)]
-    return statistics.fmean(known) if known else None
-
-
 def _done(tried: Try, rounds: int, store: Store | None, watch: Watch, name: str) -> Try:
-    """A try that has run for this many rounds."""
+    """A try that has run for this many rounds; its score is the mean at the end over seeds."""
     runs = [run.model_copy(update={"rounds": rounds}) for run in tried.runs]
-    seen: dict[int, list[tuple[int, float | None]]] = {run.seed: [] for run in runs}
+    seen: dict[int, list[tuple[int, float]]] = {}
     diverged = False
     for _, run, record in simulate_groups([(name, runs)], store):
-        seen[run.seed].append((record.round, record.validation_accuracy))
+        if record.validation_accuracy is not None:
+            seen.setdefault(run.seed, []).append((record.round, record.validation_accuracy))
         diverged = diverged or record.diverged
         watch(name, record)
-    scores = [score for records in seen.values() if (score := score_of(records)) is not None]
+    scores = [end(curve) for curve in seen.values()]
     return replace(tried, rounds=rounds, score=None if diverged or not scores else statistics.fmean(scores))
 
 

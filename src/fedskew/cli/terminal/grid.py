@@ -1,7 +1,7 @@
 """Tables that lose nothing on a narrow terminal."""
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from textwrap import TextWrapper
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,13 @@ class Grid:
         self.heads, self.keys = heads, keys
         self.rows: list[tuple[str, ...]] = []
         self._bold: list[Collection[int]] = []
+
+    @classmethod
+    def of(cls, heads: Sequence[str], rows: Iterable[Sequence[str]], keys: int = 1) -> "Grid":
+        grid = cls(*heads, keys=keys)
+        for row in rows:
+            grid.add_row(*row)
+        return grid
 
     def add_row(self, *cells: str, bold: Collection[int] = ()) -> None:
         """Add a row; cells are shown verbatim, those in the columns `bold` in bold."""

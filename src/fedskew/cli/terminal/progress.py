@@ -241,13 +241,12 @@ def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> Non
         {"dataset": s.name, "state": s.state, "bytes": s.bytes, "path": str(s.path), "source": s.source}
         for s in statuses
     ]
+    grid = Grid("data set", "state", "MB", "path", "from")
+    for row in rows:
+        grid.add_row(row["dataset"], row["state"], f"{row['bytes'] / 1e6:,.1f}", row["path"], row["source"])
     if json_:
         print_json(rows)
-        return
-    grid = Grid("data set", "state", "MB", "path", "from")
-    for row in rows if not quiet else ():
-        grid.add_row(row["dataset"], row["state"], f"{row['bytes'] / 1e6:,.1f}", row["path"], row["source"])
-    if not quiet:
+    elif not quiet:
         console().print(grid if rows else "no data files here")
 
 

@@ -1,6 +1,6 @@
 """Methods by federations: one table over all sections, for the page and for a paper."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
 from fedskew.core import spec
@@ -17,15 +17,10 @@ _MARKS = dict(zip(VERDICTS, "▲▼=?·", strict=True))
 
 
 def overview(federations: Sequence[Federation]) -> Html:
-    """Methods by federations, or where there are many and more of those the other way round: the mean of the last ten
-    rounds, with a mark for how the method stands to FedAvg there."""
-    labels = _labels(federations)
+    """The mean of the last ten rounds of methods in federations, with a mark for how each stands to FedAvg there."""
     names = [tag("a", each.name, href=f"#federation-{i}") for i, each in enumerate(federations)]
-    cells = {label: [_standing(federation, label) for federation in federations] for label in labels}
-    if len(federations) <= max(_MOST_ACROSS, len(labels)):
-        heads, rows = ["method", *names], [[head(label), *cells[label]] for label in labels]
-    else:
-        heads, rows = ["federation", *labels], _turned([head(name) for name in names], cells)
+    cells = {label: [_standing(each, label) for each in federations] for label in _labels(federations)}
+    heads, rows = _laid_out(names, cells, head)
     key = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
     return table(f"{_measure(federations)}. Against {_base(federations)}: {key}", heads, rows, "overview")
 
@@ -46,12 +41,8 @@ def _standing(federation: Federation, label: str) -> Html:
 
 def overview_latex(federations: Sequence[Federation]) -> str:
     """The same for booktabs. A federation is called by what it differs in from the others."""
-    labels, names = _labels(federations), _short_names(federations)
-    cells = {label: [_standing_tex(federation, label) for federation in federations] for label in labels}
-    if len(federations) <= max(_MOST_ACROSS, len(labels)):
-        heads, rows = ["method", *names], [[tex(label), *cells[label]] for label in labels]
-    else:
-        heads, rows = ["federation", *labels], _turned([tex(name) for name in names], cells)
+    cells = {label: [_standing_tex(each, label) for each in federations] for label in _labels(federations)}
+    heads, rows = _laid_out(_short_names(federations), cells, tex)
     said = [f"{_measure(federations)}: mean and standard deviation over seeds. {BOLD}", marks_text(_base(federations))]
     return "\n".join([*comments(said), *tabular(heads, rows)]) + "\n"
 
@@ -88,9 +79,14 @@ def _called(federation: Federation, label: str) -> Method | None:
     return next((method for method in federation.methods if method.label == label), None)
 
 
-def _turned(names: Sequence[_Cell], cells: Mapping[str, Sequence[_Cell]]) -> list[list[_Cell]]:
-    """Federations as rows."""
-    return [[name, *row] for name, row in zip(names, zip(*cells.values(), strict=True), strict=True)]
+def _laid_out(
+    names: Sequence[str], cells: Mapping[str, Sequence[_Cell]], named: Callable[[str], _Cell]
+) -> tuple[list[str], list[list[_Cell]]]:
+    """Methods by federations, or where there are many and more of those the other way round: heads and rows."""
+    if len(names) <= max(_MOST_ACROSS, len(cells)):
+        return ["method", *names], [[named(label), *row] for label, row in cells.items()]
+    turned = zip(names, zip(*cells.values(), strict=True), strict=True)
+    return ["federation", *cells], [[named(name), *row] for name, row in turned]
 
 
 def _measure(federations: Sequence[Federation]) -> str:

@@ -44,10 +44,7 @@ def write_page(
 
 
 def page(
-    federations: Sequence[Federation],
-    left_out: Sequence[LeftOut] = (),
-    held_out: Sequence[Entry] = (),
-    store: str = "",
+    federations: Sequence[Federation], left_out: Sequence[LeftOut] = (), held_out: Sequence[Entry] = (), store: str = ""
 ) -> str:
     """The text of the page, which only counts the runs in `held_out`; `store` is the option that its commands need to
     find the runs, if they need one."""

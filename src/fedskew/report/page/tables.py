@@ -24,16 +24,15 @@ def results(federation: Federation) -> Html:
     marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
     differences = {method.name: federation.difference(method) for method in methods}
     reach = max((abs(d.mean) + (d.half or 0.0) for d in differences.values() if d is not None), default=0.0)
-    judged = any(differences.values())
+    judged, more = any(differences.values()), [more_columns(federation, method) for method in methods]
     rows = []
     for i, method in enumerate(methods):
         apart = [_difference(federation, method, differences[method.name], reach)] if judged else []
         shown = [_value(method, measure, marks[measure].get(i)) for measure in measures]
-        more = [cell(text) for text in more_cells(federation, method)]
         done = cell(f"{len(method.finished)} of {len(method.entries)}")
-        rows.append([head(method.label), *apart, *shown, *more, done])
+        rows.append([head(method.label), *apart, *shown, *map(cell, more[i].values()), done])
     heads = ["method", *([f"{mean} − {federation.base_label}, points"] if judged else [])]
-    heads += [*(columns[measure] for measure in measures), *more_heads(federation), "seeds done"]
+    heads += [*(columns[measure] for measure in measures), *more[0], "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
 
 
@@ -43,24 +42,16 @@ def shown_measures(federation: Federation, known: Iterable[str]) -> list[str]:
     return [measure for measure in known if measure != "validation_accuracy" or measure in shown]
 
 
-def more_heads(federation: Federation) -> list[str]:
+def more_columns(federation: Federation, method: Method) -> dict[str, str]:
     """The optional columns: without FedAvg there is no target, without IID runs no gap."""
-    heads = []
+    columns: dict[str, str] = {}
     if federation.baseline is not None or federation.target is not None:
-        heads.append(f"rounds to {target_words(federation.target)}")
+        columns[f"rounds to {target_words(federation.target)}"] = str(federation.reach(method) or "-")
     if federation.iid is not None:
-        heads += ["IID gap closed", f"{mean_head([federation.rounds])} − {federation.base_label} on IID data, points"]
-    return heads
-
-
-def more_cells(federation: Federation, method: Method) -> list[str]:
-    cells = []
-    if federation.baseline is not None or federation.target is not None:
-        cells.append(str(federation.reach(method) or "-"))
-    if federation.iid is not None:
-        gain = federation.difference_on_iid(method)
-        cells += [str(federation.gap_closed(method) or "-"), "-" if gain is None else verdict_text(gain)]
-    return cells
+        end, gain = mean_head([federation.rounds]), federation.difference_on_iid(method)
+        columns["IID gap closed"] = str(federation.gap_closed(method) or "-")
+        columns[f"{end} − {federation.base_label} on IID data, points"] = "-" if gain is None else verdict_text(gain)
+    return columns
 
 
 def states(method: Method) -> str:
