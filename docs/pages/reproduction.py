@@ -39,6 +39,8 @@ _MAP = """\
 [The map](tables/map.md) changes one assumption at a time, and has FedLC's tau on other data sets. [The paper's
 figures](tables/figures.md) have a page as well."""
 
+_FAR = "[How far our figures are from the paper's](tables/distances.md), by data set and profile."
+
 _SOURCES = """\
 ## Where the figures come from
 
@@ -88,7 +90,7 @@ def reproduction(
     main += [*balanced.section(results), "## Table by table", RULE, table_page.SUMMARY]
     for table in TABLES.values():
         main += table_page.summary(table, results)
-    main += [*_distances(results), _OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
+    main += [_FAR, _OPEN.rstrip(), *_profiles(), _CONTRADICTIONS.rstrip()]
     main += [*closing.section(results), *mended.section(repairs, [*results, *tuned]), *chosen.section(results, tuned)]
     main += [_SOURCES.rstrip()]
     pages = {
@@ -97,6 +99,7 @@ def reproduction(
         "tables/figures": figure_page.figures(results, figures),
         "tables/map": [*figure_page.around(results, figures), *margins.section(taus)],
         "tables/gap": ["# The gap to IID data: one seed, and tries", *closing.once(results), *readouts.tried(fits)],
+        "tables/distances": ["# How far from the paper's figures", *_distances(results)],
         "tables/repeats": ["# Repeated runs", *_repeats(results, repeats)],
     }
     return {f"{name}.md": "\n\n".join(parts) + "\n" for name, parts in pages.items()}
@@ -107,7 +110,7 @@ def _distances(results: Results) -> list[str]:
     run."""
     lines = in_short(results, TABLES.values())
     how = "FedLC against FedAvg wherever both were run in the same way, by data set and profile."
-    return ["### All of them together", how, "\n".join(f"- {line}" for line in lines)] if lines else []
+    return [how, "\n".join(f"- {line}" for line in lines)] if lines else []
 
 
 def _profiles() -> Iterator[str]:

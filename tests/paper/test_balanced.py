@@ -26,7 +26,7 @@ def known(*cells: str, seeds: int = 3) -> list[Result]:
 def test_only_cells_whose_classes_differ_in_frequency_are_shown_with_both_measures() -> None:
     head, text, table = section(Known(known(*CELLS)))
     assert head.startswith("## ")
-    assert "sets of svhn have" in text
+    assert "by both measures" in text
     assert table.splitlines()[2:] == [
         "| svhn D(0.1) | `usual` | +0.00 [+0.00, +0.00] tied | +6.00 [+3.52, +8.48] above | - | - |"
     ]
