@@ -56,7 +56,8 @@ def _bar(total: int) -> Iterator[Step]:
         TextColumn("{task.fields[within]}{task.fields[accuracy]}"),
         TimeRemainingColumn(),
     )
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+    above = sys.stdout.isatty()  # what is printed meanwhile is drawn above the bar, unless it goes to a file
+    with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above) as bar:
         task = bar.add_task("getting ready", total=total, accuracy="", within="")
 
         def step(name: str, record: "RoundRecord") -> None:

@@ -1,5 +1,8 @@
 """Progress where there is no terminal, and what time is said to have been spent."""
 
+import os
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -58,3 +61,25 @@ def test_seconds_are_those_that_were_spent_now(tmp_path: Any) -> None:
     assert again.seconds == 0
     assert str(again) == "from the store, nothing computed"
     assert str(first).endswith("s for 4 rounds")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+@pytest.mark.parametrize(
+    "bar",
+    [
+        "from fedskew.progress import round_progress; bar = round_progress(1, enabled=True)",
+        "from fedskew.cli.terminal.progress import byte_progress; bar = byte_progress('file', enabled=True)",
+        "from fedskew.cli.terminal.watch import watching; bar = watching('run', 1, enabled=True)",
+    ],
+)
+def test_results_go_to_a_file_also_while_a_bar_is_on_the_terminal(bar: str) -> None:
+    """Rich draws what is printed beside a bar above it, on standard error, if it is not told otherwise."""
+    reading, terminal = os.openpty()
+    script = f"{bar}\nwith bar: print('a result')"
+    try:
+        done = subprocess.run([sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=terminal, text=True,
+                              env={**os.environ, "TERM": "xterm"})  # fmt: skip
+    finally:
+        os.close(terminal)
+        os.close(reading)
+    assert (done.returncode, done.stdout) == (0, "a result\n")

@@ -65,7 +65,7 @@ def byte_progress(name: str, *, enabled: bool) -> Iterator[Callable[[int, int], 
     from rich.markup import escape
     from rich.progress import Progress
 
-    with Progress(console=Console(stderr=True), transient=True) as bar:
+    with Progress(console=Console(stderr=True), transient=True, redirect_stdout=sys.stdout.isatty()) as bar:
         task = bar.add_task(escape(printable(name)), total=None)
         yield lambda done, total: bar.update(task, completed=done, total=total)
 

@@ -36,7 +36,8 @@ def watching(title: str, rounds: int, *, enabled: bool) -> Iterator[Callable[[st
     from rich.live import Live
 
     board = Board(title, rounds)
-    with Live(board, console=Console(stderr=True), refresh_per_second=4, transient=True):
+    screen, above = Console(stderr=True), sys.stdout.isatty()
+    with Live(board, console=screen, refresh_per_second=4, transient=True, redirect_stdout=above):
         yield lambda name, record: board.add(record, time.monotonic())
 
 
