@@ -55,8 +55,9 @@ def random_features(seed: int, clients: int) -> Dataset:
 
 
 def simulation(**fields: Any) -> Simulation:
-    data.DATASETS |= {"random": random_images, "features": random_features}
-    data.USUAL |= {"random": data.Usual("cnn", "iid"), "features": data.Usual("logistic", "natural")}
+    images, features = data.Usual(random_images, "cnn", "iid"), data.Usual(random_features, "logistic", "natural")
+    data.USUAL |= {"random": images, "features": features}
+    data.DATASETS |= {name: usual.load for name, usual in data.USUAL.items()}
     fields = {"dataset": "random", "device": "cuda", "rounds": 10**6, "eval_every": 10**6, **fields}
     return Simulation(Run(**fields))
 

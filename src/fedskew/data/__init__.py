@@ -18,32 +18,18 @@ from fedskew.data import cifar, digits, femnist, folder, imagenet12, mnist, node
 from fedskew.data.images import Progress
 from fedskew.data.nodes import Nodes as Nodes
 
-DATASETS: dict[str, Callable[..., Dataset | Nodes]] = {
-    "digits": digits.digits,
-    "shapes": shapes.shapes,
-    "synthetic": synthetic.synthetic,
-    "mnist": mnist.mnist,
-    "fashion_mnist": mnist.fashion_mnist,
-    "cifar10": cifar.cifar10,
-    "cifar100": cifar.cifar100,
-    "svhn": svhn.svhn,
-    "femnist": femnist.femnist,
-    "imagenet12": imagenet12.imagenet12,
-    "folder": folder.folder,
-    "npz": npz.npz,
-    "nodes": nodes.nodes,
-}
 GIVEN = ("seed", "clients", "data_dir", "progress")
 
 
 @dataclass(frozen=True)
 class Usual:
-    """A run's defaults for a data set: `natural` stands for the data set's own clients.
+    """A data set: how it is loaded, and a run's defaults for it, where `natural` stands for its own clients.
 
     `mirrors` says whether the examples are images whose mirror image shows the same class; digits and letters are not.
     `files` finds the files that the data set is read from, by the arguments that choose them.
     """
 
+    load: Callable[..., Dataset | Nodes]
     model: str
     partition: str
     mirrors: bool = False
@@ -51,20 +37,23 @@ class Usual:
 
 
 USUAL = {
-    "digits": Usual("mlp", "dirichlet:0.1"),
-    "shapes": Usual("cnn:width=24,padding=1", "dirichlet:0.1", mirrors=True),
-    "synthetic": Usual("logistic", "natural"),
-    "mnist": Usual("mcmahan", "dirichlet:0.1", files=partial(mnist.mnist_files, "mnist")),
-    "fashion_mnist": Usual("mcmahan", "dirichlet:0.1", True, partial(mnist.mnist_files, "fashion_mnist")),
-    "cifar10": Usual("cnn", "dirichlet:0.1", True, partial(cifar.cifar_files, "cifar10")),
-    "cifar100": Usual("cnn", "dirichlet:0.1", True, partial(cifar.cifar_files, "cifar100")),
-    "svhn": Usual("cnn", "dirichlet:0.1", files=svhn.svhn_files),
-    "femnist": Usual("leaf_cnn", "natural", files=femnist.femnist_files),
-    "imagenet12": Usual("resnet18", "dirichlet:0.1", True, imagenet12.imagenet12_files),
-    "folder": Usual("cnn", "dirichlet:0.1"),
-    "npz": Usual("mlp", "dirichlet:0.1"),
-    "nodes": Usual("mlp", "natural"),
+    "digits": Usual(digits.digits, "mlp", "dirichlet:0.1"),
+    "shapes": Usual(shapes.shapes, "cnn:width=24,padding=1", "dirichlet:0.1", mirrors=True),
+    "synthetic": Usual(synthetic.synthetic, "logistic", "natural"),
+    "mnist": Usual(mnist.mnist, "mcmahan", "dirichlet:0.1", files=partial(mnist.mnist_files, "mnist")),
+    "fashion_mnist": Usual(
+        mnist.fashion_mnist, "mcmahan", "dirichlet:0.1", True, partial(mnist.mnist_files, "fashion_mnist")
+    ),
+    "cifar10": Usual(cifar.cifar10, "cnn", "dirichlet:0.1", True, partial(cifar.cifar_files, "cifar10")),
+    "cifar100": Usual(cifar.cifar100, "cnn", "dirichlet:0.1", True, partial(cifar.cifar_files, "cifar100")),
+    "svhn": Usual(svhn.svhn, "cnn", "dirichlet:0.1", files=svhn.svhn_files),
+    "femnist": Usual(femnist.femnist, "leaf_cnn", "natural", files=femnist.femnist_files),
+    "imagenet12": Usual(imagenet12.imagenet12, "resnet18", "dirichlet:0.1", True, imagenet12.imagenet12_files),
+    "folder": Usual(folder.folder, "cnn", "dirichlet:0.1"),
+    "npz": Usual(npz.npz, "mlp", "dirichlet:0.1"),
+    "nodes": Usual(nodes.nodes, "mlp", "natural"),
 }
+DATASETS = {name: usual.load for name, usual in USUAL.items()}
 
 
 def usual_for(text: str) -> Usual | None:
