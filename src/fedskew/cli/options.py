@@ -4,6 +4,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,21 +58,14 @@ Json = Annotated[bool, typer.Option("--json", help="One JSON document on standar
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no hints, only the result.")]
 Runs = Annotated[str | None, typer.Option("--runs", help="Folder of the store.  [default: $FEDSKEW_RUNS or runs/]")]
 File = Annotated[Path | None, typer.Argument(help="A TOML file with fields of the run; options override it.")]
+_methods = partial(typer.Option, "--algorithm", "-a")
 Algorithm = Annotated[
     list[str] | None,
-    typer.Option(
-        "--algorithm",
-        "-a",
-        help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; see `fedskew methods`.  [default: fedavg]",
-    ),
+    _methods(help="fedavg | fedlc:tau=1+scaffold | FILE.py:FACTORY; see `fedskew methods`.  [default: fedavg]"),
 ]
 Algorithms = Annotated[
     list[str] | None,
-    typer.Option(
-        "--algorithm",
-        "-a",
-        help="fedavg,fedlc | fedlc:tau=1+scaffold | FILE.py:FACTORY; can be repeated.  [default: FILE's]",
-    ),
+    _methods(help="fedavg,fedlc | fedlc:tau=1+scaffold | FILE.py:FACTORY; can be repeated.  [default: FILE's]"),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Show accuracy, classes, drift and time left during the run.")]
 Track = Annotated[
