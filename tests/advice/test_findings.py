@@ -9,7 +9,8 @@ import torch
 from docs.pages.evidence_table import build
 from fedskew import partition
 from fedskew.advice.evidence import load, partition_name
-from fedskew.advice.findings import FAR, NEAR, advise, distance, scaled
+from fedskew.advice.findings import FAR, NEAR, advise
+from fedskew.advice.gains import distance, scaled
 from fedskew.advice.kinds import UNKNOWN, kind_of
 from fedskew.advice.text import verdict
 from fedskew.core import rng

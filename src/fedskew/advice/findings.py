@@ -4,19 +4,31 @@ skew.
 One order for everything: the user's own runs, the same data set, other data of its kind; there the nearest skew, in
 one's own runs the longest; there what several seeds decide. What comes first speaks."""
 
-import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
 
+from fedskew.advice.gains import (
+    CLOSENESS,
+    KIND,
+    OTHER,
+    SAME,
+    Evidence,
+    Gain,
+    Pair,
+    Setting,
+    evidence_of,
+    mean_skew,
+    scaled,
+)
 from fedskew.advice.kinds import UNKNOWN, kind_of
 from fedskew.algorithms import describe
 from fedskew.core import spec
 from fedskew.data import resolve_dataset
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
-from fedskew.runs.verdict import BASELINE, CLOSE, NOT_DECIDED, OPEN, VERDICTS, Difference, paired
+from fedskew.runs.verdict import CLOSE, NOT_DECIDED, OPEN, VERDICTS
 
 NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
@@ -26,83 +38,8 @@ SHORT = 10
 """Runs of the user's own with so few rounds recommend nothing if there are longer runs."""
 MOST = 3
 """How many methods besides FedAvg are recommended, or suggested to try."""
-Setting = Mapping[str, Any]
-SAME, KIND, OTHER = CLOSENESS = ("same", "kind", "other")
-"""A setting's data: the user's data set with the same kind of model, other data of its kind, other data."""
 EVEN = 0.05
 """Below this mean total variation labels are hardly skewed; 20 IID clients of 2,500 examples have about 0.02."""
-
-
-@dataclass(frozen=True)
-class Gain:
-    """A method, by one of its variants, against FedAvg in one setting, over the seeds that both finished: `points` of
-    accuracy, and rounds `saved` on the way to FedAvg's end. If FedAvg diverged with all seeds that the method finished,
-    `seeds` are those, and there is no verdict."""
-
-    method: str
-    algorithm: str
-    points: Difference | None
-    saved: Difference | None
-    verdict: str | None
-    accuracy: float | None
-    seeds: list[int]
-    diverged: list[int]
-
-    @property
-    def mean(self) -> float:
-        return self.points.mean if self.points else float("-inf")
-
-    @property
-    def is_decided(self) -> bool:
-        return self.verdict not in (None, OPEN, NOT_DECIDED)
-
-    @property
-    def has_interval(self) -> bool:
-        """Whether it has the seeds to be decided."""
-        return self.verdict not in (None, NOT_DECIDED)
-
-    @property
-    def is_alone(self) -> bool:
-        """Whether it finished only seeds with which FedAvg diverged."""
-        return bool(self.seeds) and self.points is None
-
-    @property
-    def least(self) -> float:
-        """The lower end of the interval."""
-        return self.mean - ((self.points and self.points.half) or 0.0)
-
-
-@dataclass(frozen=True)
-class Evidence:
-    """A setting with its methods' accuracies, and gains over FedAvg, largest first."""
-
-    number: int
-    own: bool
-    data: str
-    cell: str
-    kind: str
-    distance: float
-    skew: dict[str, float]
-    setting: Setting
-    base: Gain
-    gains: list[Gain]
-
-    @property
-    def rounds(self) -> int:
-        return int(self.setting["rounds"])
-
-    @property
-    def split(self) -> str:
-        return str(self.setting["partition"])
-
-    @property
-    def rank(self) -> tuple[int, bool, bool, float]:
-        """Its place: by its data, then what decides something, then what has an interval, then the nearest."""
-        decided, judged = (any(getattr(g, name) for g in self.gains) for name in ("is_decided", "has_interval"))
-        return CLOSENESS.index(self.data), not decided, not judged, self.distance
-
-
-Pair = tuple[Evidence, Gain]
 
 
 @dataclass(frozen=True)
@@ -177,9 +114,9 @@ def advise(
     classes, skew, sizes = int((counts.sum(0) > 0).sum()), skew_indices(counts), counts.sum(1).tolist()
     here = scaled(skew, classes)
     asked = {name: value for name, value in wanted.items() if value is not None}.items()
-    mine = [_evidence(s, here, here, SAME, own=True) for s in own if asked <= s.items()]
+    mine = [evidence_of(s, here, here, SAME, own=True) for s in own if asked <= s.items()]
     named = _named(dataset, {s["dataset"] for s in table["settings"]})
-    known = [_evidence(s, here, _mean_skew(s, table), _data(s, named, kind)) for s in table["settings"]
+    known = [evidence_of(s, here, mean_skew(s, table), _data(s, named, kind)) for s in table["settings"]
              if asked <= s.items()]  # fmt: skip
     found = sorted((item for item in known if item.gains), key=lambda item: (CLOSENESS.index(item.data), item.distance))
     near = [item for item in found if item.distance <= NEAR]
@@ -339,65 +276,3 @@ def _stands(lead: Sequence[Pair], pairs: Sequence[Pair]) -> tuple[str, list[Pair
         return "keep", by["below"] or by["tied"]
     unknown = [(item, gain) for item, gain in pairs if gain.verdict == NOT_DECIDED or gain.is_alone]
     return ("open", unknown) if unknown else ("keep", list(pairs))
-
-
-def scaled(skew: Mapping[str, float], classes: int) -> dict[str, float]:
-    """The indices, each between 0 and 1: effective classes as a share of the number of classes."""
-    return {**skew, "effective_classes": skew["effective_classes"] / classes}
-
-
-def distance(a: Mapping[str, float], b: Mapping[str, float]) -> float:
-    """Mean absolute difference of the four scaled indices."""
-    return statistics.fmean(abs(a[name] - b[name]) for name in a)
-
-
-def _mean_skew(setting: Setting, table: Mapping[str, Any]) -> dict[str, float]:
-    cards = [table["partitions"][name] for name in setting["methods"][BASELINE]["partitions"]]
-    rows = [scaled(card["skew"], card["classes"]) for card in cards]
-    return {name: statistics.fmean(row[name] for row in rows) for name in rows[0]}
-
-
-def _evidence(
-    setting: Setting, here: Mapping[str, float], skew: dict[str, float], data: str, *, own: bool = False
-) -> Evidence:
-    """In the user's own runs every variant is a method. In published runs a method is its best variant on held-out
-    examples, else the one with default arguments: the test set never decides."""
-    methods, families = setting["methods"], dict[str, list[str]]()
-    for name in methods:
-        family = name if own else spec.family(name)
-        families.setdefault(family, []).append(name)
-    families.pop(BASELINE)
-    best = {f: max(names, key=lambda name: (_held_out(methods[name]), name == f)) for f, names in families.items()}
-    gains = [gain for family, name in best.items() if (gain := _gain(family, name, methods)).seeds or gain.diverged]
-    cell = setting["dataset"] + ("" if setting["partition"] == "natural" else f"/{setting['partition']}")
-    kind, base = kind_of(setting["dataset"], setting["model"]), _gain(BASELINE, BASELINE, methods)
-    ordered = sorted(gains, key=lambda gain: -gain.mean)
-    return Evidence(0, own, data, cell, kind, distance(here, skew), skew, setting, base, ordered)
-
-
-def _held_out(method: Mapping[str, Any]) -> float:
-    values = [value for value in method["held_out"] if value is not None]
-    return statistics.fmean(values) if values and None not in method["accuracy"] else 0.0
-
-
-def _gain(family: str, name: str, methods: Mapping[str, Any]) -> Gain:
-    """Paired by seed: both runs had the same data, split, initial model and cohorts."""
-    mine, base = (_by_seed(methods[one]) for one in (name, BASELINE))
-    alike = [s for s in mine if s in base and mine[s][2] == base[s][2]]
-    points = paired(*({s: _percent(one[s][0]) for s in alike} for one in (mine, base)))
-    finished = [s for s in alike if mine[s][0] is not None]
-    seeds = [s for s in finished if base[s][0] is not None] or finished
-    saved = paired(*({s: one[s][1] for s in seeds if one[s][1] is not None} for one in (base, mine)))
-    accuracy = statistics.fmean(100 * mine[s][0] for s in seeds) if seeds else None
-    diverged = [seed for seed, (reached, *_) in mine.items() if reached is None]
-    return Gain(family, name, points, saved, points.verdict if points else None, accuracy, seeds, diverged)
-
-
-def _percent(accuracy: float | None) -> float | None:
-    return None if accuracy is None else round(100 * accuracy, 4)
-
-
-def _by_seed(method: Mapping[str, Any]) -> dict[int, tuple[Any, Any, Any]]:
-    """Accuracy over the last ten rounds, rounds to FedAvg's end, and the split, of each seed."""
-    rows = zip(method["accuracy"], method["reach"], method["partitions"], strict=True)
-    return dict(zip(method["seeds"], rows, strict=True))

@@ -5,20 +5,8 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations, count
 from typing import Any
 
-from fedskew.advice.findings import (
-    FAR,
-    KIND,
-    MOST,
-    NEAR,
-    SAME,
-    SHORT,
-    Advice,
-    Evidence,
-    Gain,
-    Row,
-    Setting,
-    has_readout,
-)
+from fedskew.advice.findings import FAR, MOST, NEAR, SHORT, Advice, Row, has_readout
+from fedskew.advice.gains import KIND, SAME, Evidence, Gain, Setting
 from fedskew.advice.kinds import UNKNOWN
 from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
