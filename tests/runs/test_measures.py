@@ -43,6 +43,19 @@ def test_the_default_target_is_what_fedavg_of_the_same_seed_has_at_its_end() -> 
     assert rounds_to_reach({0: rising, 1: rising}, 0.25) == Reach(5, 2, 2)
 
 
+def test_a_level_curve_reaches_its_own_end() -> None:
+    """A mean of equal numbers may be rounded up: that of seven times 7/360 is."""
+    curves = [flat(right / 360, rounds) for right in range(361) for rounds in range(1, 21)]
+    assert any(end(curve) > curve[-1][1] for curve in curves)
+    assert all(rounds_to_reach({0: curve}, {0: curve}) == Reach(1, 1, 1) for curve in curves)
+
+
+def test_ends_that_only_rounding_tells_apart_have_no_gap() -> None:
+    level = [(1, 0.1), (2, 0.1), (3, 0.2), (4, 0.4)]
+    assert end(level) > 0.3
+    assert gap_closed({0: flat(0.4)}, {0: flat(0.3)}, {0: level}) is None
+
+
 def test_never_counts_as_later_than_any_round() -> None:
     curves = {0: flat(0.3), 1: flat(0.6), 2: flat(0.6)}
     assert rounds_to_reach(curves, 0.5) == Reach(1, 2, 3)

@@ -15,6 +15,8 @@ IID = "iid"
 Curve = Sequence[tuple[int, float]]
 Curves = Mapping[int, Curve]
 """By seed."""
+_ROUNDING = 1e-9
+"""Accuracies that differ by less are the same: they are shares of counted examples, and a mean of shares is rounded."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +57,7 @@ def end(curve: Curve) -> float:
 
 def first_round(curve: Curve, target: float) -> int | None:
     """The first evaluated round with at least this accuracy; None if there is none."""
-    return next((round for round, accuracy in curve if accuracy >= target), None)
+    return next((round for round, accuracy in curve if accuracy > target - _ROUNDING), None)
 
 
 def rounds_to_reach(mine: Curves, target: float | Curves) -> Reach | None:
@@ -80,7 +82,8 @@ def gap_closed(mine: Curves, base: Curves, iid: Curves) -> Share | None:
     if not seeds:
         return None
     method, plain, level = (statistics.fmean(end(curves[seed]) for seed in seeds) for curves in (mine, base, iid))
-    return Share((method - plain) / (level - plain), level - plain, len(seeds)) if level > plain else None
+    gap = level - plain
+    return Share((method - plain) / gap, gap, len(seeds)) if gap > _ROUNDING else None
 
 
 def target_words(target: float | None) -> str:
