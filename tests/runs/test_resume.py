@@ -1,6 +1,7 @@
 """A run that goes on from its checkpoint is the run that never stopped, to the last bit, for every kind of model."""
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from fedskew.runs.export import export_model
 from fedskew.runs.results import Result
 from fedskew.runs.store import StoreError
 from fedskew.simulation.plan import build_federation
-from fedskew.simulation.session import simulate_many
+from fedskew.simulation.session import note_run, simulate_many
+from fedskew.simulation.simulation import Simulation, advance
 from tests.helpers import OWN
 
 FIELDS: dict[str, Any] = {"dataset": "digits", "clients": 4, "partition": "iid", "batch_size": 64, "lr": 0.1}
@@ -58,6 +60,17 @@ def test_a_stored_and_a_fresh_seed_together(
         alone = last(Run(**fields, seed=seed, rounds=4))
         assert server is not None
         assert all(torch.allclose(server.params[leaf], alone[leaf], atol=1e-12) for leaf in alone)
+
+
+def test_seeds_that_train_together_are_saved_together(tmp_path: Path) -> None:
+    """One that had to catch up alone would end with other bits."""
+    store, simulations = Store(tmp_path), [Simulation(Run(**FIELDS, rounds=2, seed=seed)) for seed in (0, 1)]
+    for simulation in simulations:
+        note_run(simulation.run, folder := store.folder(simulation.run.hash))
+        simulation.attach(folder)
+    simulations[1]._saved_at = -math.inf
+    advance(simulations)
+    assert [folder.saved() for folder in store] == [1, 1]
 
 
 def test_a_length_whose_end_was_not_evaluated_is_no_result(tmp_path: Path) -> None:

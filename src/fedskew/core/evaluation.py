@@ -80,6 +80,12 @@ def piece_size(x: Tensor) -> int:
     return max(1, _BATCH_VALUES // max(1, x[0].numel()))
 
 
+def are_probabilities(logits: Tensor) -> bool:
+    """Whether outputs look like those of a softmax; logits add up to one only by chance."""
+    sums = logits.double().sum(-1)
+    return bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), rtol=0, atol=1e-3)
+
+
 def _group_mean(right: Tensor, group: Tensor, groups: int) -> list[float | None]:
     total = torch.bincount(group, minlength=groups).tolist()
     hits = torch.bincount(group[right], minlength=groups).tolist()

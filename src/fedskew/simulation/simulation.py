@@ -17,7 +17,7 @@ import fedskew
 from fedskew.algorithms import Algorithm
 from fedskew.core import spec, tree
 from fedskew.core.client_states import ClientStates
-from fedskew.core.evaluation import Evaluation, evaluate_model, predict
+from fedskew.core.evaluation import Evaluation, are_probabilities, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
 from fedskew.core.own import drawing, own_parts, told
@@ -113,7 +113,7 @@ class Simulation:
         if logits.shape[1:] != (data.num_classes,):
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
             raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
-        if "loss" not in own_parts(self.recipe(1)) and _are_probabilities(logits):
+        if "loss" not in own_parts(self.recipe(1)) and are_probabilities(logits):
             warnings.warn(
                 f"{self.run.model} returns probabilities; our losses take logits and apply a softmax themselves, so "
                 "leave it out of the model",
@@ -249,8 +249,14 @@ class Simulation:
         logits = predict(self.model, server.used, server.buffers, data, x, self.dtype)
         return (logits.argmax(-1) == y).double().mean().item()
 
-    def record(self, record: RoundRecord) -> None:
-        """Complete a round: write its record, remember its clients, and write a checkpoint when it is time."""
+    @property
+    def due(self) -> bool:
+        """Whether it is time for a checkpoint."""
+        waited = time.monotonic() - self._saved_at
+        return waited > max(_CHECKPOINT_SECONDS, _CHECKPOINT_SHARE * self._save_cost)
+
+    def record(self, record: RoundRecord, *, due: bool) -> None:
+        """Complete a round: write its record, remember its clients, and write a checkpoint if that is due."""
         self.ended = record.diverged or self.round >= self.run.rounds
         if self.folder is not None:
             self.folder.append_record(record.as_dict())
@@ -258,8 +264,7 @@ class Simulation:
         if self._pending is not None:
             self.states.put(*self._pending)
         self._pending, self._complete = None, (self.round, self.server)
-        waited = time.monotonic() - self._saved_at
-        due = self.ended or waited > max(_CHECKPOINT_SECONDS, _CHECKPOINT_SHARE * self._save_cost)
+        due = due or self.ended
         if not self._scattered:
             if due:
                 self.close()
@@ -300,6 +305,7 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     sums = [s.absorb(cohort, update) for s, cohort, update in zip(simulations, cohorts, updates, strict=True)]
     finite = [simulation.plan.finite(simulation.server) for simulation in simulations]  # waits for the device
     seconds = (time.perf_counter() - began) / len(simulations)
+    due = any(simulation.due for simulation in simulations)  # one that went on alone would be rounded differently
     records = []
     for i, simulation in enumerate(simulations):
         began = time.perf_counter()
@@ -309,14 +315,8 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
         looked = {name: value for probe in probes for name, value in probe(seen).items()}
         own = {"seconds": spent, "asked": asked, "probes": looked}
         records.append(_record(simulation, cohorts[i], sums[i], diverged=not finite[i], **own))
-        simulation.record(records[-1])
+        simulation.record(records[-1], due=due)
     return records
-
-
-def _are_probabilities(logits: Tensor) -> bool:
-    """Whether outputs look like those of a softmax; logits add up to one only by chance."""
-    sums = logits.double().sum(-1)
-    return bool((logits >= 0).all()) and torch.allclose(sums, torch.ones_like(sums), rtol=0, atol=1e-3)
 
 
 def _record(simulation: Simulation, cohort: Cohort, sums: Sums | None, *, diverged: bool, **own: Any) -> RoundRecord:
