@@ -8,6 +8,7 @@ import torch
 
 from fedskew import Run
 from fedskew.core import tree
+from fedskew.core.dataset import Dataset
 from fedskew.simulation.simulation import Simulation, advance
 from tests.core.test_round import DIGITS, SYNTHETIC, examples, final, matrix, rounds, softmax_gradient
 from tests.helpers import assert_trees_close
@@ -87,6 +88,27 @@ def test_feddyn(weighting: str) -> None:
             ends.append(y)
         x = np.average(ends, axis=0, weights=everyone[clients]) + np.average(own, axis=0, weights=everyone)
     close(simulation, x)
+
+
+@pytest.mark.parametrize("aggregate", ["", "+fednova"])
+def test_feddyn_rests_where_its_aggregate_says(aggregate: str) -> None:
+    """Each client repeats one example, so that batches differ only in their number: 1, 3 and 5 steps. The mean gradient
+    vanishes, or, if the deltas are divided by tau, the mean by 1 / tau."""
+    inputs, labels, numbers = np.array([[1, 0.5], [-0.3, 1], [0.7, -1]], np.float32), np.array([0, 1, 0]), (20, 60, 100)
+    parts = [(np.tile(x, (n, 1)), np.full(n, y)) for x, y, n in zip(inputs, labels, numbers, strict=True)]
+    data = Dataset.of_clients("repeated", parts, parts, 2)
+    fields = {"dataset": data, "partition": "natural", "clients": 3, "model": "logistic", "weighting": "uniform"}
+    fields |= {"batch_size": 20, "lr": 0.1, "weight_decay": 0.3, "precision": "fp64", "engine": "serial"}
+    simulation = Simulation(Run(**fields, algorithm=f"feddyn:alpha=0.5{aggregate}", rounds=300, eval_every=300))
+    for _ in rounds(simulation):
+        pass
+    w = matrix(simulation.server.params)
+    gradients = np.stack([softmax_gradient(w, x.astype(float), y) + 0.3 * w for x, y in parts])
+    inverse = 1 / simulation.recipe(1).optimizer.travel(torch.tensor([1, 3, 5]), 0.5).numpy()
+    rests, moves = gradients.mean(0), np.average(gradients, axis=0, weights=inverse)
+    rests, moves = (moves, rests) if aggregate else (rests, moves)
+    assert np.linalg.norm(rests) < 1e-6
+    assert np.linalg.norm(moves) > 1e-2
 
 
 def test_feddyn_begins_as_fedprox_with_a_longer_server_step() -> None:

@@ -4,7 +4,8 @@
 
 h_i and h start at zero; h_i is kept for a client until it is sampled again. p_i is a client's share of all clients'
 weights, so that h is the mean of the h_i. At a fixed point every client rests at the global model, and the mean of the
-clients' gradients there vanishes. The server uses the deltas that it has anyway, so there is no message.
+clients' gradients there vanishes. The server uses the deltas that it has anyway, so there is no message. It has only
+their aggregate: h is the mean of the h_i only if that is the weighted mean.
 """
 
 from dataclasses import dataclass
