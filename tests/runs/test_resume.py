@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fedskew import Run, Store, engine, load_model, simulate
+from fedskew.core import tree
 from fedskew.engine.stacked import Stacked
 from fedskew.runs.export import export_model
 from fedskew.runs.results import Result
@@ -94,6 +95,23 @@ def test_a_shorter_length_computed_again_is_noted_at_once(tmp_path: Path) -> Non
     list(simulate(Run(**fields, rounds=24), store=store))
     list(simulate(Run(**fields, rounds=12), store=store))
     assert [result.rounds for result in Result.of(store.folder(Run(**fields).hash))] == [12, 24]
+
+
+def test_the_end_of_an_interrupted_run_that_becomes_shorter_is_evaluated(tmp_path: Path) -> None:
+    """Round 8 of 24 was not, but is one of the last rounds of 14."""
+    store, fields = Store(tmp_path), {**FIELDS, "algorithm": "scaffold", "clients_per_round": 2, "eval_every": 40}
+    begun = simulate(Run(**fields, rounds=24), store=store)
+    assert [next(begun).accuracy for _ in range(9)] == [None] * 9
+    begun.close()
+    short = Run(**fields, rounds=14)
+    resumed, straight = list(simulate(short, store=store)), list(simulate(short))
+    assert [record.accuracy for record in resumed] == [record.accuracy for record in straight]
+    assert resumed[-1].server is not None
+    assert straight[-1].server is not None
+    assert tree.digest(resumed[-1].server.params) == tree.digest(straight[-1].server.params)
+    folder = store.folder(short.hash)
+    assert [result.rounds for result in Result.of(folder)] == [14]
+    assert [session["from_round"] for session in folder.sessions()] == [0, 9]
 
 
 def test_a_record_without_its_figures_is_damaged(tmp_path: Path) -> None:

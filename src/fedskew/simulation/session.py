@@ -15,7 +15,7 @@ from fedskew.engine.distributed import join_ranks
 from fedskew.runs.origin import check_answer, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, Store, StoreError
-from fedskew.runs.summary import is_finished
+from fedskew.runs.summary import is_finished, tail
 from fedskew.runs.versions import result_version
 from fedskew.simulation.plan import usable_device
 from fedskew.simulation.records import Probe, RoundRecord
@@ -65,13 +65,24 @@ def simulate_groups(
 
 @dataclass
 class _Begun:
-    """A run in the middle of its rounds. `longer` is the folder of a longer run that was not evaluated where this one
-    ends; the `records` that are made anew are filled in there."""
+    """A run in the middle of its rounds. `folder` is where it is stored, if this rank has that. If a longer run was not
+    evaluated where this one ends, its rounds up to `again` are made anew, and their `records` are filled in there."""
 
     position: int
     simulation: Simulation
-    longer: Folder | None
+    folder: Folder | None
+    again: int
     records: list[dict[str, Any]] = field(default_factory=list)
+
+    def note(self, record: RoundRecord) -> None:
+        """Keep the record of a round that is made anew; after the last one, the run goes on from its checkpoint."""
+        if record.round <= self.again:
+            self.records.append(record.as_dict())
+        if record.round == self.again or (self.simulation.ended and record.round < self.again):
+            if self.folder is not None:
+                self.folder.fill_records(self.records)
+            if not self.simulation.ended:
+                self.simulation.attach(self.folder)
 
 
 def _simulate_group(
@@ -108,14 +119,18 @@ def _begin(
     if ranks.size > 1:
         ranks.check_same(simulation.federation.digest, "data or splits of them")
     ranks.all_can(partial(check_origin, folder, run, simulation.federation.dataset))
-    longer = None
+    again = ranks.broadcast(0 if folder is None else _unmeasured(run, folder))
     if folder is not None:
-        if min(len(folder.records()), folder.saved()) >= run.rounds:
-            longer = folder
         note_run(run, folder)
-    simulation.attach(None if longer else folder)
+    simulation.attach(None if again else folder)
     stack.callback(simulation.close)
-    return _Begun(position, simulation, longer), simulation.earlier
+    return _Begun(position, simulation, folder, again), simulation.earlier
+
+
+def _unmeasured(run: Run, folder: Folder) -> int:
+    """The last stored round of a run, if some stored round of its end was not evaluated; else 0."""
+    kept = folder.records()[: min(run.rounds, folder.saved())]
+    return len(kept) if any(record["accuracy"] is None for record in kept[run.rounds - tail(run.rounds) :]) else 0
 
 
 def _rounds(begun: list[_Begun], probes: Sequence[Probe], every: int) -> Iterator[tuple[int, RoundRecord]]:
@@ -133,16 +148,12 @@ def _rounds(begun: list[_Begun], probes: Sequence[Probe], every: int) -> Iterato
                     folder.drop_empty()
             raise
         for one, record in zip(group, records, strict=True):
-            if one.longer is not None:
-                one.records.append(record.as_dict())
+            one.note(record)
         yield from ((one.position, record) for one, record in zip(group, records, strict=True))
         for one in group:
             if one.simulation.ended:
                 one.simulation.close()
                 started.remove(one)
-    for one in begun:
-        if one.longer is not None:
-            one.longer.fill_records(one.records)
 
 
 def opened(run: Run, folder: Folder | None, stack: ExitStack, *, federated: bool = False) -> list[RoundRecord]:
