@@ -7,7 +7,7 @@ import pytest
 
 from fedskew.algorithms import ALGORITHMS, build_algorithm
 from fedskew.core import spec
-from fedskew.knobs import RANGES, Choices, Range, around, find_argument, knobs_of, with_arguments
+from fedskew.knobs import RANGES, Choices, Range, around, find_argument, knobs_of, short_without, with_arguments
 
 OWN = """
 from fedskew import Algorithm
@@ -78,3 +78,10 @@ def test_a_method_of_ones_own_is_searched_around_its_defaults(tmp_path: Path):
     assert with_arguments(f"{file}:mine", {"gain": 2}) == f"{file}:mine,gain=2,kind=a"
     assert knobs_of(f"{file}:mine,2") == []
     assert math.isclose(around(0.5).low, 0.05)
+
+
+def test_a_name_leaves_out_arguments_whose_values_vary(tmp_path: Path):
+    (file := tmp_path / "own.py").write_text(OWN)
+    assert short_without(f"{file}:mine,gain=2+fedprox:mu=1", {"gain"}) == "mine:kind=a+fedprox:mu=1"
+    assert short_without(f"{file}:mine+fedprox:mu=1", {"fedprox.mu", "mine.gain"}) == "mine:kind=a+fedprox"
+    assert short_without("fedlc:tau=2", {"mu"}) == "fedlc:tau=2"

@@ -8,7 +8,7 @@ import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from fedskew.algorithms import resolve_algorithm
+from fedskew.algorithms import ALGORITHMS, resolve_algorithm
 from fedskew.core import spec
 from fedskew.core.spec import Value
 
@@ -148,6 +148,17 @@ def with_arguments(algorithm: str, values: Mapping[str, Value]) -> str:
     return "+".join(part.text for part in resolve_algorithm("+".join(parts)))
 
 
+def short_without(algorithm: str, names: Collection[str]) -> str:
+    """A spec as people write it, without the arguments of these names, `tau` or `fedlc.tau`: their values vary."""
+    left_out = {(each.part, each.name) for each in arguments_of(algorithm) if {each.name, each.full_name} & {*names}}
+    parts = []
+    for number, part in enumerate(resolve_algorithm(algorithm)):
+        head, _, tail = spec.short(part.text, ALGORITHMS).partition(":")
+        kept = [text for text in tail.split(",") if text and (number, text.partition("=")[0]) not in left_out]
+        parts.append(f"{head}:{','.join(kept)}" if kept else head)
+    return "+".join(parts)
+
+
 def knobs_of(algorithm: str, taken: Collection[str] = ()) -> list[Knob]:
     """The knobs of a spec's methods: arguments that it leaves open and that have a range. If another method has the
     same name, or the name is `taken`, it is called `method.name`."""
@@ -170,7 +181,7 @@ def _range_of(argument: Argument, algorithm: str) -> Range | None:
 
 def listed(knobs: Sequence[Knob]) -> str:
     """`tau 0.2 to 20, lr 0.001 to 0.1`"""
-    return ", ".join(f"{knob.name} {_words(knob.values)}" for knob in knobs) or "nothing"
+    return ", ".join(f"{knob.name} {_words(knob.values)}" for knob in knobs)
 
 
 def _words(values: Range | Choices) -> str:

@@ -34,6 +34,14 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
     assert {"tries.md", "table.md", "table.csv", "curves.png"} <= made
 
 
+def test_a_method_without_knobs_has_one_try(capsys):
+    out = call(capsys, *TUNE, "--lr", "0.1")[1]
+    fedavg, fedlc = (line for line in out.splitlines() if "held out, " in line)
+    assert fedavg.startswith("fedavg: unchanged: ")
+    assert fedavg.endswith("held out, the only try")
+    assert fedlc.endswith("held out, best of 3 tries (of tau 0.2 to 20)")
+
+
 def test_the_document(capsys, tmp_path):
     document = json.loads(call(capsys, *TUNE, "--json", "--search", "grid", "--validation", "0.2", "--halving")[1])
     assert set(document) == {

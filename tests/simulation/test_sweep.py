@@ -103,3 +103,8 @@ def test_results_are_kept_and_read_again(tmp_path, monkeypatch):
     assert swept.label(swept.rows[swept.reference]) == "tau=1, rounds=2"
     assert swept.rows[swept.reference]["against_reference"] is None
     assert swept.rows[0]["against_reference"]["seeds"] == 2
+
+
+def test_a_swept_argument_is_in_its_column_and_not_in_the_name_of_the_method():
+    sweep = Sweep.of({"dataset": "digits"}, {"algorithm": ["fedavg", "fedlc:tau=2"], "tau": [1, 3]})
+    assert [setting.name for setting in sweep.settings] == ["fedavg", "fedlc, tau=1", "fedlc, tau=3"]

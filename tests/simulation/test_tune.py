@@ -181,3 +181,10 @@ def test_models_of_ones_own_can_be_chosen(tmp_path):
 def test_a_wrong_request_is_refused_before_any_work(base, methods, values, more, words):
     with pytest.raises(ValueError, match=words):
         Tuning.of({**DIGITS, **base}, methods, values, **more)
+
+
+def test_a_method_of_ones_own_is_not_named_by_defaults_that_it_did_not_run_with(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text("def mine(gain: float = 0.5):\n    return lambda logits, labels, counts: gain * labels\n")
+    tuning = Tuning.of(DIGITS, [f"{file}:mine", f"{file}:mine,gain=0.5"], budget=2)
+    assert [method.name for method in tuning.methods] == ["mine", "mine:gain=0.5"]

@@ -151,10 +151,11 @@ def _print_choices(choices: "Sequence[MethodTries]", share: float) -> None:
         if choice.best is None:
             note(f"every try of {choice.name} diverged; it is left out")
             continue
-        found = setting_text(choice.best.values) or "unchanged"
+        found, tries = setting_text(choice.best.values) or "unchanged", len(choice.tries)
+        among = f" (of {listed(choice.knobs)})" if choice.knobs else ""
         say(
             f"{choice.name}: {found}: {percent_of(choice.best.score)} % on the {100 * share:g} % of training examples "
-            f"held out, best of {len(choice.tries)} tries (of {listed(choice.knobs)})"
+            f"held out, {'the only try' if tries == 1 else f'best of {tries} tries'}{among}"
         )
         for name in choice.at_an_edge:
             note(f"{choice.name}: accuracy rises towards the outermost {name} tried; better values may lie beyond it")

@@ -12,7 +12,7 @@ from typing import Any
 from fedskew.core import spec
 from fedskew.core.spec import Value
 from fedskew.data import own_clients
-from fedskew.knobs import arguments_of, find_argument, with_arguments
+from fedskew.knobs import arguments_of, find_argument, short_without, with_arguments
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.summary import setting_text
 from fedskew.runs.versions import DECIDING_NOTHING
@@ -106,7 +106,7 @@ def _setting(fields: Mapping[str, Any], values: Mapping[str, Any], seeds: int) -
     first = run_at(fields, known)
     shown = {name: value_at(first, name) for name in values}
     if "algorithm" in values:
-        shown["algorithm"] = run_at(fields, {"algorithm": method}).short_algorithm
+        shown["algorithm"] = short_without(method, values.keys() - Run.model_fields.keys())
     return PlannedSetting(shown, [first.model_copy(update={"seed": first.seed + s}) for s in range(seeds)])
 
 

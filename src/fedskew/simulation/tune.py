@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedskew.core import spec
-from fedskew.knobs import LR, Choices, Knob, find_argument, knobs_of
+from fedskew.knobs import LR, Choices, Knob, find_argument, knobs_of, short_without
 from fedskew.runs.measures import end
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.schedules import SCHEDULES
@@ -116,7 +116,7 @@ class Tuning:
         for method in methods:
             knobs = knobs_for(fields, method, values or {})
             found = settings_to_try(knobs, budget, search, generator_for(first.seed, method))
-            name = run_at(fields, {"algorithm": method}).short_algorithm
+            name = short_without(method, {knob.name for knob in knobs} - Run.model_fields.keys())
             if name in (choice.name for choice in planned):
                 raise ValueError(f"{name} appears twice; methods that are tuned need different names")
             tries = [_try(fields, method, each, chosen_with) for each in found]
