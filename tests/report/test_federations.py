@@ -141,3 +141,27 @@ def test_each_content_of_a_data_file_is_a_federation_of_its_own(tmp_path):
         write_run(store, hash, seed=seed, contents=f"algorithm x, dataset {content}")
     found = {one.name: [entry.hash for entry in one.entries] for one in gathered(store)}
     assert found == {"digits, dataset content new": ["b", "d"], "digits, dataset content old": ["a", "c"]}
+
+
+def test_a_name_leaves_out_what_most_federations_of_the_title_have(tmp_path):
+    store = Store(tmp_path)
+    for hash, fields in {"a": {}, "b": {"lr": 0.2}, "c": {"momentum": 0.9}, "d": {"lr": 0.2, "batch_size": 8}}.items():
+        write_run(store, hash, **fields)
+    assert {one.entries[0].hash: one.name for one in gathered(store)} == {
+        "a": "digits, lr 0.1",
+        "b": "digits, lr 0.2",
+        "c": "digits, lr 0.1, momentum 0.9",
+        "d": "digits, batch size 8, lr 0.2",
+    }
+
+
+def test_a_digest_is_named_only_where_one_file_had_several_contents(tmp_path):
+    store = Store(tmp_path)
+    for hash, model, content in (("a", "n.py:f", "x"), ("b", "cnn", None), ("c", "g.py:f", "y"), ("d", "g.py:f", "z")):
+        write_run(store, hash, model=model, contents=content and f"model {content}")
+    assert {one.name for one in gathered(store)} == {
+        "digits, model n.py:f",
+        "digits, model cnn",
+        "digits, model g.py:f, model content y",
+        "digits, model g.py:f, model content z",
+    }

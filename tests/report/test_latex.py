@@ -144,6 +144,14 @@ def test_the_overview_names_splits_by_what_differs(tmp_path):
     assert not any("arrow" in cell for cell in base)
 
 
+def test_where_splits_differ_in_many_fields_they_are_named_as_sections(tmp_path):
+    store = Store(tmp_path)
+    for hash, fields in {"a": {}, "b": {"lr": 0.2}, "c": {"momentum": 0.9}, "d": {"batch_size": 8}}.items():
+        write_run(store, hash, **fields)
+    heads, _ = cells_of(overview_latex(federations(read_entries(store)[0])))
+    assert sorted(heads[1:]) == ["digits", "digits, batch size 8", "digits, lr 0.2", "digits, momentum 0.9"]
+
+
 def test_many_splits_are_lines_and_a_method_that_is_not_there_is_an_empty_cell(tmp_path):
     store = Store(tmp_path)
     for n in range(7):

@@ -76,7 +76,7 @@ class Federation:
 
     @property
     def name(self) -> str:
-        """Its title, and the fields of its `own`: those in which others of the same title differ from it."""
+        """Its title, and the fields of its `own`: those in which it differs from others of the same title."""
         said = [f"{name.replace('_', ' ')} {spec.show(self.fields.get(name))}" for name in self.own]
         if self.versions_behind:
             said.append("computed by an earlier version")
@@ -171,9 +171,18 @@ def hashes_of(federations: Iterable[Federation]) -> list[str]:
 
 
 def _own_fields(federation: Federation, others: Sequence[Federation]) -> tuple[str, ...]:
-    """Fields in which federations of one title differ."""
+    """Fields in which a federation differs from others of its title. What more than half of them have is left out: no
+    two federations that differ in a field can both have its commonest value, so names still tell them apart."""
+    fields = federation.fields
     alike = [other.fields for other in others if other.title == federation.title]
-    return tuple(name for name in federation.fields if len({str(fields.get(name)) for fields in alike}) > 1)
+    found = []
+    for name in fields:
+        of_file = name.removesuffix("_content")  # a digest tells apart only what has one file's name
+        values = [each.get(name) for each in alike if of_file == name or each.get(of_file) == fields.get(of_file)]
+        same = values.count(fields[name])
+        if same < len(values) and 2 * same <= len(values):
+            found.append(name)
+    return tuple(found)
 
 
 def _on_iid(federation: Federation, others: Sequence[Federation]) -> Federation | None:

@@ -11,7 +11,7 @@ from fedskew.report.text_tables import tabular, tex
 from fedskew.runs.summary import mean_words, percent
 from fedskew.runs.verdict import BASELINE, MEASURE, VERDICTS, best
 
-_MOST_ACROSS = 6
+_MOST_ACROSS, _MOST_FIELDS = 6, 2
 _Cell = TypeVar("_Cell")
 _MARKS = dict(zip(VERDICTS, "▲▼=?·", strict=True))
 
@@ -57,11 +57,13 @@ def _standing_tex(federation: Federation, label: str) -> str:
 
 
 def _short_names(federations: Sequence[Federation]) -> list[str]:
-    """`dirichlet:0.1`, `iid`: the fields that are not the same everywhere; whole names if these were not enough."""
-    fields = dict.fromkeys(name for each in federations for name in each.fields)
+    """`dirichlet:0.1`, `iid`: the one or two fields that are not the same everywhere; the names of sections where these
+    are more, or not enough."""
+    fields = dict.fromkeys(name for each in federations for name in each.fields if not name.endswith("_content"))
     differing = [name for name in fields if len({str(each.fields.get(name)) for each in federations}) > 1]
     names = [", ".join(_said(each, name) for name in differing) for each in federations]
-    return names if len(set(names)) == len(names) else [each.name for each in federations]
+    enough = len(differing) <= _MOST_FIELDS and len(set(names)) == len(names)
+    return names if enough else [each.name for each in federations]
 
 
 def _said(federation: Federation, field: str) -> str:
