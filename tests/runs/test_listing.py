@@ -36,8 +36,26 @@ def test_contents_of_the_users_files_are_told_where_they_differ(tmp_path):
     for hash, content in (("a", "11"), ("b", "22")):
         write_run(store, hash, algorithm="mine.py:loss", contents=f"algorithm {content}")
     found = [listed(folder) for folder in store]
-    assert differing(found) == ["contents"]
-    assert names(select(found, ["contents=algorithm 22"])) == "b"
+    assert differing(found) == ["algorithm_content"]
+    assert names(select(found, ["algorithm_content=22"])) == "b"
+
+
+def test_contents_are_not_told_where_names_tell_files_apart(tmp_path):
+    store = Store(tmp_path)
+    for hash, method, content in (("a", "mine", "11"), ("b", "two", "22"), ("c", "fedavg", None), ("d", "mine", "11")):
+        contents = "model 33" if content is None else f"algorithm {content}, model 33"
+        write_run(store, hash, algorithm=method, contents=contents, seed=ord(hash))
+    assert differing([listed(folder) for folder in store]) == []
+
+
+def test_a_method_of_ones_own_is_found_as_it_was_written_and_as_it_is_listed(tmp_path):
+    store = Store(tmp_path)
+    write_run(store, "a", algorithm="mine.py:loss,power=2", called="loss:power=2")
+    write_run(store, "b", algorithm="mine.py:other,power=2+scaffold", called="other:power=2+scaffold")
+    found = [listed(folder) for folder in store]
+    for where in ("mine.py:loss", "mine.py:loss,power=2", "loss", "loss:power=2"):
+        assert names(select(found, [f"algorithm={where}"])) == "a"
+    assert names(select(found, ["algorithm=mine.py:other+scaffold"])) == "b"
 
 
 @pytest.mark.parametrize(

@@ -190,8 +190,9 @@ def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
 
 
 def family(text: str) -> str:
-    """A method, or a combination of several, without arguments: `fedlc+scaffold`."""
-    return "+".join(name_in(part) for part in text.split("+"))
+    """A method, or a combination of several, without arguments: `fedlc+scaffold`, `own.py:mine`."""
+    parts = [part.partition(",")[0] if name_in(part).endswith(".py") else name_in(part) for part in text.split("+")]
+    return "+".join(parts)
 
 
 def _value(text: str) -> Value:

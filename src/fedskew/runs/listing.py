@@ -7,19 +7,21 @@ from typing import Any
 
 from fedskew.core import spec
 from fedskew.runs.store import Folder, StoreError
-from fedskew.runs.summary import state_of
+from fedskew.runs.summary import contents, state_of
 from fedskew.runs.versions import DECIDING_NOTHING
 
 STATES = ("done", "unfinished", "diverged", "unreadable")
 _SORTED_DOWN = ("accuracy", "date")
 _OWN_COLUMN = ("algorithm", "dataset", "partition", "clients", "rounds", "seed")
 _SPECS = ("algorithm", "dataset", "partition", "model", "lr_schedule")
+_CONTENT = "_content"
 
 
 @dataclass(frozen=True)
 class Listed:
-    """A run in a row. `fields` are those of the run with specs as people write them, and the arguments of its method;
-    `whole` has its specs with every default. A run that cannot be read has a `problem` and no fields."""
+    """A run in a row. `fields` are those of the run with specs as people write them, the arguments of its method, and
+    digests of the user's own files (`model_content`); `whole` has its specs with every default. A run that cannot be
+    read has a `problem` and no fields."""
 
     hash: str
     state: str
@@ -51,7 +53,8 @@ def listed(folder: Folder) -> Listed:
     run, short = about["run"], about["short"]
     measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
     diverged = bool(records and records[-1]["diverged"])
-    named = {name: short[name] for name in ("dataset", "partition", "model", "algorithm", "contents") if name in short}
+    named = {name: short[name] for name in ("dataset", "partition", "model", "algorithm")}
+    named |= {f"{name}{_CONTENT}": digest for name, digest in contents(short).items()}
     return Listed(
         hash=folder.path.name,
         state=state_of(done, rounds, saved, diverged=diverged),
@@ -73,11 +76,27 @@ def arguments(algorithm: str) -> dict[str, Any]:
 
 
 def differing(rows: Iterable[Listed]) -> list[str]:
-    """Settings and method arguments that have several values among the rows."""
+    """Settings and method arguments that have several values among the rows; digests, where what is called the same has
+    several."""
     readable = [row for row in rows if row.problem is None]
     names = dict.fromkeys(name for row in readable for name in row.fields)
-    values = {name: {spec.show(row.fields[name]) for row in readable if name in row.fields} for name in names}
-    return [name for name in names if len(values[name]) > 1 and name not in {*_OWN_COLUMN, *DECIDING_NOTHING}]
+    found = []
+    for name in names.keys() - {*_OWN_COLUMN, *DECIDING_NOTHING}:
+        values: dict[str, set[str]] = {}
+        for row in readable:
+            if name in row.fields:
+                values.setdefault(_called(row, name), set()).add(spec.show(row.fields[name]))
+        if any(len(several) > 1 for several in values.values()):
+            found.append(name)
+    return [name for name in names if name in found]
+
+
+def _called(row: Listed, name: str) -> str:
+    """What a digest is of, as people name it; nothing for any other field."""
+    if not name.endswith(_CONTENT):
+        return ""
+    text = str(row.fields[name.removesuffix(_CONTENT)])
+    return spec.family(text) if name.startswith(("algorithm", "model")) else text
 
 
 def select(rows: Sequence[Listed], where: Sequence[str] = (), state: str | None = None) -> list[Listed]:

@@ -102,6 +102,11 @@ def held_out(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     return ["validation_accuracy"] if any(row["validation_accuracy"]["mean"] is not None for row in rows) else []
 
 
+def contents(short: Mapping[str, str]) -> dict[str, str]:
+    """A digest of the user's own files by the field that names them, from a stored run's `short`."""
+    return dict(each.split(" ", 1) for each in short.get("contents", "").split(", ") if " " in each)
+
+
 def setting_text(values: Mapping[str, spec.Value]) -> str:
     """`tau=2, lr=0.1`; a method is shown without its name, and None is left out."""
     shown = {name: spec.show(value) for name, value in values.items() if value is not None}

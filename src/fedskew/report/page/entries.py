@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedskew.runs.store import Folder, StoreError
-from fedskew.runs.summary import is_finished, state_of, summarise
+from fedskew.runs.summary import contents, is_finished, state_of, summarise
 
 MEASURES = ("accuracy", "balanced_accuracy", "loss")
 MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
@@ -44,7 +44,7 @@ class Entry:
     @property
     def contents(self) -> dict[str, str]:
         """A digest of the user's own files by the field that names them."""
-        return dict(each.split(" ", 1) for each in self.short.get("contents", "").split(", ") if " " in each)
+        return contents(self.short)
 
 
 @dataclass(frozen=True)
