@@ -171,6 +171,14 @@ def test_the_data_set_of_a_card_named_again_keeps_its_partition(capsys, card):
     assert call(capsys, "advise", str(card), "--dataset", "digits") == call(capsys, "advise", str(card))
 
 
+def test_a_run_of_a_federation_has_no_counts(capsys, tmp_path):
+    (folder := tmp_path / "runs" / ("a" * 16)).mkdir(parents=True)
+    (folder / "run.json").write_text("{}")
+    code, out, err = call(capsys, "advise", str(folder))
+    assert (code, out) == (2, "")
+    assert "has no label counts: the nodes of a federation keep theirs; allowed: a CSV" in err
+
+
 def test_a_folder_that_is_no_runs_is_named(capsys, tmp_path):
     code, out, err = call(capsys, "advise", str(tmp_path))
     assert (code, out) == (2, "")

@@ -204,6 +204,11 @@ def test_a_changed_file_is_read_again(file: Path) -> None:
     assert after.file_sha256 != before.file_sha256
 
 
+def test_a_users_file_that_is_not_there_is_told_with_the_folder(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert error_of("none.py:f") == f"there is no file none.py in {tmp_path} or where Python finds modules"
+
+
 def test_errors_about_a_users_file(file: Path, tmp_path: Path) -> None:
     assert error_of(f"{tmp_path}/none.py:f") == f"there is no file {tmp_path}/none.py"
     assert error_of(f"{file}") == f"'{file}' names no factory; write {file}:my_factory"

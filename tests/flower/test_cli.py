@@ -216,6 +216,32 @@ def test_init_refuses_a_split_that_a_simulation_refuses(tmp_path, capsys, monkey
     assert not (tmp_path / "app").exists()
 
 
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (["nodes:3x32,10", "--model", "cnn"], "cnn takes images [channels, height, width], not inputs of"),
+        (["nodes:64,10", "--model", "own.py:net"], "own.py:net returns shape [9] per example; allowed: [10]"),
+        (["digits", "--model", "own.py:net"], "own.py:net returns shape [9] per example; allowed: [10]"),
+    ],
+)
+def test_init_refuses_a_model_that_does_not_fit_the_data(tmp_path, capsys, monkeypatch, more, said):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "own.py").write_text(
+        "from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 9))\n"
+    )
+    code, _, err = call(capsys, "flower", "init", "app", "--dataset", *more)
+    assert code == 2
+    assert said in err
+    assert not (tmp_path / "app").exists()
+
+
+def test_init_does_not_propose_to_simulate_data_that_only_nodes_have(tmp_path, capsys):
+    _, out, _ = call(capsys, "flower", "init", str(tmp_path / "app"), "--dataset", "nodes:64,10", "--clients", "3")
+    assert "simulate" not in out
+    assert "start 3 nodes with their own data: flower-supernode" in out
+    assert f"flwr run {tmp_path / 'app'} deployment --stream" in out
+
+
 def test_init_takes_the_clients_that_a_file_names(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     x, y = np.zeros((30, 4), np.float32), np.arange(30) % 3

@@ -16,7 +16,7 @@ pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'"
 
 from fedskew.flower import Rules, client_app
 from fedskew.flower.server import federate
-from tests.flower.in_process import Nodes
+from tests.flower.in_process import THREE, Nodes
 
 RUN = Run(
     dataset="digits",
@@ -150,3 +150,13 @@ def test_a_node_without_data_is_named():
 def test_a_wrong_description_of_data(arguments, problem):
     with pytest.raises(ValueError, match=problem):
         nodes(**arguments)
+
+
+def test_a_model_that_does_not_fit_the_data_of_the_nodes_ends_the_run_before_anybody_is_asked(tmp_path):
+    file = tmp_path / "own.py"
+    file.write_text("from torch import nn\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(64, 9))\n")
+    run = RUN.replace(dataset="nodes:64,10", partition="natural", model=f"{file}:net")
+    grid = Nodes(client_app(run), THREE)
+    with pytest.raises(ValueError, match=r"own.py:net returns shape \[9\] per example; allowed: \[10\]"):
+        federate(grid, run, Rules(start_timeout=0.1))
+    assert not grid.messages

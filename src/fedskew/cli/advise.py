@@ -81,4 +81,7 @@ def _file(counts: str, runs: str | None) -> Path:
     path = Path(counts)
     if not path.exists() and set(counts) <= set("0123456789abcdef"):
         path = open_store(runs).find(counts).path
-    return path / "partition.json" if path.is_dir() else path
+    card = path / "partition.json"
+    if (path / "run.json").exists() and not card.exists():
+        raise ValueError(f"{path} has no label counts: the nodes of a federation keep theirs; allowed: a CSV with them")
+    return card if path.is_dir() else path

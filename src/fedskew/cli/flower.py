@@ -3,7 +3,7 @@
 import os
 import shlex
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 import typer
@@ -12,6 +12,9 @@ from click.core import ParameterSource
 from fedskew.cli.documents import WrittenFiles
 from fedskew.cli.options import RUN_OPTIONS, Algorithm, Json, Quiet, algorithm_names, build_run, open_store, run_options
 from fedskew.cli.terminal.progress import echo, print_json, say_written
+
+if TYPE_CHECKING:
+    from fedskew.runs.run import Run
 
 flower_app = typer.Typer(help="A run as a real federation with Flower.", rich_markup_mode=None, no_args_is_help=True)
 _OPTIONS = tuple(name for name in RUN_OPTIONS if name not in ("engine", "device", "data_dir"))
@@ -40,21 +43,29 @@ def init_command(
 
     Example: fedskew flower init app --dataset digits --partition dirichlet:0.1 --algorithm fedlc
     """
-    from fedskew.flower.app import check_split, write_app
+    from fedskew.flower.app import check_run, write_app
     from fedskew.flower.rules import Rules
 
     names = algorithm_names(algorithm)
     if len(names) > 1:
         raise ValueError(f"a federation trains one algorithm, not {len(names)}")
     run = build_run(fields | _own_clients(fields), None, {"algorithm": names[0]} if names else {})
-    check_split(run)
+    check_run(run)
     store = open_store(runs or os.environ.get("FEDSKEW_RUNS") or "federated")
     written = write_app(folder, run, Rules(store=str(store.root.resolve())))
+    _tell(written, _next_steps(run, folder, store.root), json_=json_, quiet=quiet)
+
+
+def _next_steps(run: "Run", folder: Path, store: Path) -> str:
+    """Commands that start the app and show its run. Data that only nodes have cannot be simulated."""
+    app, look = shlex.quote(str(folder)), f"fedskew runs list --runs {shlex.quote(str(store))}"
+    if run.dataset.startswith("nodes:"):
+        data = f"client-id=0 data='/path/own.npz'\", to client-id={run.clients - 1}"
+        start = f'start {run.clients} nodes with their own data: flower-supernode ... --node-config "{data}'
+        return f"next, {start} (docs/flower.md)\nthen: flwr run {app} deployment --stream, and {look}"
     nodes = f"num-supernodes={run.clients} client-resources-num-cpus=1"
-    start = f"flwr run {shlex.quote(str(folder))} --stream --federation-config '{nodes}'"
-    look = f"fedskew runs list --runs {shlex.quote(str(store.root))}"
-    more = f"next, simulate with Flower: {start}\nthen, because flwr exits with 0 even if a run failed: {look}"
-    _tell(written, more, json_=json_, quiet=quiet)
+    start = f"flwr run {app} --stream --federation-config '{nodes}'"
+    return f"next, simulate with Flower: {start}\nthen, because flwr exits with 0 even if a run failed: {look}"
 
 
 def _own_clients(fields: dict[str, Any]) -> dict[str, int]:

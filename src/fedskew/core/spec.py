@@ -302,7 +302,8 @@ def own_file(name: str) -> Path:
     places = [*([first / name] if first else []), Path(name), *(Path(place) / name for place in sys.path)]
     path = next((found for found in places if found.is_file()), None)
     if path is None:
-        raise ValueError(f"there is no file {name}")
+        where = "" if Path(name).is_absolute() else f" in {first or Path.cwd()} or where Python finds modules"
+        raise ValueError(f"there is no file {name}{where}")
     return path
 
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.core import spec
+from fedskew.data import facts
 from fedskew.flower.rules import Rules
 from fedskew.runs.run import REGISTRIES, Run
 from fedskew.runs.versions import OF_THE_MACHINE
-from fedskew.simulation.plan import build_federation
+from fedskew.simulation.plan import Plan, build_federation
 
 _SPECS = "dataset", "partition", "model", "algorithm"
 _PATHS = "path", "classes"  # arguments of data sets and partitions that may name a file
@@ -60,13 +61,15 @@ server = server_app()  # evaluate=... measures the model your way, wrap=... adds
 '''
 
 
-def check_split(run: Run) -> None:
-    """Refuse a run whose data set cannot be split among its clients, as a simulation does. Data that this machine
-    lacks, or a library that the user's own data set imports, are checked where the nodes find them."""
-    if spec.name_in(run.dataset) == "nodes":
-        return
+def check_run(run: Run) -> None:
+    """Refuse a run whose data set cannot be split among its clients, or whose model does not fit it, as a simulation
+    does. Data that this machine lacks, or a library that the user's own data set imports, are checked where the nodes
+    find them."""
     try:
-        build_federation(run)
+        apart = spec.name_in(run.dataset) == "nodes"
+        known = facts(run.dataset, run.seed, run.clients) if apart else build_federation(run).dataset
+        plan = Plan.of(run, known)
+        plan.check_model(plan.start(), known)
     except (FileNotFoundError, ValueError) as error:
         if not isinstance(error.__cause__ or error, FileNotFoundError | ImportError):
             raise

@@ -71,6 +71,7 @@ def federate(
     if evaluate is None and isinstance(known, Dataset):
         evaluate = _on_test_set(plan, known)
     strategy = LabelSkew(plan, rules)
+    plan.check_model(strategy.server, known)
     reader = Reader.of(strategy, known)
     with ExitStack() as stack:
         folder, done = _opened(run, rules, stack, strategy, known)

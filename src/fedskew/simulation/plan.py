@@ -1,5 +1,6 @@
 """What a simulation and a real federation derive from a run: its data, model, method and how a client trains."""
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -12,8 +13,9 @@ from fedskew import partition
 from fedskew.algorithms import Algorithm
 from fedskew.core import rng, spec, tree
 from fedskew.core.dataset import Dataset
+from fedskew.core.evaluation import are_probabilities, predict
 from fedskew.core.federation import Federation, Ints
-from fedskew.core.own import drawing, told
+from fedskew.core.own import drawing, own_parts, told
 from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, Sums, received, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
@@ -99,6 +101,24 @@ class Plan:
         """How many steps a client with this many examples takes in a round."""
         return int(self.settings.steps(np.array(examples)))
 
+    def check_model(self, server: Server, known: Dataset | Nodes) -> None:
+        """Check one output, so that a model that does not fit its data gives a clear error."""
+        data, dtype = _examples(known, server), dtype_of(self.run.precision)
+        try:
+            logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2], dtype)
+        except Exception as error:
+            shape = list(data.input_shape)
+            raise ValueError(f"{self.run.model} cannot take inputs of shape {shape}: {told(error)}") from error
+        if logits.shape[1:] != (data.num_classes,):
+            shape, wanted = list(logits.shape[1:]), [data.num_classes]
+            raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
+        if "loss" not in own_parts(self.recipe(1)) and are_probabilities(logits):
+            warnings.warn(
+                f"{self.run.model} returns probabilities; our losses take logits and apply a softmax themselves, so "
+                "leave it out of the model",
+                stacklevel=3,
+            )
+
     def fitted(self, server: Server, known: Dataset | Nodes) -> Params:
         """The weight and the bias that the method's readout fits, as they are trained; nothing if it fits nothing."""
         if not self.algorithm.readout.asks:
@@ -131,11 +151,12 @@ class Plan:
 
 
 def _examples(known: Dataset | Nodes, server: Server) -> Dataset:
-    """Examples that show which layer runs last; any will do if only the nodes have some."""
+    """Examples that show what a model does; any will do if only the nodes have some. None is negative, because a model
+    may take them for positions in a table."""
     if isinstance(known, Dataset):
         return known
     shape, device = (2, *known.input_shape), tree.first(server.params).device
-    x, y = torch.linspace(-1, 1, torch.Size(shape).numel()).view(shape), torch.zeros(2, dtype=torch.int64)
+    x, y = torch.linspace(0, 1, torch.Size(shape).numel()).view(shape), torch.zeros(2, dtype=torch.int64)
     return Dataset.of(known.name, (x, y), (x, y), known.num_classes).to(device)
 
 

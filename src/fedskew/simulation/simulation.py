@@ -3,7 +3,6 @@
 import os
 import platform
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from functools import cached_property, partial
@@ -17,10 +16,10 @@ import fedskew
 from fedskew.algorithms import Algorithm
 from fedskew.core import spec, tree
 from fedskew.core.client_states import ClientStates
-from fedskew.core.evaluation import Evaluation, are_probabilities, evaluate_model, predict
+from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.federation import Cohort, Ints, weights_of
 from fedskew.core.memory import Need, check_room, clients_seen, free_memory, stacked_bytes, update_bytes
-from fedskew.core.own import drawing, own_parts, told
+from fedskew.core.own import drawing
 from fedskew.core.reading import Reading, read_out
 from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude, summed
 from fedskew.core.settings import Settings, dtype_of
@@ -56,7 +55,7 @@ class Simulation:
         if self.ranks.size > 1 and not self.algorithm.aggregate.linear:
             raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.server = self.plan.start(self.device)
-        self._check_model()
+        self.plan.check_model(self.server, data)
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
         self.start_engine()
         self.states = ClientStates(self.plan.client_state(self.server.params))
@@ -101,24 +100,6 @@ class Simulation:
         """How many numbers of an example a readout keeps. A model that it cannot fit is refused."""
         rows = next(iter(self.plan.fitted(self.server, self.federation.dataset).values()), None)
         return 0 if rows is None else rows.shape[1]
-
-    def _check_model(self) -> None:
-        """Check one output, so that a model that does not fit its data gives a clear error."""
-        data, server = self.federation.dataset, self.server
-        try:
-            logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2], self.dtype)
-        except Exception as error:
-            shape = list(data.input_shape)
-            raise ValueError(f"{self.run.model} cannot take inputs of shape {shape}: {told(error)}") from error
-        if logits.shape[1:] != (data.num_classes,):
-            shape, wanted = list(logits.shape[1:]), [data.num_classes]
-            raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
-        if "loss" not in own_parts(self.recipe(1)) and are_probabilities(logits):
-            warnings.warn(
-                f"{self.run.model} returns probabilities; our losses take logits and apply a softmax themselves, so "
-                "leave it out of the model",
-                stacklevel=2,
-            )
 
     def attach(self, folder: Folder | None) -> None:
         """Continue from a folder, and store new rounds there. With several ranks only rank 0 has one."""
