@@ -1,6 +1,7 @@
 """Recipes are FedAvg with some parts changed; combinations are unions of parts."""
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -242,3 +243,24 @@ def test_terms_and_ascents_add_up() -> None:
 def test_a_loss_that_takes_something_else() -> None:
     with pytest.raises(ValueError, match=r"a loss takes \(logits, labels\); allowed: \(view\) or"):
         Algorithm("mine", loss=lambda logits, labels: logits)  # type: ignore[misc, arg-type, return-value]
+
+
+class _Plain(Correction):
+    """A part whose class is given where an instance belongs."""
+
+
+@pytest.mark.parametrize(
+    ("part", "message"),
+    [
+        ({"correction": _Plain}, "correction is the class _Plain; allowed: an instance of a Correction"),
+        ({"aggregate": 3}, "aggregate is an int; allowed: an instance of an Aggregate"),
+        ({"server": 0.1}, "server is a float; allowed: an instance of an Optimizer"),
+        ({"readout": len}, "readout is a builtin_function_or_method; allowed: an instance of a Readout"),
+        ({"loss": 3}, "loss is an int; allowed: a function of (view) or (logits, labels, counts)"),
+        ({"terms": cross_entropy}, "terms is a function; allowed: a tuple of functions"),
+        ({"ascents": len}, "ascents is a builtin_function_or_method; allowed: a tuple of functions"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused_where_it_is_written(part, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        Algorithm("own", **part)

@@ -40,6 +40,15 @@ P = ParamSpec("P")
 Ascent = Callable[[Params, Params, int], Params]
 """(params, gradient, number of leading axes) -> where to take the gradient that a step follows."""
 
+_KINDS = {
+    "loss": ("__call__", "a function of (view) or (logits, labels, counts)"),
+    "correction": ("bend", "an instance of a Correction"),
+    "aggregate": ("coefficients", "an instance of an Aggregate"),
+    "server": ("update", "an instance of an Optimizer"),
+    "readout": ("fit", "an instance of a Readout"),
+}
+"""What each part must have, and what it is called."""
+
 
 @dataclass(frozen=True)
 class Algorithm:
@@ -60,6 +69,14 @@ class Algorithm:
     readout: Readout = as_trained()  # noqa: RUF009
 
     def __post_init__(self) -> None:
+        for name, (needed, kind) in _KINDS.items():
+            part = getattr(self, name)
+            if isinstance(part, type) or not hasattr(part, needed):
+                shown = f"the class {part.__name__}" if isinstance(part, type) else made_of(part)
+                raise ValueError(f"{name} is {shown}; allowed: {kind}")
+        for name in ("terms", "ascents"):
+            if not isinstance(several := getattr(self, name), tuple | list):
+                raise ValueError(f"{name} is {made_of(several)}; allowed: a tuple of functions")
         object.__setattr__(self, "loss", as_loss(self.loss))
         object.__setattr__(self, "terms", tuple(as_loss(term) for term in self.terms))
 

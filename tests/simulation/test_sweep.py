@@ -1,5 +1,7 @@
 """Settings of a sweep: all combinations, each once, with the right reference; nothing is computed twice."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -108,3 +110,18 @@ def test_results_are_kept_and_read_again(tmp_path, monkeypatch):
 def test_a_swept_argument_is_in_its_column_and_not_in_the_name_of_the_method():
     sweep = Sweep.of({"dataset": "digits"}, {"algorithm": ["fedavg", "fedlc:tau=2"], "tau": [1, 3]})
     assert [setting.name for setting in sweep.settings] == ["fedavg", "fedlc, tau=1", "fedlc, tau=3"]
+
+
+@pytest.mark.parametrize("values", [[None, 1.0], ["none", "1"]])
+def test_no_limit_is_a_value_of_its_own(values):
+    sweep = Sweep.of({"dataset": "digits"}, {"lr": [0.1, 0.2], "grad_clip": values})
+    names = ["lr=0.1, grad_clip=none", "lr=0.1, grad_clip=1", "lr=0.2, grad_clip=none", "lr=0.2, grad_clip=1"]
+    assert [setting.name for setting in sweep.settings] == names
+    assert [setting.runs[0].grad_clip for setting in sweep.settings] == [None, 1.0, None, 1.0]
+    assert sweep.reference == 0
+
+
+@pytest.mark.parametrize("seeds", [[1, 2], "3", 2.0, 0, 1001])
+def test_seeds_are_a_number(seeds):
+    with pytest.raises(ValueError, match=re.escape(f"seeds is {seeds}; allowed: how many seeds, 1 to 1,000")):
+        Sweep.of({"dataset": "digits"}, {"lr": [0.1, 0.2]}, seeds=seeds)

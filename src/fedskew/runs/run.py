@@ -6,6 +6,7 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
+from numbers import Integral
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -74,7 +75,8 @@ class Run(BaseModel):
         """Defaults that depend on other fields, and specs with every argument written out."""
         if not isinstance(values, dict):
             return values
-        values = with_specs({key: value for key, value in values.items() if value is not None})
+        given = {key: value for key, value in values.items() if value is not None}
+        values = with_specs({key: value for key, value in given.items() if (key, value) != ("grad_clip", "none")})
         for name, value in values.items():
             if isinstance(value, bool):
                 raise ValueError(f"{name} is {spec.show(value)}; allowed: a number or a string, depending on the field")
@@ -254,8 +256,8 @@ def _per_round(given: Any, clients: Any) -> Any:
 
 
 def check_seeds(seeds: int) -> None:
-    if not 1 <= seeds <= MOST_SEEDS:
-        raise ValueError(f"seeds is {seeds}; allowed: 1 to {MOST_SEEDS:,}")
+    if not isinstance(seeds, Integral) or not 1 <= seeds <= MOST_SEEDS:
+        raise ValueError(f"seeds is {seeds}; allowed: how many seeds, 1 to {MOST_SEEDS:,}")
 
 
 _PARTITIONS: dict[str, Callable[..., Any]] = {**PARTITIONS, "natural": lambda: None}

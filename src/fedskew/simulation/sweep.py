@@ -90,12 +90,12 @@ def run_at(fields: Mapping[str, Any], values: Mapping[str, Any]) -> Run:
 
 
 def value_at(run: Run, name: str) -> Value:
-    """A run's value of a field or of an argument of its method, as people write it; None if it has none."""
+    """A run's value of a field or of an argument of its method, as people write it; None if it has no such argument."""
     if name in run.short:
         return run.short[name]
     if name in Run.model_fields:
         found: Value = getattr(run, name)
-        return found
+        return "none" if found is None else found
     argument = find_argument(run.algorithm, name)
     return None if argument is None else argument.value
 
