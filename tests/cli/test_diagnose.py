@@ -10,6 +10,7 @@ from fedskew.cli.diagnose import _mended
 from fedskew.report import diagnostic_figures as figures
 from fedskew.report.style import RC
 from fedskew.runs.sealed import seal
+from fedskew.runs.store import Folder
 from tests.cli.calling import call
 
 RUN = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 4, "lr": 0.1, "batch_size": 16, "rounds": 3}
@@ -73,6 +74,29 @@ def test_tables_and_files_of_a_run(capsys):
 )
 def test_what_mending_would_give(mended, said):
     assert _mended({"as_is": 0.5, **mended}) == said
+
+
+@pytest.mark.usefixtures("_undrawn")
+def test_a_store_that_cannot_be_written_loses_no_diagnosis(capsys, monkeypatch):
+    def refuse(folder, document):
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Folder, "write_diagnosis", refuse)
+    hash = trained()
+    code, out, err = call(capsys, "diagnose", hash)
+    assert code == 0
+    assert "Test accuracy by kind of class" in out
+    assert f"cannot write to runs/{hash}: Permission denied; `fedskew report` will not show this diagnosis" in err
+    assert Path("diagnosis", hash[:8], "diagnosis.json").exists()
+
+
+@pytest.mark.usefixtures("_undrawn")
+def test_an_output_folder_that_cannot_be_written_loses_no_table(capsys):
+    Path("taken").write_text("")
+    code, out, err = call(capsys, "diagnose", trained(), "--out", "taken/here")
+    assert code == 1
+    assert "Test accuracy by kind of class" in out
+    assert "taken" in err
 
 
 def test_one_json_document(capsys, monkeypatch):

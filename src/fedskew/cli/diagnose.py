@@ -9,7 +9,7 @@ import typer
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, percent_of, print_json, say, say_written
+from fedskew.cli.terminal.progress import console, echo, note, percent_of, print_json, say, say_written
 
 
 def diagnose_command(
@@ -35,7 +35,12 @@ def diagnose_command(
 
     folder = open_store(runs).find(run)
     document = diagnose(folder, client_limit=clients, data_dir=data_dir)
-    folder.write_diagnosis(document)
+    try:
+        folder.write_diagnosis(document)
+    except OSError as error:  # a store may be somebody else's; what was measured is still worth showing
+        note(f"cannot write to {folder.path}: {error.strerror}; `fedskew report` will not show this diagnosis")
+    if not (json_ or quiet):
+        _print(document)
     target = out or Path("diagnosis") / folder.path.name[:8]
     target.mkdir(parents=True, exist_ok=True)
     file = target / "diagnosis.json"
@@ -47,7 +52,6 @@ def diagnose_command(
     elif quiet:
         echo(str(file))
     else:
-        _print(document)
         say_written(made)
 
 
