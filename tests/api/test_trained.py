@@ -84,6 +84,28 @@ def test_a_file_of_python_is_run_only_where_that_is_allowed(folder, tmp_path):
         assert torch.equal(outputs(found), outputs(result.model))
 
 
+def test_other_code_for_the_same_parameters_is_refused(folder, tmp_path):
+    """`-x` for `x` has the same parameters: they load, and every prediction is another."""
+    own = tmp_path / "own.py"
+    own.write_text(
+        "from torch import nn\ndef own_net(input_shape, num_classes):\n"
+        "    return nn.Sequential(nn.Flatten(), nn.Linear(64, num_classes))\n"
+    )
+    _, result = folder(model=f"{own}:own_net")
+    expected, before = outputs(result.model), own.read_text()
+    own.write_text(
+        "from torch import nn\nclass Negated(nn.Linear):\n"
+        "    def forward(self, x):\n        return super().forward(-x)\n"
+        "def own_net(input_shape, num_classes):\n    return nn.Sequential(nn.Flatten(), Negated(64, num_classes))\n"
+    )
+    with pytest.raises(ValueError, match=r"different content of .*own.py; restore the file, or load_model\("):
+        load_model(tmp_path / "model.safetensors", own_files=True)
+    filled = load_model(tmp_path / "model.safetensors", model=own_net((1, 8, 8), 10))
+    assert torch.equal(outputs(filled), expected)
+    own.write_text(before)
+    assert torch.equal(outputs(load_model(tmp_path / "model.safetensors", own_files=True)), expected)
+
+
 @pytest.mark.parametrize("about", ["no JSON", "[]", "{}", "null", '{"model": 1}'])
 def test_a_file_of_another_program_says_so(tmp_path, about):
     save_file({"weight": torch.ones(1)}, tmp_path / "other.safetensors", {"fedskew": about})

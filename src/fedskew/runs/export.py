@@ -9,10 +9,11 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import nn
 
+from fedskew.core import spec
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
-from fedskew.models import build_model
+from fedskew.models import GIVEN, MODELS, build_model
 from fedskew.runs import onnx
 from fedskew.runs.checkpoint import Checkpoint, load_checkpoint
 from fedskew.runs.origin import check_files, check_origin
@@ -21,6 +22,9 @@ from fedskew.runs.store import Folder, StoreError, write_whole
 
 _ABOUT = {"model", "input_shape", "num_classes", "mean", "std", "classes", "round", "run"}
 """What the metadata of a file say of its model."""
+
+_SHA256 = "model_sha256"
+"""The key of a digest of the user's own file, if the model is in one; earlier versions wrote none."""
 
 
 def export_model(folder: Folder, path: Path) -> int:
@@ -78,9 +82,16 @@ def describe_model(run: Run, data: Dataset | Nodes, round: int, server: Server) 
         "classes": data.class_names,
         "round": round,
         "run": run.model_dump(),
+        **_code(run.model),
     }
     model = build_model(run.model, data.input_shape, data.num_classes, run.seed)
     return about, model.whole_state(server.used, server.buffers)
+
+
+def _code(model: str) -> dict[str, str]:
+    """A digest of the file that a model is in, if it is the user's own."""
+    digest = spec.resolve(model, "model", MODELS, GIVEN).file_sha256
+    return {_SHA256: digest} if digest else {}
 
 
 def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:
@@ -99,8 +110,14 @@ def read_export(path: Path | str) -> tuple[dict[str, Any], Params]:
 def rebuild(
     about: dict[str, Any], tensors: Params, module: nn.Module | None = None, dtype: torch.dtype | None = None
 ) -> nn.Module:
-    """The module in that state, built as in the run unless given."""
+    """The module in that state, built as in the run unless given. Other code could compute something else with the same
+    parameters."""
     if module is None:
+        if _SHA256 in about and _code(about["model"]) != {_SHA256: about[_SHA256]}:
+            raise ValueError(
+                f"the model was trained with different content of {spec.name_in(about['model'])}; restore the file, or "
+                "load_model(..., model=my_module) fills a module that you built the same way"
+            )
         module = build_model(about["model"], tuple(about["input_shape"]), about["num_classes"], seed=0).module
     module = module.to(dtype)
     module.load_state_dict(tensors)
