@@ -73,6 +73,13 @@ def test_held_out_examples_decide_where_there_are_some():
     assert lines[0][-1].startswith("tied, +0.00")
 
 
+def test_held_out_examples_do_not_decide_where_a_setting_has_none():
+    some = row({"validation": 0.1}, EACH[1], validation_accuracy=EACH[2])
+    found = SweepTable("digits", [row({"validation": 0.0}, EACH[2]), some], 0)
+    assert found.measure == "accuracy_last10"
+    assert found.table()[1][1][-1] == "below, -20.00 [-20.00, -20.00] over 3 seeds"
+
+
 def test_a_setting_that_lost_a_seed_says_so_once():
     rows = [row({"tau": 1}, [0.1, 0.2, 0.15, 0.1]), row({"tau": 2}, [0.7, 0.8, 0.75, 0.7], diverged=1)]
     rows[1]["accuracy_last10"]["each"] = [0.7, 0.8, 0.75, None]

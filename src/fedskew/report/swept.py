@@ -60,8 +60,9 @@ class SweepTable:
 
     @property
     def measure(self) -> str:
-        """What settings are judged by: held-out examples, if there are any."""
-        return (held_out(self.rows) or [MEASURE])[0]
+        """What settings are judged by: held-out examples, if every setting has some."""
+        without = any(row["values"].get("validation") == 0 for row in self.rows)
+        return MEASURE if without else (held_out(self.rows) or [MEASURE])[0]
 
     @property
     def differences(self) -> list[Difference | None]:
