@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.api.simulated import Simulated, Style, check_share, data_frame, drawn, table_text
+from fedskew.api.simulated import Simulated, Style, data_frame, drawn, table_text
+from fedskew.core.checks import check_number
 from fedskew.progress import round_progress
 from fedskew.report.comparison import method_curves, method_rows
 from fedskew.runs.given import with_specs
@@ -74,7 +75,7 @@ class Compared(Several):
 
     def rounds_to(self, accuracy: float) -> dict[str, Reach | None]:
         """How many rounds each method takes to reach this accuracy, the median over its seeds; None if all diverged."""
-        check_share(accuracy)
+        check_number("accuracy", accuracy, 0, 1, above=True)
         return {name: rounds_to_reach(curves, accuracy) for name, curves in method_curves(self._finished).items()}
 
     def to_pandas(self) -> Any:

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from fedskew.core.checks import check_number
 from fedskew.diagnostics.accuracy_by_class import class_accuracy
 from fedskew.diagnostics.calibration_error import calibration_of
 from fedskew.diagnostics.client_drift import drift, forgetting
@@ -26,8 +27,8 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
 
     `client_limit` limits how many clients are reported in `methods`, except for drift, which covers the whole cohort.
     """
-    if client_limit is not None and client_limit < 1:
-        raise ValueError(f"clients is {client_limit}; allowed: 1 or more")
+    if client_limit is not None:
+        check_number("clients", client_limit, 1)
     stored = folder.run()
     absent = stored["device"].startswith("cuda") and not torch.cuda.is_available()
     simulation = from_folder(folder, "cpu" if absent else None, data_dir)
