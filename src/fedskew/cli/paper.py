@@ -26,7 +26,7 @@ from fedskew.cli.paper_view import (
     print_map,
     report_problems,
     say_done,
-    span,
+    time_text,
     where_runs_are,
 )
 from fedskew.cli.shown_as import Style
@@ -114,7 +114,7 @@ def paper_list(
     grid = Grid("name", "what", "profile", "runs", "done", "shortened", "time left")
     for row in rows:
         done = f"{row['done']}" + (", not measured" if row["measured"] is False else "")
-        left = span(row["seconds_left"], row["of_unknown_time"])
+        left = time_text(row["seconds_left"], row["of_unknown_time"])
         shown = [row["name"], row["title"], row["profile"], row["runs"], done, row["shortened"], left]
         grid.add_row(*map(str, shown))
     console().print(grid)
@@ -323,7 +323,7 @@ def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path,
     where = device_name(left[0].device)
     speeds = Speeds(known_results(store, published), where)
     known = [speeds.seconds(run) for run in left]
-    time = span(sum(seconds for seconds in known if seconds is not None), known.count(None))
+    time = time_text(sum(seconds for seconds in known if seconds is not None), known.count(None))
     time += ", since no such run has finished there yet" if set(known) == {None} else ""
     say(f"{len(left)} runs, {jobs} at a time; one after another on {where}: {time}", err=True)
 

@@ -14,7 +14,7 @@ from fedskew.diagnostics.observing import from_folder, observe
 from fedskew.diagnostics.pairwise_margins import margins
 from fedskew.diagnostics.repairs import repairs
 from fedskew.diagnostics.views import about
-from fedskew.losses import calibrated, cross_entropy, plain
+from fedskew.losses import calibrated, cross_entropy, on_examples
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
 from fedskew.simulation.records import Observation
@@ -52,7 +52,7 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
 def methods(run: Run) -> list[str]:
     """The run's own method first, then the plain and the calibrated loss unless one of them is its own."""
     algorithm = run.build_algorithm()
-    loss = None if algorithm.terms else plain(algorithm.loss)
+    loss = None if algorithm.terms else on_examples(algorithm.loss)
     rivals = ([] if loss is cross_entropy else [PLAIN]) + ([] if isinstance(loss, calibrated) else [CALIBRATED])
     return [run.short_algorithm, *rivals]
 
