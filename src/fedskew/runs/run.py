@@ -145,7 +145,10 @@ class Run(BaseModel):
 
     def replace(self, **changes: Any) -> "Run":
         """A copy with some fields changed, validated like a new run: what followed from other fields follows anew."""
-        made = type(self)(**{**self.given, **changes})
+        given = self.given
+        if "dataset" in changes and self.partition == "natural" and own_clients(self.dataset) == self.clients:
+            del given["clients"]  # the other data set names its own
+        made = type(self)(**{**given, **changes})
         made.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
         return made
 
