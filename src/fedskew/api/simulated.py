@@ -159,10 +159,17 @@ def simulate(
 Group = dict[str, list[Simulated]]
 
 
+def rows_of(group: Group, target: float | None = None, baseline: str = BASELINE) -> list[dict[str, Any]]:
+    """One row per method; rounds are counted to the accuracy `target`."""
+    if target is not None:
+        check_number("target", target, 0, 1, above=True)
+    finished = {name: [one.finished for one in seeds] for name, seeds in group.items()}
+    return method_rows(finished, target=target, baseline=baseline)
+
+
 def table_text(group: Group, style: Style, target: float | None = None, baseline: str = BASELINE) -> str:
     check_choice("style", style, get_args(Style))
-    finished = {name: [one.finished for one in seeds] for name, seeds in group.items()}
-    rows = method_rows(finished, target=target, baseline=baseline)
+    rows = rows_of(group, target, baseline)
     if style == "latex":
         return latex(rows, {name: [one.run.hash for one in seeds] for name, seeds in group.items()})
     return markdown(rows, target) if style == "markdown" else csv_text(rows)
