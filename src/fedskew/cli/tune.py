@@ -72,7 +72,7 @@ def tune_command(
 
     Example: fedskew tune --dataset digits --algorithm fedavg,fedlc --rounds 40 --budget 8
     """
-    from fedskew.report.comparison import comparison_rows, write_comparison
+    from fedskew.report.comparison import method_rows, stored_methods, write_comparison
     from fedskew.report.style import drawn_for
     from fedskew.report.tuned import HEADS, try_cells, write_tries
     from fedskew.simulation.tune import Tuning
@@ -90,9 +90,10 @@ def tune_command(
     for name, _, record in followed(comparison.groups, store, lambda name: f"{name}, test", show=show):
         spent[name].add(record)
     hashes, tries = comparison.hashes, [row for choice in choices for row in choice.rows]
-    rows = comparison_rows(store, hashes, some.rounds, target=target)
+    done = stored_methods(store, hashes, some.rounds)
+    rows = method_rows(done, target=target)
     with drawn_for(style):
-        made = [*write_tries(out, tries), *write_comparison(store, hashes, rows, some.rounds, out, target)]
+        made = [*write_tries(out, tries), *write_comparison(done, rows, hashes, out, some.title, target)]
     if json_:
         results = {"runs": hashes, "target": target, "rows": rows, "files": [str(path) for path in made]}
         print_json(_document(tuning, choices, {"search": search, "budget": budget}, results))

@@ -16,7 +16,6 @@ from fedskew.progress import echo as echo
 from fedskew.progress import percent_of as percent_of
 from fedskew.progress import printable
 from fedskew.progress import round_progress as round_progress
-from fedskew.progress import span as span
 from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:
