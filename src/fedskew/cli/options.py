@@ -162,14 +162,14 @@ def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -
     return Run(**{**from_toml(file), **fields, **more})
 
 
+SEVERAL = "Several values of one option are separated by commas alone: --algorithm fedavg,fedlc"
+
+
 def from_toml(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     if not file.exists() and file.suffix != ".toml":
-        raise ValueError(
-            f"there is no file {file}; allowed without an option: a run file such as run.toml. Several values of one "
-            "option are separated by commas alone: --algorithm fedavg,fedlc"
-        )
+        raise ValueError(f"there is no file {file}; allowed without an option: a run file such as run.toml. {SEVERAL}")
     return read_toml(file)
 
 
