@@ -25,7 +25,8 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     ),
     "partition": (
         str,
-        "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: depends on the data set]",
+        "dirichlet:B | shards:A | labels:K (the smaller, the more skewed) | iid | natural | replay:FILE  "
+        "[default: depends on the data set]",
     ),
     "clients": (int, "number of clients  [default: 20, or with natural those that an npz file names]"),
     "clients_per_round": (str, "clients sampled in each round: 10, or a share such as 0.1 or 10%  [default: all]"),

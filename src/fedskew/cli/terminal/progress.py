@@ -238,7 +238,7 @@ def say_what_decides(rows: Sequence[Mapping[str, Any]], *, judges: bool) -> None
     verdicts = {difference.verdict for difference in differences(rows) if difference and difference.half is not None}
     if verdicts:
         more = "; open: it contains zero and is wide, more seeds are needed" if OPEN in verdicts else ""
-        say(f"in points of accuracy, with the 95 % interval over seeds{more}")
+        say(f"differences are points of accuracy, with the 95 % interval over seeds{more}")
 
 
 def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:
