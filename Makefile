@@ -139,8 +139,10 @@ evidence: $(READY)
 figures: $(READY)
 	$(BIN)/python docs/generate.py --figures
 
+# Not --quiet: it would hide warnings from --strict.
 docs: $(READY_DOCS)
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'To read it: $(BIN)/python -m http.server --directory site, then http://localhost:8000'
 
 picture: $(READY_DEV)
 	$(BIN)/python docs/picture.py
