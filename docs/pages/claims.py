@@ -12,7 +12,7 @@ from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES, Profile
 from fedskew.paper.table import Table
 from fedskew.runs.results import Results
-from fedskew.runs.verdict import NOT_DECIDED, VERDICTS, Difference, paired
+from fedskew.runs.verdict import VERDICTS, Difference, paired
 
 _KINDS = {"dirichlet": "D", "shards": "Q"}
 SMALL = 0.5
@@ -92,8 +92,23 @@ def claims(table: Table, rows: Sequence[dict[str, Any]]) -> Iterator[Claim]:
             yield Claim(cell, table.full_rounds(cell), ours, printed)
 
 
-def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
-    """FedLC against FedAvg on each data set and under each profile; a run in two tables counts once."""
+DISTANCES = (
+    "profile",
+    "data",
+    "settings",
+    "rounds",
+    "seeds",
+    "FedLC against FedAvg",
+    "FedLC − FedAvg, points",
+    "in the paper",
+    "our FedLC − the paper's",
+    "our FedAvg − the paper's",
+)
+
+
+def in_short(results: Results, tables: Iterable[Table]) -> list[list[str]]:
+    """FedLC against FedAvg on each data set and under each profile, as lines of a table with the columns `DISTANCES`;
+    a run in two tables counts once."""
     found: dict[tuple[str, str], dict[tuple[str, ...], Claim]] = {}
     for table in tables:
         for profile, rows in by_profile(table.name, results):
@@ -101,12 +116,12 @@ def in_short(results: Results, tables: Iterable[Table]) -> list[str]:
                 if claim.compared:
                     where = data_and_table(table, claim.ours["fedlc"]["dataset"])
                     found.setdefault((profile.name, where), {}).setdefault(claim.runs, claim)
-    lines = []
-    for name in PROFILES:
-        lines += [
-            _counted(where, name, [*some.values()]) for (profile, where), some in found.items() if profile == name
-        ]
-    return lines
+    return [
+        [f"`{name}`", where, *_counted([*some.values()])]
+        for name in PROFILES
+        for (profile, where), some in found.items()
+        if profile == name
+    ]
 
 
 def data_and_table(table: Table, dataset: str) -> str:
@@ -116,62 +131,29 @@ def data_and_table(table: Table, dataset: str) -> str:
     return f"{data}, {table.title.lower()} ({table.name})" if varied else data
 
 
-def _counted(data: str, profile: str, found: Sequence[Claim]) -> str:
+def _counted(found: Sequence[Claim]) -> list[str]:
     """How many settings have each verdict, the range of gains, and how far our figures are from the printed ones."""
     gains = sorted((claim.against("fedavg") for claim in found), key=lambda gain: gain.mean)
     said = [gain.verdict for gain in gains]
     counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
     theirs = [claim.printed_gain for claim in found if claim.printed_gain is not None]
-    return (
-        f"{data}, profile `{profile}`, {_lengths(found)}: FedLC against FedAvg: {counted} of {len(said)} settings; "
-        f"gains {_figures(gains[0])}"
-        + (f" to {_figures(gains[-1])}" if len(gains) > 1 else "")
-        + (f", in the paper {span(theirs)}" if theirs else "")
-        + f".{_against_all(found)}"
-        + (f" {_from_printed(found)}." if theirs else "")
-    )
+    ends = " to ".join(dict.fromkeys(f"{gain.mean:+.2f} {gain.interval}".rstrip() for gain in (gains[0], gains[-1])))
+    apart = [_from_printed(found, method) if theirs else "-" for method in ("fedlc", "fedavg")]
+    seeds = listed(map(str, sorted({claim.seeds for claim in found})))
+    printed = span(theirs) if theirs else "-"
+    return [str(len(said)), _lengths(found), seeds, counted, ends, printed, *apart]
 
 
-def _figures(gain: Difference) -> str:
-    return f"{gain.mean:+.2f} {gain.interval}".rstrip()
-
-
-def _against_all(found: Sequence[Claim]) -> str:
-    """In how many settings FedLC is above every other method, of those in which that is decided."""
-    said = [{claim.against(method).verdict for method in claim.ours if method != "fedlc"} for claim in found]
-    known = [words for words in said if NOT_DECIDED not in words]
-    methods = span([len(claim.ours) - 1 for claim in found], "d")
-    best = sum(words == {"above"} for words in known)
-    return f" FedLC is above each of the {methods} other methods run in {best} of {len(known)}." if known else ""
-
-
-def _from_printed(found: Sequence[Claim]) -> str:
+def _from_printed(found: Sequence[Claim], method: str) -> str:
     """How far our figures are from the printed ones."""
-    gaps = {
-        method: _apart([c.ours[method]["last_ten"] - c.printed[method] for c in found if method in c.printed])
-        for method in ("fedlc", "fedavg")
-    }
-    return f"Our FedLC is {gaps['fedlc']} the paper's; our FedAvg is {gaps['fedavg']} the paper's"
-
-
-def _apart(values: Sequence[float]) -> str:
-    """`1.39 to 7.59 points below`; `between 2.62 points below and 13.10 above` where signs differ."""
-    low, high = min(values), max(values)
-    if low < 0 < high:
-        return f"between {-low:.2f} points below and {high:.2f} above"
-    sizes = sorted(abs(value) for value in (low, high))
-    return f"{span(sizes, '.2f')} points {'below' if low < 0 else 'above'}"
+    return span([claim.ours[method]["last_ten"] - claim.printed[method] for claim in found if method in claim.printed])
 
 
 def _lengths(found: Sequence[Claim]) -> str:
+    """`400`, or `5 and 100 of 400` where runs are shorter than the paper's."""
     lengths = {(claim.ours["fedlc"]["rounds"], claim.full_rounds) for claim in found}
     by_full = {full: [n for n, other in sorted(lengths) if other == full] for _, full in sorted(lengths)}
-    rounds = [
-        f"{full} rounds" if ran == [full] else f"{listed(map(str, ran))} of {full} rounds (shortened)"
-        for full, ran in by_full.items()
-    ]
-    seeds = sorted({claim.seeds for claim in found})
-    return f"{listed(rounds)}, {'one seed' if seeds == [1] else f'{listed(map(str, seeds))} seeds'}"
+    return listed(str(full) if ran == [full] else f"{listed(map(str, ran))} of {full}" for full, ran in by_full.items())
 
 
 def listed(texts: Iterable[str]) -> str:

@@ -121,14 +121,9 @@ def test_what_was_run_is_counted_in_short() -> None:
     assert [run.dataset.partition(":")[0] for run in runs] == ["svhn", "svhn", "cifar10", "cifar10"]
     accuracies = (0.8, 0.7, 0.6, 0.725)
     first, second = in_short(Known([result(*pair) for pair in zip(runs, accuracies, strict=True)]), TABLES.values())
-    assert first.startswith(
-        "svhn, profile `stated`, 400 rounds, one seed: FedLC against FedAvg: not decided in 1 of 1 settings; gains -10"
-    )
-    assert second == (  # a cell of two tables, once
-        "cifar10, profile `stated`, 400 rounds, one seed: FedLC against FedAvg: not decided in 1 of 1 settings; gains "
-        "+12.50, in the paper +16.23. Our FedLC is 0.32 points above the paper's; our FedAvg is 4.05 points above the "
-        "paper's."
-    )
+    assert first[:7] == ["`stated`", "svhn", "1", "400", "1", "not decided in 1", "-10.00"]
+    told = ["`stated`", "cifar10", "1", "400", "1", "not decided in 1", "+12.50", "+16.23", "+0.32", "+4.05"]
+    assert second == told  # a cell of two tables, once
     assert in_short(Results(), TABLES.values()) == []
 
 
@@ -137,9 +132,8 @@ def test_verdicts_over_seeds_are_counted_with_their_intervals() -> None:
     accuracies = (0.4, 0.5, 0.6, 0.45, 0.56, 0.67, 0.4, 0.5, 0.6, 0.45, 0.49, 0.6)
     found = [result(*pair) for pair in zip(TABLES["table1"].runs(choice), accuracies, strict=True)]
     (said,) = in_short(Known(found), TABLES.values())
-    assert "3 seeds: FedLC against FedAvg: above in 1, open in 1 of 2 settings; gains +1.33 [-6.65, +9.32] to " in said
-    assert "to +6.00 [+3.52, +8.48], in the paper" in said
-    assert "FedLC is above each of the 1 other methods run in 1 of 2." in said
+    assert said[2:6] == ["2", "400", "3", "above in 1, open in 1"]
+    assert said[6] == "+1.33 [-6.65, +9.32] to +6.00 [+3.52, +8.48]"
 
 
 def test_a_gain_over_seeds_is_paired() -> None:
@@ -188,7 +182,7 @@ def test_accuracy_over_classes_and_clients_is_told_where_it_differs() -> None:
 
 
 def test_methods_with_fewer_seeds_are_compared_over_those_that_both_have() -> None:
-    """FedOpt has one seed less, and is above FedLC in those that it has: FedLC is not above every method."""
+    """FedOpt has one seed less, and is above FedLC in those that it has."""
     cell, table = "cifar10/dirichlet:0.1", TABLES["table1"]
     reached = {"fedavg": [0.5] * 4, "fedlc": [0.6] * 4, "fedopt": [0.7] * 3}
     runs = [
@@ -196,8 +190,6 @@ def test_methods_with_fewer_seeds_are_compared_over_those_that_both_have() -> No
         for method, values in reached.items()
         for seed, accuracy in enumerate(values)
     ]
-    (said,) = in_short(Known(runs), [table])
-    assert "FedLC is above each of the 2 other methods run in 0 of 1." in said
     (claim,) = claims(table, table.rows(Known(runs)))
     assert "Our means: fedopt 70.00, fedlc 60.00, fedavg 50.00" in str(claim)
 
