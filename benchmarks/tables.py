@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks.data import LIMITS
 from fedskew.report.text_tables import as_markdown
 
 Row = dict[str, Any]
@@ -24,11 +25,35 @@ def shown(number: float, unit: str = "ms") -> str:
     return f"{digits}x" if unit == "x" else f"{digits} {unit}"
 
 
-def goals(results: Path, *names: str) -> str:
-    """How many goals are met, and which are not."""
+def missed(results: Path, *names: str) -> tuple[int, list[tuple[str, str, str]]]:
+    """How many goals files have, and those that are missed: what, measured, goal."""
     rows = [row for name in names for row in read(results, name)["figures"] if row["limit"] is not None]
-    missed = [f"- {row['name']}: {_cell(row)}, {_goal(row)}" for row in rows if not row["kept"]]
-    return "\n".join([f"Of {len(rows)} goals on the CPU, {len(rows) - len(missed)} are met.", "", *missed]).strip()
+    over = [row for row in rows if not row["kept"]]
+    return len(rows), [
+        (row["name"], _cell(row), f"{at_most(row['limit'], row['unit'])}{by(row['value']['median'], row['limit'])}")
+        for row in over
+    ]
+
+
+def by(value: float, limit: float) -> str:
+    """How much a goal is missed by."""
+    return f", missed by {100 * (value / limit - 1):.2g} %"
+
+
+def loading(results: Path) -> str:
+    """How long data sets take to load; what has no peak of memory was not a load."""
+    lines = []
+    for name, row in read(results, "data").items():
+        kept = all(row[key] <= limit for key, limit in LIMITS[name].items())
+        limits = ", ".join(filter(None, _loaded(LIMITS[name])))
+        lines.append([_LOADED.get(name, name), *_loaded(row), f"at most {limits}: {'met' if kept else '**missed**'}"])
+    return "\n".join(as_markdown(["", "time", "peak memory above the start", "goal"], lines))
+
+
+def _loaded(row: Mapping[str, float]) -> list[str]:
+    seconds = row["seconds"]
+    time = shown(seconds, "s") if seconds >= 0.1 else shown(1e3 * seconds, "ms")
+    return [time, shown(row["peak_mb"], "MB") if "peak_mb" in row else ""]
 
 
 @dataclass(frozen=True)
@@ -79,6 +104,11 @@ def _cell(row: Row) -> str:
     return f"{median} ({low.removesuffix(unit).strip()} to {high.removesuffix(unit).strip()})"
 
 
+_LOADED = {
+    "cifar10": "CIFAR-10 from its binary files",
+    "svhn": "SVHN, train and test",
+    "imagenet12, first time": "imagenet12, 6,600 JPEGs of 64x64, first time",
+}
 METHODS = {"fedavg": "FedAvg", "fedlc": "FedLC", "fedrs": "FedRS", "fedprox": "FedProx", "scaffold": "SCAFFOLD"}
 _SIZES = [f"100 of {clients} clients" for clients in ("100", "1,000", "10,000", "100,000")]
 _WORK = {"a round": "{}", "processor time": "{}: processor time", "of it the system's": "{}: of it the system's"}

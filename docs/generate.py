@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 sys.path.insert(0, str(ROOT))
 from benchmarks import gpu_tables  # noqa: E402
 from benchmarks.summary import sources, summary  # noqa: E402
-from benchmarks.tables import TABLES  # noqa: E402
+from benchmarks.tables import TABLES, loading  # noqa: E402
 from docs.pages import choosing, front, readouts  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
 from docs.pages.reproduction import between, reproduction  # noqa: E402
@@ -64,7 +64,8 @@ def with_options(page: str) -> str:
 
 def with_speed(page: str, results: Path) -> str:
     """The page on performance with its generated tables made anew."""
-    tables: dict[str, Callable[[Path], str]] = {**TABLES, **gpu_tables.TABLES, "summary": summary, "sources": sources}
+    whole = {"summary": summary, "sources": sources, "loading": loading}
+    tables: dict[str, Callable[[Path], str]] = {**TABLES, **gpu_tables.TABLES, **whole}
     for name, table in tables.items():
         page = part(page, name, table(results))
     return page
