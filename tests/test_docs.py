@@ -121,6 +121,25 @@ def test_what_label_skew_does_is_what_the_commands_print(folder, monkeypatch, ca
     assert "fedlc is below fedavg" in paste(compare, capsys)
 
 
+def test_the_advice_of_a_page_is_what_the_command_prints(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    asked, said = blocks("docs/advise.md", "")
+    inspect, _, advise = asked.splitlines()[1].partition(" && ")
+    paste(inspect, capsys)
+    assert paste(advise, capsys).startswith(said)
+
+
+def test_the_tables_of_diagnostics_are_those_that_the_command_prints(folder, monkeypatch, capsys):
+    monkeypatch.chdir(folder)
+    asked, said = blocks("docs/diagnostics.md", "")
+    printed = [paste(line, capsys) for line in commands(asked)][-1].splitlines()
+    number = re.compile(r"\d+\.?\d*")
+    for line in said.splitlines():
+        alike = (other for other in printed if number.sub("", other).split() == number.sub("", line).split())
+        values = [float(value) for value in number.findall(line)]
+        assert any(values == pytest.approx([float(v) for v in number.findall(other)], abs=2) for other in alike), line
+
+
 def test_what_the_pages_say_of_digits_is_what_the_commands_print(folder, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     said = paste(commands(blocks("docs/which-method.md", "bash")[2])[0], capsys)
