@@ -25,7 +25,9 @@ Where = Annotated[
         "--where", help="Only runs with this field or argument: lr=0.1, algorithm=fedlc, tau=2; can be repeated."
     ),
 ]
-State = Annotated[str | None, typer.Option("--state", help="Only runs that are done | unfinished | diverged.")]
+State = Annotated[
+    str | None, typer.Option("--state", help="Only runs that are done | unfinished | diverged | unreadable.")
+]
 Sort = Annotated[str | None, typer.Option("--sort", help="accuracy | date | lr, or any other field.")]
 
 
