@@ -111,10 +111,10 @@ def _distances(results: Results) -> list[str]:
     run."""
     lines = in_short(results, TABLES.values())
     how = (
-        "How far are our figures from those that the paper prints? A setting is a cell of its tables that we ran with "
-        "FedAvg and FedLC, both for the same number of rounds; its figure is the mean accuracy of the last ten rounds. "
-        "Differences are points, from the lowest to the highest setting, in brackets the 95 % interval over seeds "
-        "([verdicts](../measuring.md#seeds-and-verdicts)). `200 of 400` rounds: shorter than the paper's."
+        "For those who know the paper's tables: how far are our figures from the printed ones? A setting is a cell "
+        "that we ran with FedAvg and FedLC, both for the same number of rounds; its figure is the mean accuracy of the "
+        "last ten rounds. Differences are points, from the lowest to the highest setting; "
+        "[verdicts](../measuring.md#seeds-and-verdicts) are over seeds. `200 of 400` rounds: shorter than the paper's."
     )
     return [how, "\n".join(as_markdown([*DISTANCES], lines))] if lines else []
 
