@@ -7,17 +7,26 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
+import numpy as np
 import torch
 
-from fedskew import Run
+from fedskew import Run, Store, simulate
 from fedskew.algorithms import describe
 from fedskew.core import rng
 from fedskew.data import load_dataset
-from fedskew.flower import Rules
-from fedskew.flower.server import _private_rules
+from fedskew.flower import Rules, client_app
+from fedskew.flower.server import _private_rules, federate
 from fedskew.simulation.plan import Plan
+from tests.flower.in_process import RUN, THREE, Nodes
 from tests.test_docs import ROOT
 from tests.test_docs import blocks as blocks_of
+
+MODEL = """from torch import nn
+
+
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+"""
 
 
 def blocks(language):
@@ -33,8 +42,25 @@ def test_the_app_is_what_init_writes(tmp_path):
 
 
 def test_the_apps_with_privacy():
-    for code in blocks("python")[2:4]:
+    for code in blocks("python")[3:5]:
         exec(compile(code, "docs/flower.md", "exec"), {})
+
+
+def test_an_evaluation_of_ones_own_measures_as_the_server_does(tmp_path, monkeypatch):
+    """On the test examples of a data set, the page's function gives the numbers of a simulation."""
+    known = load_dataset("digits", 0, 3)
+    np.savez(tmp_path / "test.npz", x=known.prepare(known.x_test, torch.float32).numpy(), y=known.y_test.numpy())
+    (tmp_path / "my_model.py").write_text(MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    code = blocks("python")[2].replace("/data/test.npz", str(tmp_path / "test.npz"))
+    found: dict = {}
+    exec(compile(code, "docs/flower.md", "exec"), found)
+    run = RUN.model_copy(update={"model": f"{tmp_path / 'my_model.py'}:build"})
+    store = Store(tmp_path / "runs")
+    federate(Nodes(client_app(run), THREE), run, Rules(store=str(store.root)), evaluate=found["evaluate"])
+    for mine, theirs in zip(store.folder(run.hash).records(), simulate(run), strict=True):
+        for name in ("accuracy", "balanced_accuracy", "loss"):
+            assert mine[name] == pytest.approx(getattr(theirs, name))
 
 
 def test_the_loss_in_an_app_of_ones_own():
