@@ -2,6 +2,7 @@
 
 import re
 from contextlib import nullcontext
+from math import exp, log, sqrt
 
 import pytest
 
@@ -9,6 +10,8 @@ pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'"
 
 import numpy as np
 import torch
+from scipy.optimize import brentq
+from scipy.stats import norm
 
 from fedskew import Run, Store, simulate
 from fedskew.algorithms import describe
@@ -44,6 +47,21 @@ def test_the_app_is_what_init_writes(tmp_path):
 def test_the_apps_with_privacy():
     for code in blocks("python")[3:5]:
         exec(compile(code, "docs/flower.md", "exec"), {})
+
+
+def test_what_the_noise_of_the_examples_costs_and_hides():
+    """Gaussian differential privacy: delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) (Dong, Roth and Su)."""
+    text, (local, central) = (ROOT / "docs/flower.md").read_text(), blocks("python")[3:5]
+    assert "sensitivity=2.0, epsilon=0.9, delta=1e-5" in local
+    assert "strategy, 1.0, 0.5, 3)" in central
+    assert f"here {2.0 * sqrt(2 * log(1.25 / 1e-5)) / 0.9:.1f}," in text
+    epsilons = [_epsilon(sqrt(rounds) / 0.5, 1e-5) for rounds in (1, 10)]
+    assert "epsilon is {:.1f} after one round\nand {:.1f} after ten".format(*epsilons) in text
+
+
+def _epsilon(mu, delta):
+    phi = norm.cdf
+    return brentq(lambda eps: phi(mu / 2 - eps / mu) - exp(eps) * phi(-mu / 2 - eps / mu) - delta, 0, 100)
 
 
 def test_an_evaluation_of_ones_own_measures_as_the_server_does(tmp_path, monkeypatch):
