@@ -17,7 +17,7 @@ from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weight
 from fedskew.core import spec
 from fedskew.core.checks import check_number, made_of
 from fedskew.core.tree import Params
-from fedskew.core.view import View
+from fedskew.core.view import Context, View
 from fedskew.corrections import Correction, centralized, client_momentum, control_variates, dynamic, proximal, sharpness
 from fedskew.losses import (
     Loss,
@@ -37,8 +37,8 @@ from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
 from fedskew.readouts import Readout, as_trained, fitted
 
 P = ParamSpec("P")
-Ascent = Callable[[Params, Params, int], Params]
-"""(params, gradient, number of leading axes) -> where to take the gradient that a step follows."""
+Ascent = Callable[[Params, Params, Context], Params]
+"""(params, gradient, context of the round) -> where to take the gradient that a step follows."""
 
 _KINDS = {
     "loss": ("__call__", "a function of (view) or (logits, labels, counts)"),

@@ -46,17 +46,18 @@ class Recipe:
     def losses(self, params: Params, buffers: Params, batch: Batch, context: Context) -> tuple[Tensor, Params]:
         """Per-example losses of a batch, and the buffers as the pass leaves them."""
         outputs, buffers = self.model.apply(params, buffers, batch.x, batch.mask, train=True)
-        teacher = partial(self.teach, context, batch.x)
-        view = View(outputs, batch.y, batch.mask, context.counts, context.travel, teacher)
+        teacher, states = partial(self.teach, context, batch.x), (context.client, context.server)
+        view = View(outputs, batch.y, batch.mask, context.counts, context.travel, teacher, *states)
         return self.algorithm.objective(view), buffers
 
-    def teach(self, context: Context, x: Tensor) -> Outputs:
-        """The global model's outputs for examples. As all clients share the model, their batches run as one."""
-        model = self.model.evaluating
+    def teach(self, context: Context, x: Tensor, params: Params | None = None) -> Outputs:
+        """The outputs of the global model for examples, or of one with other parameters. The batches of clients that
+        share it run as one."""
+        model, params = self.model.evaluating, context.anchor if params is None else params
         with torch.no_grad():
-            shared = context.counts.ndim > 1 and all(len(leaf) == 1 for leaf in context.anchor.values())
+            shared = context.counts.ndim > 1 and all(len(leaf) == 1 for leaf in params.values())
             given = x.flatten(0, 1).unsqueeze(0) if shared else x
-            said, _ = model.apply(context.anchor, context.buffers, given, train=False)
+            said, _ = model.apply(params, context.buffers, given, train=False)
             if not shared:
                 return said
             lead, features = x.shape[:2], said.features
@@ -203,7 +204,7 @@ def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> 
     grads, loss, buffers = gradient(recipe, context, local.params, local.buffers, batch)
     with torch.no_grad():
         for ascend in recipe.ascents:
-            there = ascend(local.params, grads, local.loss.ndim)
+            there = ascend(local.params, grads, context)
             grads, _, _ = gradient(recipe, context, there, local.buffers, batch)
         moved, optimizer = recipe.move(grads, local, context)
         return Local(moved, buffers, optimizer, local.loss + loss)

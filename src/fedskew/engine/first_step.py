@@ -77,7 +77,7 @@ class _FirstStep:
         grads = self._gradient(own)
         with torch.no_grad():
             for ascend in recipe.ascents:
-                there = _tried(ascend, context.anchor, grads, 0)
+                there = _tried(ascend, context.anchor, grads, context)
                 if "ascent" in own:
                     what, allowed = "the ascent of this run", "the same names and shapes as the parameters"
                     self._check(what, there, grads, context.anchor, allowed)
