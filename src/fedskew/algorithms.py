@@ -47,7 +47,13 @@ _KINDS = {
     "server": ("update", "an instance of an Optimizer"),
     "readout": ("fit", "an instance of a Readout"),
 }
-"""What each part must have, and what it is called."""
+"""What tells each part from others, and what it is called."""
+_NEEDED = {
+    "correction": ("fedskew.Correction", ("client_state", "server_state", "finish", "weigh", "absorb", "shift")),
+    "aggregate": ("fedskew.aggregators.weighted_mean", ("merge", "linear")),
+    "server": ("fedskew.optimizers.sgd", ("init", "look", "lr")),
+}
+"""What else a part must have, and what to derive from."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,11 @@ class Algorithm:
             if isinstance(part, type) or not hasattr(part, needed):
                 shown = f"the class {part.__name__}" if isinstance(part, type) else made_of(part)
                 raise ValueError(f"{name} is {shown}; allowed: {kind}")
+        for name, (base, others) in _NEEDED.items():
+            part = getattr(self, name)
+            if missing := [other for other in others if not hasattr(part, other)]:
+                shown = f"{made_of(part)} without {', '.join(missing)}"
+                raise ValueError(f"{name} is {shown}; allowed: an instance of a subclass of {base}, which has them")
         for name in ("terms", "ascents"):
             if not isinstance(several := getattr(self, name), tuple | list):
                 raise ValueError(f"{name} is {made_of(several)}; allowed: a tuple of functions")
