@@ -273,7 +273,7 @@ def add_up(updates: Update, scales: Tensor, count: int, merge: Merge = tree.weig
     with torch.no_grad():
         return Sums(
             delta=merge(updates.delta, scales[0]),
-            buffers=merge(updates.buffers, scales[1]),
+            buffers=merge(updates.buffers, scales[1]) if updates.buffers else {},
             message=tree.weighted_sum(updates.message, scales[2]),
             travel=(updates.travel.to(scales) * scales[1]).sum(),
             loss=updates.loss.double().mean() * (len(updates.loss) / count),
