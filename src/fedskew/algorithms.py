@@ -33,7 +33,7 @@ from fedskew.losses import (
     restricted,
     suppression,
 )
-from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
+from fedskew.optimizers import OPTIMIZERS, Optimizer, extrapolated, look_ahead, sgd
 from fedskew.readouts import Readout, as_trained, fitted
 
 P = ParamSpec("P")
@@ -51,7 +51,7 @@ _KINDS = {
 _NEEDED = {
     "correction": ("fedskew.Correction", ("client_state", "server_state", "finish", "weigh", "absorb", "shift")),
     "aggregate": ("fedskew.aggregators.weighted_mean", ("merge", "linear")),
-    "server": ("fedskew.optimizers.sgd", ("init", "look", "lr")),
+    "server": ("fedskew.optimizers.sgd", ("init", "look", "pace", "needs_square", "lr")),
 }
 """What else a part must have, and what to derive from."""
 
@@ -183,6 +183,12 @@ def fedopt(
 def fedavgm(beta: float = 0.9) -> Algorithm:
     """Momentum on the server: m = beta m + delta, w += m (Hsu et al., 2019). beta = 0 is FedAvg."""
     return Algorithm("fedavgm", server=sgd(1.0, momentum=beta))
+
+
+@method
+def fedexp(eps: float = 1e-3) -> Algorithm:
+    """A server step that is the longer, the more clients disagree (Jhunjhunwala et al., 2023)."""
+    return Algorithm("fedexp", server=extrapolated(eps=eps))
 
 
 @method

@@ -163,11 +163,16 @@ def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
 def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
     algorithm = recipe.algorithm
     server = Server(params, buffers, algorithm.correction.server_state(params), algorithm.server.init(params))
-    if not algorithm.aggregate.linear and zero_sums(recipe, server).message:
-        raise ValueError(
-            f"{algorithm.name}: the server averages its correction's messages, so one client could bypass the "
-            "aggregate; allowed: methods whose clients send only a model"
-        )
+    if not algorithm.aggregate.linear:
+        sums = {
+            "its correction's messages": zero_sums(recipe, server).message,
+            "lengths": algorithm.server.needs_square,
+        }
+        for what in (what for what, used in sums.items() if used):
+            raise ValueError(
+                f"{algorithm.name}: the server averages {what}, so one client could bypass the aggregate; allowed: "
+                "methods whose server uses only the aggregate of models"
+            )
     return server
 
 
@@ -250,7 +255,7 @@ def summed(algorithm: Algorithm, updates: Update, weights: Tensor, travel: Tenso
     counted = scales(algorithm, weights, travel)
     counted = counted if here is None else counted[:, here]
     there = counted.to(updates.travel.device, non_blocking=True)  # the clients' steps may still be running
-    return add_up(updates, there, len(weights), algorithm.aggregate.merge)
+    return add_up(updates, there, len(weights), algorithm.aggregate.merge, square=algorithm.server.needs_square)
 
 
 def scales(algorithm: Algorithm, weights: Tensor, travel: Tensor) -> Tensor:
@@ -266,17 +271,21 @@ def answered(algorithm: Algorithm, weights: Tensor, everyone: Tensor) -> float:
     return float(here / all_)
 
 
-def add_up(updates: Update, scales: Tensor, count: int, merge: Merge = tree.weighted_sum) -> Sums:
+def add_up(
+    updates: Update, scales: Tensor, count: int, merge: Merge = tree.weighted_sum, *, square: bool = False
+) -> Sums:
     """The sums over some of a round's `count` clients, with these coefficients for deltas, buffers and messages. A
     `merge` that is not a sum takes all of them at once.
     """
     with torch.no_grad():
+        squares = tree.norm(updates.delta, 1).to(scales).square() if square else torch.zeros_like(scales[1])
         return Sums(
             delta=merge(updates.delta, scales[0]),
             buffers=merge(updates.buffers, scales[1]) if updates.buffers else {},
             message=tree.weighted_sum(updates.message, scales[2]),
             travel=(updates.travel.to(scales) * scales[1]).sum(),
             loss=updates.loss.double().mean() * (len(updates.loss) / count),
+            square=(squares * scales[1]).sum(),
         )
 
 
@@ -295,7 +304,7 @@ def conclude(algorithm: Algorithm, server: Server, sums: Sums, fraction: float) 
     """The next global model from the sums over all clients that answered, which are `fraction` of all clients."""
     with torch.no_grad():
         optimizer, correction = algorithm.server, algorithm.correction
-        moves, state = optimizer.update(tree.neg(sums.delta), server.optimizer, server.params, optimizer.lr)
+        moves, state = optimizer.update(tree.neg(sums.delta), server.optimizer, server.params, optimizer.pace(sums))
         params = tree.add(server.params, moves)
         remembered = correction.absorb(server.correction, sums, fraction)
         if shift := correction.shift(remembered):

@@ -57,6 +57,7 @@ class Sums:
     whole.
 
     `delta` is the aggregate, `message` the mean by the correction's weights, `travel` the mean by the clients' weights.
+    So is `square`, of the squared norms of the clients' deltas: 0 unless the server's optimiser `needs_square`.
     """
 
     delta: dict[str, Tensor]
@@ -64,3 +65,4 @@ class Sums:
     message: dict[str, Tensor]
     travel: Tensor
     loss: Tensor
+    square: Tensor

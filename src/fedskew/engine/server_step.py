@@ -11,7 +11,7 @@ from torch import Tensor
 from fedskew.core import rng, tree
 from fedskew.core.checks import made_of
 from fedskew.core.own import is_own
-from fedskew.core.round import Recipe, Server, zero_sums
+from fedskew.core.round import Recipe, Server, Sums, zero_sums
 from fedskew.core.tree import Params
 from fedskew.engine.first_step import FailsError, problem, tried
 
@@ -29,9 +29,8 @@ def check_server_parts(recipe: Recipe, server: Server) -> None:
         params, correction, optimizer = (
             tree.map(torch.clone, part) for part in sent
         )  # a part may change them in place
-        merged = _merged(recipe, params)
-        _check_optimizer(recipe, merged, optimizer, params)
-        sums = replace(tried(zero_sums, recipe, server), delta=merged)
+        sums = replace(tried(zero_sums, recipe, server), delta=_merged(recipe, params))
+        _check_optimizer(recipe, sums, optimizer, params)
         kept = tried(algorithm.correction.absorb, correction, sums, 0.5)
         _check("absorb of this run's correction", kept, server.correction, f"{_SAME} server_state has")
         if added := tried(algorithm.correction.shift, kept):
@@ -57,9 +56,9 @@ def _merged(recipe: Recipe, params: Params) -> Params:
     return merged
 
 
-def _check_optimizer(recipe: Recipe, merged: Params, state: Params, params: Params) -> None:
+def _check_optimizer(recipe: Recipe, sums: Sums, state: Params, params: Params) -> None:
     what, server = "update of this run's server", recipe.algorithm.server
-    moved = tried(server.update, tree.neg(merged), state, params, server.lr)
+    moved = tried(server.update, tree.neg(sums.delta), state, params, tried(server.pace, sums))
     if not isinstance(moved, tuple | list) or len(moved) != 2:
         raise ValueError(f"{what} returned {made_of(moved)}; allowed: what to add to the parameters, and a state")
     _check(f"{what} (what to add)", moved[0], params, f"{_SAME} the parameters")
