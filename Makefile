@@ -18,8 +18,9 @@ ROUNDING := aggregators contracts core corrections diagnostics losses models opt
 .PHONY: setup setup-dev demo test coverage test-portable test-gpu test-slow test-federation test-wheel test-lowest torture lint bench bench-peers reproduction evidence figures docs picture clean
 
 define install
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, e.g. make PYTHON=python3.12")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed, e.g. make PYTHON=python3.12")'
 	$(PYTHON) -m venv $(VENV)
+	@echo 'Installing into $(VENV). PyTorch is large, so the first time can take some minutes.'
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '$(1)'
 endef
 
@@ -44,15 +45,19 @@ $(READY_DOCS): pyproject.toml constraints.txt
 # One thread: two wait for one another at every small operation where another program is at work.
 demo: export OMP_NUM_THREADS := 1
 demo: $(READY)
+	@echo '1 of 3: ten clients learn to tell ten shapes, and each has two of them. A convolutional network, with momentum.'
 	$(BIN)/fedskew compare --dataset shapes --partition shards:2 --clients 10 --rounds 8 --lr 0.02 --batch-size 32 $(USUAL) \
 	    --seeds 3 --algorithm fedavg,fedlc,fedlc+refit --runs demo/runs --out demo/shapes
+	@echo '2 of 3: a hundred clients that differ in their labels and in more. A linear model, without momentum.'
 	$(BIN)/fedskew compare --dataset synthetic:1,1 --clients 100 --rounds 80 --seeds 3 --eval-every 2 \
 	    --algorithm $(RIVALS) --runs demo/runs --out demo/synthetic
-	for method in fedavg fedlc; do \
+	@echo '3 of 3: digits. What a client forgets when it trains on its own examples: figures in demo/diagnosis'
+	@for method in fedavg fedlc; do \
 	    hash=$$($(BIN)/fedskew run $(DIGITS) --algorithm $$method --quiet | cut -d ' ' -f 2) && \
 	    $(BIN)/fedskew diagnose $$hash --runs demo/runs --out demo/diagnosis/$$method --quiet || exit 1; \
 	done
 	$(BIN)/fedskew report --runs demo/runs --out demo/report.html
+	@echo 'Now open demo/report.html in a browser. docs/skew.md explains label skew, docs/report.md the page.'
 
 PYTEST := -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 # Python counts lines at little cost from 3.12 on (sysmon). Before, a tracer makes tests a fifth to a half slower.
@@ -134,8 +139,10 @@ evidence: $(READY)
 figures: $(READY)
 	$(BIN)/python docs/generate.py --figures
 
+# Not --quiet: it would hide warnings from --strict.
 docs: $(READY_DOCS)
-	$(BIN)/mkdocs build --quiet --strict
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo 'To read it: $(BIN)/python -m http.server --directory site, then http://localhost:8000'
 
 picture: $(READY_DEV)
 	$(BIN)/python docs/picture.py

@@ -43,14 +43,13 @@ def with_methods(page: str) -> str:
 
 
 def with_parts(page: str) -> str:
-    """A page with its short table of methods, by the part that they set, made anew."""
+    """A page with its list of methods, by the part that they set, made anew."""
     by_part: dict[str, list[str]] = {}
     for method in describe():
-        for name in method.sets or ["nothing"]:
+        for name in method.sets:
             by_part.setdefault(name, []).append(f"`{method.name}`")
-    return part(
-        page, "methods", "\n".join(as_markdown(["sets", "methods"], [[k, ", ".join(v)] for k, v in by_part.items()]))
-    )
+    told = " · ".join(f"**{name}** {', '.join(methods)}" for name, methods in by_part.items())
+    return part(page, "methods", f"A method is the part of FedAvg that it changes: {told}")
 
 
 def with_options(page: str) -> str:

@@ -35,7 +35,7 @@ from fedskew.algorithms import (
 )
 from fedskew.core.view import Outputs, View
 from fedskew.corrections import Correction, centralized, client_momentum, control_variates, dynamic, proximal, sharpness
-from fedskew.losses import adjusted, calibrated, cross_entropy, on_logits, plain, restricted
+from fedskew.losses import adjusted, calibrated, cross_entropy, on_examples, on_logits, restricted
 from fedskew.optimizers import adagrad, adam, look_ahead, sgd, yogi
 from fedskew.readouts import as_trained, fitted
 
@@ -213,7 +213,7 @@ def test_a_users_algorithm(file: Path) -> None:
 
 def test_a_users_loss(file: Path) -> None:
     made = build_algorithm(f"{file}:loss,scale=3+scaffold")
-    function, logits = plain(made.loss), torch.zeros(2, 4)
+    function, logits = on_examples(made.loss), torch.zeros(2, 4)
     assert function is not None
     assert torch.equal(function(logits, torch.zeros(2, dtype=torch.int64), torch.ones(4)), 3 * logits.logsumexp(-1))
     assert made.correction == control_variates()

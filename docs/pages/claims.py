@@ -200,10 +200,18 @@ def span(values: Sequence[float], form: str = "+.2f") -> str:
 
 def verdicts(found: Mapping[str, Difference]) -> str:
     """`above in Q(6), Q(8) by 0.18 and tied in Q(4) (-0.1 to +1.5 points, 3 seeds)`"""
+    return f"{by_verdict(found)} ({points(found)} points, {seeds(found.values())})"
+
+
+def by_verdict(found: Mapping[str, Difference]) -> str:
+    """`above in Q(6), Q(8) by 0.18 and tied in Q(4)`"""
     at = {word: [cell for cell, gain in found.items() if gain.verdict == word] for word in VERDICTS}
-    told = [f"{word} in {_splits(there, found)}" for word, there in at.items() if there]
-    gains = span([gain.mean for gain in found.values()], "+.1f")
-    return f"{listed(told)} ({gains} points, {seeds(found.values())})"
+    return listed(f"{word} in {_splits(there, found)}" for word, there in at.items() if there)
+
+
+def points(found: Mapping[str, Difference]) -> str:
+    """`-0.1 to +1.5`"""
+    return span([gain.mean for gain in found.values()], "+.1f")
 
 
 def _splits(there: Sequence[str], found: Mapping[str, Difference]) -> str:

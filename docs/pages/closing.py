@@ -1,10 +1,10 @@
 """How much of the gap between skewed and IID data each method closes, in the most skewed cells of CIFAR-10."""
 
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from docs.pages.claims import by_seed, listed, named, seeds, span, verdicts
+from docs.pages.claims import by_seed, by_verdict, listed, named, points, seeds, span, verdicts
 from docs.pages.depends import CELLS, SETTINGS
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
@@ -72,14 +72,9 @@ def best(methods: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
     if not methods:
         return
     name, at = next(iter(methods.items()))
-    told = (
-        f"{100 * ours['gap_closed']['share']:.0f} % at {named(cell)}, accuracy {ours['last_ten']:.1f}"
-        for cell, ours in at.items()
-    )
     over, level = over_fedlc(methods, name), iid_gain(at)
     yield (
-        f"Of the methods with {SEEDS} seeds in each cell, `{name}` closes most of the gap to IID data on average: "
-        f"{'; '.join(told)}."
+        f"`{name}` closes most on average."
         + (f" Against FedLC: {verdicts(over)}." if over else "")
         + (f" On IID data, where there is no skew, it gains {level.mean:+.1f} ({seeds([level])})." if level else "")
         + " It was found by looking at test accuracies, so its lead is somewhat flattered."
@@ -94,28 +89,46 @@ def over_fedlc(methods: Mapping[str, Mapping[str, Row]], name: str) -> dict[str,
     return {cell: gain for cell, (mine, other) in pairs.items() if (gain := paired(mine, other))}
 
 
+def table_of_shares(methods: Mapping[str, Mapping[str, Row]], names: Iterable[str]) -> str:
+    """The share of the gap that methods close, how they compare with FedLC, and what they gain without skew."""
+    heads = ["method", *map(named, CELLS), "against FedLC, points", "on IID data, points"]
+    rows = []
+    for name in names:
+        over, level = over_fedlc(methods, name), iid_gain(methods[name])
+        told = f"{by_verdict(over)}: {points(over)}" if over else "-"
+        if {gain.verdict for gain in over.values()} in ({"above"}, {"below"}):
+            told = f"{next(iter(over.values())).verdict} in all: {points(over)}"
+        closed = [f"{100 * ours['gap_closed']['share']:.0f} %" for ours in methods[name].values()]
+        rows.append([f"`{name}`", *closed, told, f"{level.mean:+.1f} ({seeds([level])})" if level else "-"])
+    return "\n".join(as_markdown(heads, rows))
+
+
 def alone(methods: Mapping[str, Mapping[str, Row]], once: Mapping[str, Mapping[str, Row]]) -> Iterator[str]:
-    """What each method closes without another: one by one with all seeds, in a range where only the first was run."""
-    known = {m: at for m, at in methods.items() if _single(m)}
+    """What the best method closes, and what others close without another: in a table with all seeds, in a range where
+    only the first was run."""
+    known = [method for method in methods if _single(method)]
     if not known:
         return
-    told = f"What ways of training close alone at {listed(map(named, CELLS))}, with {SEEDS} seeds: "
-    told += ", ".join(f"`{method}` {shares(at)}" for method, at in known.items()) + "."
+    yield (
+        f"Share of the gap between FedAvg under skew and on IID data that is closed, {SEEDS} seeds: the best "
+        "combinations, and every method alone. Combinations were found by looking at test accuracies, so their lead is "
+        "somewhat flattered."
+    )
+    yield table_of_shares(methods, dict.fromkeys((*combinations(methods), *known)))
     if others := {m: at for m, at in once.items() if _single(m) and m not in known}:
         ends = span([100 * ours["gap_closed"]["share"] for at in others.values() for ours in at.values()], ".0f")
-        told += f" With one seed, {listed(f'`{method}`' for method in others)} close {ends} %."
-    yield told
+        yield f"With one seed, {listed(f'`{method}`' for method in others)} close {ends} %."
+
+
+def combinations(methods: Mapping[str, Mapping[str, Row]]) -> list[str]:
+    """The best one, and the best of those that ask for nothing after training."""
+    quiet = next(name for name in methods if READOUT not in name)
+    return [name for name in dict.fromkeys((next(iter(methods)), quiet)) if "+" in name]
 
 
 def _single(method: str) -> bool:
     """Whether it is one method with its defaults, and one of training."""
     return method.isalpha() and method not in (BASELINE, READOUT)
-
-
-def shares(at: Mapping[str, Row]) -> str:
-    """`77, 85 and 82 %`"""
-    texts = (format(100 * ours["gap_closed"]["share"], ".0f") for ours in at.values())
-    return f"{listed(texts)} %"
 
 
 def _mean_share(at: Mapping[str, Row]) -> float:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docs.pages.claims import by_seed, listed, named, seeds, span
+from docs.pages.claims import by_seed, many, named, points, seeds, span
 from fedskew.paper import mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.map import Map
@@ -52,11 +52,6 @@ class Measured:
     def gain(self) -> Difference:
         return Difference(**self.ours["fedlc"]["gain"])
 
-    def gain_with(self, other: "Measured") -> Difference | None:
-        """The gain over the seeds that another setting has as well."""
-        mine, base = (by_seed(self.ours[method]) for method in ("fedlc", "fedavg"))
-        return paired({seed: mine[seed] for seed in by_seed(other.ours["fedlc"]) if seed in mine}, base)
-
     def row(self) -> list[str]:
         accuracies = [f"{self.ours[method]['last_ten']:.2f}" for method in ("fedavg", "fedlc")]
         reach = str(Reach(**self.ours["fedlc"]["rounds_to_reach"]))
@@ -75,62 +70,52 @@ def measured(results: Results) -> list[Measured]:
     return found
 
 
-def together(found: Sequence[Measured], one: Setting, other: Setting) -> dict[str, tuple[Difference, Difference]]:
-    """FedLC's gains under two settings, in each cell that has both, over the seeds that they have in common."""
-    pairs = [(a, b) for a in found for b in found if a.cell == b.cell and (a.setting, b.setting) == (one, other)]
-    gains = {a.cell: (a.gain_with(b), b.gain_with(a)) for a, b in pairs}
-    return {cell: (first, second) for cell, (first, second) in gains.items() if first and second}
-
-
 def section(results: Results) -> Iterator[str]:
     """The first section of the page; nothing if nothing was run."""
     found = measured(results)
     if not found:
         return
     yield "## What FedLC's gain depends on"
-    yield "\n".join(f"- {line}" for line in [*_sentences(found), *_baseline(found), *_missing(results)])
+    yield from _by_setting(found)
+
+
+def detail(results: Results) -> Iterator[str]:
+    """The same cell by cell, and the rule for classes that a client does not have; nothing if nothing was run."""
+    found = measured(results)
+    if not found:
+        return
+    yield "## Momentum, crops and rounds, cell by cell"
     heads = ("CIFAR-10", "trained with", "rounds", "FedAvg", "FedLC", "FedLC against FedAvg", "rounds to FedAvg's end")
     yield "\n".join(as_markdown(heads, [one.row() for one in found]))
     yield (
         "Accuracies are means of the last ten rounds. The last column is the first evaluated round in which FedLC "
         "reaches FedAvg's final accuracy, as the median over seeds."
     )
+    yield from _missing(results)
 
 
-def _sentences(found: Sequence[Measured]) -> Iterator[str]:
-    """Gains over the cells and seeds that two settings have in common."""
-    plain, short, long, usual, longer = SETTINGS
-    for what, one, other in (
-        ("Momentum", plain, long),
-        ("Rounds, with momentum only", short, long),
-        ("Rounds, with momentum, crops and mirror images", usual, longer),
-        ("Crops and mirror images, with momentum", long, longer),
-    ):
-        if pairs := together(found, one, other).values():
-            first, second = (span([pair[i].mean for pair in pairs], "+.1f") for i in (0, 1))
-            if one.name == other.name:
-                told = f"{first} points after {one.rounds} rounds and {second} after {other.rounds}"
-            else:
-                told = f"{first} points with {one.name} ({one.rounds} rounds) and {second} with {other.name}"
-                told += f" ({other.rounds} rounds)"
-            common = seeds(gain for gain, _ in pairs)
-            yield f"{what}: FedLC gains {told}, in {len(pairs)} of the cells below ({common} in common)."
-
-
-def _baseline(found: Sequence[Measured]) -> Iterator[str]:
-    """What FedAvg itself reaches under each setting, since a gain over it can be its own loss."""
-    told = []
+def _by_setting(found: Sequence[Measured]) -> Iterator[str]:
+    """What FedAvg itself reaches under each setting, since a gain over it can be its own loss, and what FedLC gains."""
+    rows, common = [], set[int]()
     for setting in SETTINGS:
-        means = [statistics.fmean(_known(o, "fedavg", found).values()) for o in found if o.setting == setting]
-        if len(means) == len(CELLS):
-            told.append(f"{listed(f'{mean:.1f}' for mean in means)} % with {setting.name} ({setting.rounds} rounds)")
-    if len(told) > 1:
-        yield f"FedAvg itself, at {listed(map(named, CELLS))} with the seeds that all have: {'; '.join(told)}."
-    if gains := against_best(found):
+        there = [one for one in found if one.setting == setting]
+        known = [[_known(one, method, found) for method in ("fedlc", "fedavg")] for one in there]
+        gains = [gain for mine, base in known if (gain := paired(mine, base))]
+        if len(gains) == len(CELLS):
+            base = [f"{statistics.fmean(of.values()):.1f}" for _, of in known]
+            rows.append([setting.name, str(setting.rounds), *base, span([gain.mean for gain in gains], "+.1f")])
+            common |= {gain.seeds for gain in gains}
+    if rows:
+        yield (
+            "What FedAvg reaches in percent, and what FedLC gains over it, by how clients train; with the seeds that "
+            f"all settings have ({many([*common])}):"
+        )
+        heads = ["trained with", "rounds", *(f"FedAvg at {named(cell)}" for cell in CELLS), "FedLC gains, points"]
+        yield "\n".join(as_markdown(heads, rows))
+    if best := against_best(found):
         yield (
             f"Against the best FedAvg of each cell, however it was trained, FedLC with {SETTINGS[-1].name} gains "
-            f"{span([gain.mean for gain in gains.values()], '+.1f')} points after {SETTINGS[-1].rounds} rounds "
-            f"({seeds(gains.values())})."
+            f"{points(best)} points after {SETTINGS[-1].rounds} rounds ({seeds(best.values())})."
         )
 
 
@@ -156,12 +141,14 @@ def _known(one: Measured, method: str, found: Sequence[Measured]) -> dict[int, f
 def _missing(results: Results) -> Iterator[str]:
     """The rule for classes that a client does not have, each with the best margin on held-out examples."""
     rows = Map(mapped(CELL), CELL).rows(results, Choice())
-    told = []
-    for setting, rule, best, plain in chosen_margins(rows):
-        if not (best["diverged"] or plain["diverged"]):
-            told.append(f"{setting}, `missing={rule}` {best['last_ten'] - plain['last_ten']:+.1f}")
+    told = [
+        [setting, f"`missing={rule}`", f"{best['last_ten'] - plain['last_ten']:+.1f}"]
+        for setting, rule, best, plain in chosen_margins(rows)
+        if not (best["diverged"] or plain["diverged"])
+    ]
     if told:
         yield (
-            f"The rule for classes that a client does not have, at {CELL}, points over FedAvg with the tau that is "
-            f"best on held-out examples, one seed each: {'; '.join(told)}."
+            f"The rule for classes that a client does not have, at {named(CELL)} with the tau that is best on held-out "
+            "examples, one seed each:"
         )
+        yield "\n".join(as_markdown(["trained with", "rule", "FedLC gains, points"], told))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from docs.pages import closing, depends
-from docs.pages.claims import SMALL, Claim, by_seed, claims, listed, named, seeds, span, verdicts
+from docs.pages.claims import SMALL, Claim, by_seed, claims, listed, named, seeds, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
@@ -15,11 +15,12 @@ from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach
 from fedskew.runs.results import Result, Results
-from fedskew.runs.verdict import MEASURE, VERDICTS, Difference, paired
+from fedskew.runs.verdict import CLOSE, MEASURE, VERDICTS, Difference, paired
 
 DATA, CHART = "cifar10", "gains"
 REVEALS = "docs/algorithms.md#the-readout-refit-ours"
 _TABLES = ("table1", "table2", "table3", "table4")
+_BOTH = ("fedlc", "fedavg")
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
@@ -55,7 +56,8 @@ class Place:
         said = [gain.verdict for gain in self.gains]
         verdicts = ", ".join(f"{word} in {said.count(word)}{self._by(word)}" for word in VERDICTS if word in said)
         shown = span(self.printed, "+.1f") if self.printed else "-"
-        return [self.data, self.training, verdicts, f"{_span(self.gains)} ({seeds(self.gains)})", shown]
+        numbers = span([gain.seeds for gain in self.gains], "d")
+        return [self.data, self.training, _span(self.gains), verdicts, numbers, shown]
 
     def _by(self, word: str) -> str:
         """By how much, where all that is above or below is so by little."""
@@ -70,17 +72,17 @@ def part(results: Results, figures: str, digits: Sequence[Result] = ()) -> str:
     if not usual:
         return ""
     chart = f"![FedLC's gain over FedAvg by skew: the paper's, and ours under two profiles]({figures}/{CHART}.png)"
-    heads = ("data", "clients train with", "FedLC against FedAvg, splits", "gain, points", "the paper's")
+    heads = ("data", "clients train with", "FedLC − FedAvg, points", "splits", "seeds", "the paper prints")
     table = as_markdown(heads, [place.row() for place in _places(results, digits) if place.gains])
-    lines = "\n".join(f"- {line}" for line in _lines(results, usual))
-    return "\n\n".join([" ".join(_answer(results)), chart, "\n".join(table), _KEY, lines])
+    known = [" ".join(_answer(results)), chart, "\n".join(table), _KEY, "\n".join(_caveats(results, usual))]
+    return "\n\n".join([text for text in known if text] + [*_gap(closing.closed(results))])
 
 
 _KEY = (
-    "Above, below: the 95 % interval over seeds excludes zero; open: more seeds are needed; one seed decides nothing "
-    "([how we measure](docs/measuring.md)). D(beta) is Dirichlet label skew, Q(alpha) gives every client alpha shards; "
-    "all clients train in every round. "
-    "[Every split, method and run](docs/reproduction.md) · [What other methods gain](docs/which-method.md)."
+    "A split is above or below if the 95 % interval over seeds excludes zero, tied if all of it is within "
+    f"{CLOSE:g} points, and otherwise open; one or two seeds decide nothing ([how we measure](docs/measuring.md)). "
+    "D(beta) is Dirichlet label skew, Q(alpha) gives every client alpha shards: the smaller, the more skewed. Strong "
+    f"skew is {listed(map(named, depends.CELLS))}. [Every split, method and run](docs/reproduction.md)."
 )
 
 
@@ -93,20 +95,14 @@ def _answer(results: Results) -> Iterator[str]:
     usual, stated = ([claim.against("fedavg") for claim in found] for found in strong.values())
     if usual:
         yield (
-            f"On CIFAR-10 under strong skew ({listed(named(claim.cell) for claim in strong['usual'])}), FedLC gains "
-            f"**{_span(usual)} points** over FedAvg, if clients train with momentum and random crops, as is usual "
-            f"({_rounds(strong['usual'])})."
+            f"On CIFAR-10 under strong label skew, FedLC gains **{_span(usual)} points** over FedAvg if clients train "
+            "with momentum and random crops, as is usual."
         )
     if stated:
         printed = [claim.printed_gain for claim in strong["stated"] if claim.printed_gain is not None]
         yield (
-            f"With no more than the paper states of its training, which names neither, it gains **{_span(stated)}** "
-            f"there ({_rounds(strong['stated'])}, {seeds(stated)}); the paper prints {span(printed, '+.1f')}."
-        )
-    if best := depends.against_best(depends.measured(results)):
-        yield (
-            "Momentum can also harm FedAvg: against the best of our FedAvgs, trained either way, FedLC gains "
-            f"**{_span(best.values())}** ({depends.SETTINGS[-1].rounds} rounds, {seeds(best.values())})."
+            f"The paper names neither; without them FedLC gains **{_span(stated)}** ({seeds(stated)}), where the paper "
+            f"prints {span(printed, '+.1f')}."
         )
     yield "On other data it gains less, or loses."
 
@@ -173,57 +169,41 @@ def _rounds(found: Iterable[Claim]) -> str:
     return f"{span([claim.ours['fedlc']['rounds'] for claim in found], 'd')} rounds"
 
 
-def _lines(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
-    """A bullet each for the rounds that FedLC takes, and for the gap to IID data."""
-    ours = [claim.ours["fedlc"] for claim in usual.values()]
-    reached = [one["rounds_to_reach"]["rounds"] for one in ours if one["rounds_to_reach"]["rounds"] is not None]
-    if reached:
-        own = [claim.ours["fedavg"]["rounds_to_reach"]["rounds"] for claim in usual.values()]
-        had = (
-            f"FedLC has FedAvg's final accuracy after {span(reached, 'd')} of {_length(usual)}, FedAvg itself for the "
-            f"first time after {span([rounds for rounds in own if rounds is not None], 'd')}."
-        )
-        yield " ".join([f"**Rounds** on CIFAR-10, with momentum and crops: {had}", *_longer(results)])
-    yield from _gap(closing.closed(results))
-
-
-def _longer(results: Results) -> Iterator[str]:
-    """What is left of the gain in runs that are twice as long, with the seeds that both have."""
-    *_, usual, longer = depends.SETTINGS
-    if both := depends.together(depends.measured(results), usual, longer):
-        short, long = ([pair[i] for pair in both.values()] for i in (0, 1))
+def _caveats(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
+    """A bullet each for a better FedAvg, and for the rounds that FedLC takes."""
+    if best := depends.against_best(depends.measured(results)):
         yield (
-            f"At {listed(map(named, both))} it gains {_span(long)} after {longer.rounds} rounds, {_span(short)} after "
-            f"{usual.rounds} ({seeds(long)} in common)."
+            "- **Momentum can harm FedAvg.** Over the best of our FedAvgs, trained either way, FedLC gains "
+            f"{_span(best.values())} points under strong skew ({depends.SETTINGS[-1].rounds} rounds, "
+            f"{seeds(best.values())})."
+        )
+    took = {method: [claim.ours[method]["rounds_to_reach"]["rounds"] for claim in usual.values()] for method in _BOTH}
+    reached = {method: [rounds for rounds in found if rounds is not None] for method, found in took.items()}
+    if all(reached.values()):
+        yield (
+            f"- **Rounds**, with momentum and crops: FedLC first has FedAvg's final accuracy after "
+            f"{span(reached['fedlc'], 'd')} of {_length(usual)}, FedAvg after {span(reached['fedavg'], 'd')}."
         )
 
 
 def _gap(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
-    """The share of the gap closed by FedLC, by the best method, and by the best of those that ask for nothing after
-    training, each with its gain on IID data."""
-    if "fedlc" not in methods:
+    """How much of the gap FedLC and the best combinations close; nothing without both."""
+    best = closing.combinations(methods) if "fedlc" in methods else []
+    if not best:
         return
-    quiet = next(name for name in methods if closing.READOUT not in name)
-    names = ["fedlc", *(name for name in dict.fromkeys((quiet, next(iter(methods)))) if "+" in name)]
-    closed = [f"`{name}` {closing.shares(methods[name])}{_over(methods, name)}" for name in names]
-    where = listed(map(named, methods["fedlc"]))
-    said = [f"**Share of the gap to IID data closed** at {where}, {closing.SEEDS} seeds: {'; '.join(closed)}."]
-    level = {name: gain for name in names if (gain := closing.iid_gain(methods[name]))}
-    if level:
-        each = listed(f"{gain.mean:+.1f} ({seeds([gain])})" for gain in level.values())
-        said.append(f"On IID data they gain {each} points." if len(level) > 1 else f"On IID data it gains {each}.")
-    if any(closing.READOUT in name for name in names):
+    more = all(gain.verdict == "above" for name in best for gain in closing.over_fedlc(methods, name).values())
+    yield (
+        f"**{'Combinations gain more' if more else 'Combinations'}.** How much of the gap between skewed and IID data "
+        f"is closed on CIFAR-10 ({closing.SEEDS} seeds; [other methods](docs/which-method.md)):"
+    )
+    yield closing.table_of_shares(methods, ["fedlc", *reversed(best)])
+    said = [
+        "A gain on IID data is better training, not a cure for skew. Combinations were found by looking at test "
+        "accuracies, so their lead is somewhat flattered."
+    ]
+    if any(closing.READOUT in name for name in best):
         said.append(f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS}).")
     yield " ".join(said)
-
-
-def _over(methods: Mapping[str, Mapping[str, closing.Row]], name: str) -> str:
-    """`, above FedLC in all (+3.5 to +6.3 points)`; `, against FedLC above in Q(2) and open in D(0.1) (...)`"""
-    over = closing.over_fedlc(methods, name)
-    words = {gain.verdict for gain in over.values()}
-    if words <= {"above", "below"} and len(words) == 1:
-        return f", {words.pop()} FedLC in all ({_span(over.values())} points)"
-    return f", against FedLC {verdicts(over)}" if over else ""
 
 
 def _table(found: Mapping[str, Claim]) -> str:

@@ -36,8 +36,8 @@ see [where they come from](#where-the-figures-come-from).
 """
 
 _MAP = """\
-[The map](tables/map.md) changes one assumption at a time, and has FedLC's tau on other data sets. [The paper's
-figures](tables/figures.md) have a page as well."""
+[The map](tables/map.md) has every cell and seed of this, changes one assumption at a time, and has FedLC's tau on other
+data sets. [The paper's figures](tables/figures.md) have a page as well."""
 
 _FAR = "[How far our figures are from the paper's](tables/distances.md), by data set and profile."
 
@@ -97,7 +97,7 @@ def reproduction(
         "reproduction": main,
         **{f"tables/{table.name}": table_page.page(table, results) for table in TABLES.values()},
         "tables/figures": figure_page.figures(results, figures),
-        "tables/map": [*figure_page.around(results, figures), *margins.section(taus)],
+        "tables/map": [*figure_page.around(results, figures), *depends.detail(results), *margins.section(taus)],
         "tables/gap": ["# The gap to IID data: one seed, and tries", *closing.once(results), *readouts.tried(fits)],
         "tables/distances": ["# How far from the paper's figures", *_distances(results)],
         "tables/repeats": ["# Repeated runs", *_repeats(results, repeats)],

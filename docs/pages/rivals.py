@@ -1,8 +1,8 @@
-"""How methods compare on each data set, in sentences."""
+"""How methods compare on each data set, line by line of a table."""
 
 from collections.abc import Iterator, Mapping
 
-from docs.pages.claims import by_seed, listed, many, named, on_common_seeds, seeds, span, verdicts
+from docs.pages.claims import by_seed, by_verdict, listed, named, on_common_seeds, points, span
 from docs.pages.closing import READOUT
 from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
@@ -49,76 +49,77 @@ def against(at: Cells, method: str, other: str) -> dict[str, Difference]:
     return {cell: found for cell, found in both.items() if found}
 
 
-def told(results: Results, data: str, profile: str) -> Iterator[str]:
-    """What is known of a data set trained in one way: FedLC, logit adjustment, who is first, and readouts; nothing if
-    FedLC was not run there."""
+def row(what: str, found: Mapping[str, Difference]) -> list[str]:
+    """A comparison as a line of a table: verdicts by split, points, seeds."""
+    return [what, by_verdict(found), points(found), span([gain.seeds for gain in found.values()], "d")]
+
+
+def rows(results: Results, data: str, profile: str) -> Iterator[list[str]]:
+    """What is known of a data set trained in one way: FedLC, logit adjustment, readouts, and methods that are always
+    above FedAvg; nothing if FedLC was not run there."""
     at = cells(results, data, profile)
     gains = against(at, "fedlc", BASELINE)
     if not gains:
         return
-    yield f"FedLC against FedAvg: {verdicts(gains)}."
+    yield row("FedLC against FedAvg", gains)
     if adjusted := against(at, "fedla", "fedlc"):
-        yield f"`fedla` against FedLC: {verdicts(adjusted)}."
+        yield row("`fedla` against FedLC", adjusted)
+    yield from _read_out(at)
+    yield from _always(at)
+
+
+def firsts(results: Results, data: str, profile: str) -> Iterator[list[str]]:
+    """Who has the highest mean: of the paper's methods, and of all if that is another."""
+    at = cells(results, data, profile)
     papers = first({cell: {m: of[m] for m in of if m in SEVEN} for cell, of in at.items()})
     everybody = {cell: {m: of[m] for m in of if READOUT not in m} for cell, of in at.items()}
     if papers:
-        yield f"Highest mean of the paper's methods: {papers}."
-    if (others := first(everybody)) not in (papers, ""):
+        yield ["highest mean of the paper's methods", papers[0], "", papers[1]]
+    if (others := first(everybody)) and others != papers:
         number = span([len(of) for of in everybody.values()], "d")
-        yield f"Highest mean of the {number} methods run, without `{READOUT}`: {others}."
-    yield from _always(at)
-    yield from _read_out(at)
+        yield [f"highest mean of {number} methods, none with `{READOUT}`", others[0], "", others[1]]
 
 
-def _read_out(at: Cells) -> Iterator[str]:
+def _read_out(at: Cells) -> Iterator[list[str]]:
     """What a readout gains on FedAvg's own model, and what it is combined with adds to that."""
     methods = dict.fromkeys(method for of in at.values() for method in of if READOUT in method)
     base, other = (READOUT, f"`{READOUT}`") if READOUT in methods else (BASELINE, "FedAvg")
     if READOUT in methods:
-        found = against(at, READOUT, "fedlc")
-        yield f"`{READOUT}` (FedAvg with a fitted last layer) against FedLC: {verdicts(found)}."
+        yield row(f"`{READOUT}` (FedAvg with a fitted last layer) against FedLC", against(at, READOUT, "fedlc"))
     for method in methods:
         if method != READOUT and (found := against(at, method, base)):
-            yield f"`{method}` against {other}: {verdicts(found)}."
+            yield row(f"`{method}` against {other}", found)
 
 
-def first(at: Cells) -> str:
-    """Who has the highest mean in which cells, over the seeds that all methods of a cell have; nothing if no cell has
-    enough of them."""
+def first(at: Cells) -> tuple[str, str] | None:
+    """Who has the highest mean in which cells, over the seeds that all methods of a cell have, and the number of these
+    seeds; nothing if no cell has enough methods."""
     known = {cell: on_common_seeds(of) for cell, of in at.items()}
     known = {cell: means for cell, means in known.items() if len(means) >= FEWEST}
     if not known:
-        return ""
+        return None
     winners: dict[str, list[str]] = {}
     for cell, means in known.items():
         (best, most), (_, second), *_ = sorted(means.items(), key=lambda pair: -pair[1])
         winners.setdefault(f"`{best}`" if most - second >= LEAD else "nobody", []).append(named(cell))
     each = [f"{who} in {'all' if len(there) == len(known) else ', '.join(there)}" for who, there in winners.items()]
-    common = many([len(set.intersection(*(set(values) for values in at[cell].values()))) for cell in known])
-    return f"{listed(each)} ({common} in common)"
+    common = [len(set.intersection(*(set(values) for values in at[cell].values()))) for cell in known]
+    return listed(each), span(common, "d")
 
 
-def _always(at: Cells) -> Iterator[str]:
+def _always(at: Cells) -> Iterator[list[str]]:
     """Methods that are above FedAvg in every cell, if there are several."""
     methods = dict.fromkeys(m for of in at.values() for m in of if m not in (BASELINE, "fedlc"))
-    gains = {method: against(at, method, BASELINE) for method in methods}
-    above = {
-        method: span([gain.mean for gain in found.values()], "+.1f")
-        for method, found in gains.items()
-        if len(found) == len(at) > 1 and all(gain.verdict == "above" for gain in found.values())
-    }
-    if above:
-        listing = listed(f"`{method}` ({gain} points)" for method, gain in above.items())
-        yield f"Above FedAvg in every split: {listing}."
+    for method in methods:
+        found = against(at, method, BASELINE)
+        if len(found) == len(at) > 1 and all(gain.verdict == "above" for gain in found.values()):
+            yield row(f"`{method}` against FedAvg", found)
 
 
-def against_fedlc(results: Results, data: str) -> Iterator[str]:
+def against_fedlc(results: Results, data: str) -> Iterator[list[str]]:
     """The paper's methods that have a higher mean than FedLC in some cell, with every verdict."""
     at = cells(results, data)
-    rivals = {method: against(at, method, "fedlc") for method in SEVEN if method not in (BASELINE, "fedlc")}
-    ahead = {method: found for method, found in rivals.items() if any(gain.mean > 0 for gain in found.values())}
-    if ahead:
-        told = "; ".join(f"`{method}` {verdicts(found)}" for method, found in ahead.items())
-        rest = [gain for method, found in rivals.items() if method not in ahead for gain in found.values()]
-        others = f"; none of the paper's other methods is ahead there ({seeds(rest)})" if rest else ""
-        yield f"Against FedLC: {told}{others}."
+    others = {method: against(at, method, "fedlc") for method in SEVEN if method not in (BASELINE, "fedlc")}
+    for method, found in others.items():
+        if any(gain.mean > 0 for gain in found.values()):
+            yield row(f"`{method}` against FedLC", found)

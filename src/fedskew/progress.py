@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 _EVERY = 30.0
 """Seconds between lines of progress."""
+_SLOW = 1.0
+"""Seconds after which a bar also says how much of a round is done."""
 Step = Callable[[str, "RoundRecord"], None]
 """What is called after every round, with the name of its run."""
 
@@ -59,15 +61,32 @@ def _bar(total: int) -> Iterator[Step]:
     above = sys.stdout.isatty()  # what is printed meanwhile is drawn above the bar, unless it goes to a file
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=above) as bar:
         task = bar.add_task("getting ready", total=total, accuracy="", within="")
+        within = Within()
 
         def step(name: str, record: "RoundRecord") -> None:
             shown: dict[str, Any] = (
                 {} if record.accuracy is None else {"accuracy": f"accuracy {percent_of(record.accuracy)} %"}
             )
+            within.begin()
             bar.update(task, advance=1, description=printable(name), within="", **shown)
 
-        with listening(lambda share: bar.update(task, within=f"{100 * share:.0f} % of a round, " if share < 1 else "")):
+        with listening(lambda share: bar.update(task, within=within(share))):
             yield step
+
+
+class Within:
+    """How much of this round is done, in words, if the round takes long: in fast rounds it would only flicker."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self.begin()
+
+    def begin(self) -> None:
+        self._began = self._clock()
+
+    def __call__(self, share: float) -> str:
+        slow = self._clock() - self._began >= _SLOW
+        return f"{100 * share:.0f} % of this round, " if slow and share < 1 else ""
 
 
 class Lines:

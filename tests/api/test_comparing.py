@@ -53,8 +53,8 @@ def test_tables_figures_and_rounds(compared):
     assert compared.rounds_to(low)["fedavg"].rounds == 1
     assert compared.rows(target=low)[1]["rounds_to_reach"] == vars(compared.rounds_to(low)["fedavg"])
     assert compared.bytes_sent["fedavg"][0] == compared["fedavg"][0].bytes_sent
-    for wrong in (lambda: compared.rounds_to(0), lambda: compared.rounds_to(1.5)):
-        with pytest.raises(ValueError, match="allowed: above 0 and up to 1"):
+    for wrong in (lambda: compared.rounds_to(0), lambda: compared.rows(1.5), lambda: compared.table(target=60)):
+        with pytest.raises(ValueError, match="allowed: above 0, at most 1"):
             wrong()
 
 

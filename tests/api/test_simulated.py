@@ -56,7 +56,7 @@ def test_rounds_to(done):
     assert done.rounds_to(1.0) is None
     best = max(accuracies)
     assert done.rounds_to(best) == accuracies.index(best) + 1
-    with pytest.raises(ValueError, match="accuracy is 60; allowed: above 0 and up to 1"):
+    with pytest.raises(ValueError, match="accuracy is 60; allowed: above 0, at most 1"):
         done.rounds_to(60)
 
 

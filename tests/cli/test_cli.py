@@ -169,6 +169,8 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
         (["run", "missing.toml"], ["missing.toml"]),
         (["run", "--algorithm", "fedlc", "--tau", "1"], ["--tau is an argument of", "--algorithm fedlc:tau=..."]),
         (["compare", "--algorithm", "fedavg", "fedlc"], ["there is no file fedlc", "--algorithm fedavg,fedlc"]),
+        (["compare", "fedavg", "fedlc"], ["extra argument", "--algorithm fedavg,fedlc"]),
+        (["run", "--seeds", "3"], ["fedskew run has no option --seeds", "compare, sweep, tune"]),
         (["export", "abc", "model.pt"], ["model.pt", "FILE.safetensors or FILE.onnx"]),
         (["compare"], ["--algorithm"]),
         (["compare", "--algorithm", "fedavg", "--seeds", "0"], ["seeds", "0"]),

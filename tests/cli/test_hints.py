@@ -26,7 +26,10 @@ def test_compare_says_why_there_is_no_verdict(capsys):
     out = call(capsys, "compare", *methods, "--algorithm", "fedavg", "--seeds", "3")[1]
     assert "no verdicts" not in out
     assert "nothing;" not in out
+    assert "differences are points of accuracy, with the 95 % interval over seeds" in out
+    assert ("open: it contains zero" in out) == ("is open," in out)
     out = call(capsys, "compare", *SMALL, "--algorithm", "fedlc")[1]
+    assert "interval" not in out
     assert "no verdicts: fedavg is not among the methods\n" in out
     assert "nothing;" not in out
 

@@ -113,6 +113,7 @@ def test_the_map_from_nothing_to_a_picture(capsys: pytest.CaptureFixture[str]) -
         (("paper", "run", "table1", "--rounds", "0"), "rounds is 0"),
         (("paper", "run", "table1", "--shard", "3/2"), "shard is '3/2'"),
         (("paper", "run", "table1", "--jobs", "0"), "jobs is 0; allowed: 1 to 256"),
+        (("paper", "run", "table1", "--jobs", "257"), "jobs is 257; allowed: 1 to 256"),
         (("paper", "run", "all", "--cells", "cifar10"), "--cells and --methods are for one table or figure"),
         (("paper", "map", "--cell", "cifar10/dirichlet:9"), "unknown cell"),
         (("paper", "map", "--part", "all,around"), "part is"),
@@ -328,7 +329,7 @@ def test_list_and_show_do_not_hide_other_profiles(capsys: pytest.CaptureFixture[
     one = json.loads(call(capsys, "paper", "list", *there, "--profile", "usual", "--json")[1])
     assert [row["name"] for row in one] == list(ITEMS)
     code, _, err = call(capsys, "paper", "show", "table6", *there)
-    assert (code, err) == (0, "fedskew: note: --profile usual has 2 more results\n")
+    assert (code, err) == (0, "fedskew: note: more results with --profile usual: 2\n")
     publish(tmp_path, "stated", "bf16")
     assert call(capsys, "paper", "show", "table6", *there)[2] == ""
 

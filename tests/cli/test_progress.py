@@ -9,7 +9,7 @@ import pytest
 
 from fedskew import Run, Store, simulate
 from fedskew.cli.terminal.progress import Spent
-from fedskew.progress import Lines
+from fedskew.progress import Lines, Within
 from fedskew.simulation import RoundRecord
 
 RUN = Run(clients=3, rounds=4, batch_size=64)
@@ -48,6 +48,14 @@ def test_the_pace_begins_anew_after_rounds_of_the_store(tmp_path: Any, capsys: p
     for record in [*new[:2], stored[2], new[3]]:
         lines("fedavg", record)
     assert "about 40 s left" in capsys.readouterr().err.splitlines()[-1]
+
+
+def test_how_much_of_a_round_is_done_is_said_of_long_rounds_only() -> None:
+    now = iter([0.0, 0.1, 0.9, 5.0, 5.2, 6.5, 7.0])
+    within = Within(lambda: next(now))
+    assert [within(0.5), within(0.9)] == ["", ""]
+    within.begin()
+    assert [within(0.1), within(0.6), within(1.0)] == ["", "60 % of this round, ", ""]
 
 
 def test_seconds_are_those_that_were_spent_now(tmp_path: Any) -> None:

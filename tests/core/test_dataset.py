@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -35,6 +36,23 @@ def test_examples_and_labels_must_match(part: str) -> None:
         make(**{f"y_{part}": Y[:2]})
     with pytest.raises(ValueError, match=f"toy: 0 {part} examples with 0 labels"):
         make(**{f"x_{part}": X[:0], f"y_{part}": Y[:0]})
+
+
+@pytest.mark.parametrize(
+    ("examples", "share", "owner", "said"),
+    [
+        (3, 0.3, None, "validation is 0.3, less than one example of any class; allowed: 0.334 or more"),
+        (1, 0.9, None, "validation is 0.9, less than one example of any class; allowed: 0"),
+        (3, 0.1, torch.zeros(9, dtype=torch.int64), "of any client; allowed: 0.112 or more"),
+    ],
+)
+def test_a_share_that_holds_out_no_example_is_refused(
+    examples: int, share: float, owner: torch.Tensor | None, said: str
+) -> None:
+    """Else nothing could be chosen on the examples held out."""
+    data = make(x_train=X.repeat(examples, 1), y_train=Y.repeat(examples), client_train=owner)
+    with pytest.raises(ValueError, match=f"{said}$"):
+        data.held_out(share, np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

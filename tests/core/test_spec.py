@@ -272,6 +272,14 @@ def test_a_word_that_reads_as_a_number_stays_as_it_was_written(word: str) -> Non
         assert spec.resolve(resolved.text, "thing", {"named": named}).build() == word
 
 
+def test_words_that_read_as_the_same_number_stay_apart() -> None:
+    def named(one: str, two: str) -> tuple[str, str]:
+        return one, two
+
+    for text in ("named:007,7", "named:one=007,two=7", "named:two=7,one=007", "named: 007 , two = 7"):
+        assert spec.resolve(text, "thing", {"named": named}).build() == ("007", "7")
+
+
 def test_a_factory_that_cannot_be_hashed_is_read_all_the_same() -> None:
     @dataclass
     class Factory:

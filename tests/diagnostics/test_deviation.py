@@ -12,7 +12,7 @@ from fedskew.diagnostics.kinds import kinds
 from fedskew.diagnostics.observing import observe
 from fedskew.diagnostics.outputs import Outputs
 from fedskew.diagnostics.signs import above
-from fedskew.losses import plain
+from fedskew.losses import on_examples
 from fedskew.models import logistic
 from fedskew.models.model import Model
 from fedskew.optimizers import sgd
@@ -32,7 +32,7 @@ def one_update(counts, algorithm="fedavg"):
     recipe = Recipe(model, chosen, sgd(0.1))
     update = local_update(recipe, context, [Batch(x, labels)] * 3, torch.tensor(3))
     made = Outputs(x, torch.zeros(len(x), 2, dtype=torch.float64)), labels
-    found = measure(plain(chosen.loss), torch.tensor(counts), made, made, update.delta["linear.weight"])
+    found = measure(on_examples(chosen.loss), torch.tensor(counts), made, made, update.delta["linear.weight"])
     (row,) = pairs(0, counts, found)
     return row
 

@@ -6,7 +6,7 @@ from typing import Any
 from fedskew.aggregators import Aggregate
 from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm
 from fedskew.corrections import Correction
-from fedskew.losses import OnExamples, adjusted, calibrated, cross_entropy, plain, restricted
+from fedskew.losses import OnExamples, adjusted, calibrated, cross_entropy, on_examples, restricted
 from fedskew.optimizers import OPTIMIZERS as KNOWN
 from fedskew.optimizers import Optimizer, adagrad, adam, sgd, yogi
 
@@ -72,7 +72,8 @@ _GRID: dict[str, OnExamples] = {
         for alpha, mode in product((0.0, 0.3, 1.0), ("binary", "proportional"))
     },
 }
-_REGISTERED = {name: function for name, loss in _distinct("loss").items() if (function := plain(loss)) is not None}
+_FUNCTIONS = {name: on_examples(loss) for name, loss in _distinct("loss").items()}
+_REGISTERED = {name: function for name, function in _FUNCTIONS.items() if function is not None}
 LOSSES: dict[str, OnExamples] = {**_GRID, **_REGISTERED}
 
 _CLIENTS: dict[str, Optimizer] = {

@@ -98,8 +98,8 @@ def test_a_server_that_steps_with_sgd_is_fedavg() -> None:
 
 def test_what_is_said_of_fedrs_and_fedvls_is_what_was_run() -> None:
     said = choosing.evidence(Known(PLAIN), Known([*TRIES, *CHOSEN]))
-    assert "`fedrs` with its default alpha against FedAvg: tied in D(0.1) (+0.0 points, 3 seeds)" in said
-    assert "of D(0.1) chose `fedrs:alpha=0.9`; on the test set there, it is open, +6.67" in said
+    assert "| `fedrs` against FedAvg | tied in D(0.1) | +0.0 | 3 |" in said
+    assert "| `fedrs:alpha=0.9`, chosen on held-out examples, against `fedrs` | open in D(0.1) | +6.7 | 3 |" in said
     assert choosing.evidence(Known([]), Known([])) == ""
     both = Known([*PLAIN, *seeds("fedvls", 0.6), *seeds("fedla", 0.65)])
     assert "FedVLS against FedAvg is not decided in D(0.1) (+10.0 points, one seed)" in choosing.suppressed(both)

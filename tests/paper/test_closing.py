@@ -27,9 +27,7 @@ def test_shares_are_of_the_gap_and_the_best_is_first() -> None:
     assert {round(ours["gap_closed"]["share"], 6) for ours in found["fedlc"].values()} == {0.5}
     assert {round(ours["gap_closed"]["share"], 6) for ours in found["fedrs"].values()} == {-0.25}
     *_, last = section(known("fedavg", "fedrs", "fedlc"))
-    assert "`fedlc` closes most" in last
-    assert last.count("50 % at ") == last.count("accuracy 70.0") == len(CELLS)
-    assert "50 % at Q(2)" in last
+    assert last.startswith("`fedlc` closes most on average.")
 
 
 def test_methods_are_compared_over_the_same_seeds() -> None:
@@ -54,9 +52,12 @@ def test_without_runs_there_is_no_section() -> None:
 def test_what_methods_close_alone_is_told_with_all_seeds_and_in_a_range_with_one() -> None:
     many = closed(known("fedavg", "fedrs", "fedlc"))
     few = {"fedlc": many["fedlc"], "fedcm": many["fedrs"], "fedavg": many["fedavg"]}
-    (told,) = alone({**many, "fedlc+fedrs": many["fedlc"], "refit": many["fedlc"]}, few)
-    assert told == (
-        "What ways of training close alone at D(0.05), D(0.1) and Q(2), with 3 seeds: `fedlc` 50, 50 and 50 %, "
-        "`fedrs` -25, -25 and -25 %. With one seed, `fedcm` close -25 %."
-    )
+    how, table, once = alone({"fedlc+fedrs": many["fedlc"], **many, "refit": many["fedlc"]}, few)
+    assert "3 seeds" in how
+    assert table.splitlines()[2:] == [
+        "| `fedlc+fedrs` | 50 % | 50 % | 50 % | tied in D(0.05), D(0.1), Q(2): +0.0 | - |",
+        "| `fedlc` | 50 % | 50 % | 50 % | - | - |",
+        "| `fedrs` | -25 % | -25 % | -25 % | below in all: -30.0 | - |",
+    ]
+    assert once == "With one seed, `fedcm` close -25 %."
     assert not list(alone({}, few))

@@ -17,7 +17,7 @@ from fedskew.paper import ITEMS, Everything
 from fedskew.paper import jobs as jobs_module
 from fedskew.paper.choice import Choice
 from fedskew.paper.execute import Problem
-from fedskew.paper.jobs import by_need, check_jobs, in_jobs, threads_each, work
+from fedskew.paper.jobs import by_need, in_jobs, threads_each, work
 from fedskew.paper.table import NOTHING
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
@@ -159,9 +159,3 @@ def test_the_end_of_a_process_is_not_interrupted(tmp_path: Path, capfd: pytest.C
     process.join(PATIENCE)
     assert process.exitcode == 0
     assert "KeyboardInterrupt" not in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("jobs", [0, -1, 257])
-def test_a_wrong_number_of_jobs(jobs: int) -> None:
-    with pytest.raises(ValueError, match=f"jobs is {jobs}; allowed: 1 to 256"):
-        check_jobs(jobs)

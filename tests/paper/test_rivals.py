@@ -12,7 +12,9 @@ from tests.paper.test_tables import Known, result, with_curve
 
 
 def told(found: list[Result], data: str = "cifar100") -> list[str]:
-    return list(rivals.told(Known(found), data, "usual"))
+    """Lines of the table."""
+    known = Known(found)
+    return [*map(" | ".join, rivals.rows(known, data, "usual")), *map(" | ".join, rivals.firsts(known, data, "usual"))]
 
 
 def cifar100(split: str, accuracies: dict[str, list[float]]) -> list[Result]:
@@ -24,9 +26,8 @@ def test_methods_that_are_ahead_of_fedlc_are_named_with_every_verdict() -> None:
     easy = {"fedavg": [0.7], "fedlc": [0.8], "fedopt": [0.79], "fednova": [0.81], "fedla": [0.9]}
     found = [*runs_of("cifar10/dirichlet:0.1", USUAL, hard), *runs_of("cifar10/shards:8", USUAL, easy)]
     assert list(rivals.against_fedlc(Known(found), "cifar10")) == [
-        "Against FedLC: `fednova` not decided in Q(8) (+1.0 points, one seed); `fedopt` above in D(0.1) and not "
-        "decided in Q(8) (-1.0 to +1.0 points, 1 to 3 seeds); none of the paper's other methods is ahead there (one "
-        "seed)."
+        ["`fednova` against FedLC", "not decided in Q(8)", "+1.0", "1"],
+        ["`fedopt` against FedLC", "above in D(0.1) and not decided in Q(8)", "-1.0 to +1.0", "1 to 3"],
     ]
     alone = runs_of("cifar10/shards:8", USUAL, {"fedavg": [0.7], "fedlc": [0.8]})
     assert not list(rivals.against_fedlc(Known(alone), "cifar10"))
@@ -40,20 +41,19 @@ def test_fedlc_logit_adjustment_and_who_is_first_are_told() -> None:
     splits = ("dirichlet:0.05", "dirichlet:0.5", "shards:80")
     found = [run for split, at in zip(splits, (hard, mild, level), strict=True) for run in cifar100(split, at)]
     assert told(found) == [
-        "FedLC against FedAvg: not decided in D(0.05), D(0.5), Q(80) (-0.5 to +3.0 points, one seed).",
-        "`fedla` against FedLC: not decided in D(0.05) (-2.0 points, one seed).",
-        "Highest mean of the paper's methods: `fedlc` in D(0.05), `fedopt` in D(0.5) and nobody in Q(80) (one seed in "
-        "common).",
-        "Highest mean of the 3 to 5 methods run, without `refit`: `fedacg` in D(0.05), `fedopt` in D(0.5) and nobody "
-        "in Q(80) (one seed in common).",
+        "FedLC against FedAvg | not decided in D(0.05), D(0.5), Q(80) | -0.5 to +3.0 | 1",
+        "`fedla` against FedLC | not decided in D(0.05) | -2.0 | 1",
+        "highest mean of the paper's methods | `fedlc` in D(0.05), `fedopt` in D(0.5) and nobody in Q(80) |  | 1",
+        "highest mean of 3 to 5 methods, none with `refit` | `fedacg` in D(0.05), `fedopt` in D(0.5) and nobody in "
+        "Q(80) |  | 1",
     ]
-    assert not any("methods run" in line for line in told(cifar100("dirichlet:0.5", mild))), "the same again"
+    assert not any("none with" in line for line in told(cifar100("dirichlet:0.5", mild))), "the same again"
 
 
 def test_first_is_who_is_first_over_the_seeds_that_all_have() -> None:
     """FedOpt has one seed, and is ahead in it; FedLC is ahead only in the mean of its own seeds."""
     found = cifar100("dirichlet:0.05", {"fedavg": [0.4, 0.8], "fedlc": [0.5, 0.9], "fedopt": [0.6]})
-    assert "Highest mean of the paper's methods: `fedopt` in all (one seed in common)." in told(found)
+    assert "highest mean of the paper's methods | `fedopt` in all |  | 1" in told(found)
     apart = [one for one in found if "fedopt" not in one.run["algorithm"] or one.seed]
     later = TABLES["table1"].run("cifar100/dirichlet:0.05", "fedopt", USUAL, seed=2)
     assert len(told([*apart, with_curve(later, (200, 0.9))])) == 1, "nothing in common"
@@ -62,17 +62,18 @@ def test_first_is_who_is_first_over_the_seeds_that_all_have() -> None:
 def test_methods_above_fedavg_everywhere_are_listed() -> None:
     at = {"fedavg": [0.5] * 3, "fedlc": [0.5] * 3, "fednova": [0.6] * 3, "fedopt": [0.55] * 2}
     found = [*cifar100("dirichlet:0.05", at), *cifar100("dirichlet:0.1", {**at, "fednova": [0.7] * 3})]
-    assert "Above FedAvg in every split: `fednova` (+10.0 to +20.0 points)." in told(found)
+    assert "`fednova` against FedAvg | above in D(0.05), D(0.1) | +10.0 to +20.0 | 3" in told(found)
+    assert not any(line.startswith("`fedopt`") for line in told(found)), "two seeds decide nothing"
 
 
 def test_a_readout_is_compared_with_fedlc_and_combinations_with_it() -> None:
     plain = {"fedavg": [0.5], "fedlc": [0.6], "fedlc+refit": [0.7]}
-    assert told(cifar100("dirichlet:0.1", plain))[-1] == (
-        "`fedlc+refit` against FedAvg: not decided in D(0.1) (+20.0 points, one seed)."
+    assert (
+        told(cifar100("dirichlet:0.1", plain))[1] == "`fedlc+refit` against FedAvg | not decided in D(0.1) | +20.0 | 1"
     )
-    assert told(cifar100("dirichlet:0.1", {**plain, "refit": [0.65]}))[-2:] == [
-        "`refit` (FedAvg with a fitted last layer) against FedLC: not decided in D(0.1) (+5.0 points, one seed).",
-        "`fedlc+refit` against `refit`: not decided in D(0.1) (+5.0 points, one seed).",
+    assert told(cifar100("dirichlet:0.1", {**plain, "refit": [0.65]}))[1:3] == [
+        "`refit` (FedAvg with a fitted last layer) against FedLC | not decided in D(0.1) | +5.0 | 1",
+        "`fedlc+refit` against `refit` | not decided in D(0.1) | +5.0 | 1",
     ]
 
 
@@ -81,7 +82,7 @@ def test_a_small_difference_is_told_with_its_verdict() -> None:
         *cifar100("dirichlet:0.1", {"fedavg": [0.5] * 3, "fedlc": [0.502] * 3}),
         *cifar100("dirichlet:0.3", {"fedavg": [0.5] * 3, "fedlc": [0.6] * 3}),
     ]
-    assert told(found)[0] == "FedLC against FedAvg: above in D(0.1) by 0.20, D(0.3) (+0.2 to +10.0 points, 3 seeds)."
+    assert told(found)[0] == "FedLC against FedAvg | above in D(0.1) by 0.20, D(0.3) | +0.2 to +10.0 | 3"
 
 
 def test_synthetic_data_are_told_by_profile() -> None:
@@ -93,8 +94,9 @@ def test_synthetic_data_are_told_by_profile() -> None:
         for seed in range(3)
     ]
     text = choosing.evidence(Known(found), Known([]))
-    assert text.startswith("### Synthetic, profile `stated`\n\n- FedLC against FedAvg: below in (1,1) (-10.0 points, 3")
-    assert "`fednova` in all (3 seeds in common)" in text
+    assert text.startswith("### Synthetic, profile `stated`\n\n| comparison | splits | points | seeds |")
+    assert "| FedLC against FedAvg | below in (1,1) | -10.0 | 3 |" in text
+    assert "| `fednova` in all |  | 3 |" in text
     assert "profile `usual`" not in text
 
 
@@ -106,7 +108,8 @@ def test_longer_runs_of_table_3_are_told() -> None:
         found.append(result(table.run(cell, method, replace(usual, rounds=200)), short))
         found.append(result(table.run(cell, method, usual, rounds=600), long))
     text = choosing.evidence(Known(found), Known([]))
-    assert "- After 600 rounds in D(0.1), over FedAvg: `fedopt` +5.0 and `fedlc` +2.0 (one seed)." in text
+    assert "| `fedopt` against FedAvg after 600 rounds | not decided in D(0.1) | +5.0 | 1 |" in text
+    assert "| `fedlc` against FedAvg after 600 rounds | not decided in D(0.1) | +2.0 | 1 |" in text
 
 
 def test_balanced_accuracy_is_told_of_svhn() -> None:
@@ -115,6 +118,6 @@ def test_balanced_accuracy_is_told_of_svhn() -> None:
     apart = [
         replace(one, summary={**one.summary, "balanced_accuracy": better[one.short["algorithm"]]}) for one in found
     ]
-    line = "- FedLC against FedAvg by balanced accuracy in the last round: above in D(0.1) (+1.0 points, 3 seeds)."
+    line = "| FedLC against FedAvg, balanced accuracy in the last round | above in D(0.1) | +1.0 | 3 |"
     assert line in choosing.evidence(Known(apart), Known([]))
     assert "balanced" not in choosing.evidence(Known(found), Known([]))

@@ -24,7 +24,7 @@ def test_a_line_reads_back_as_it_was(tmp_path: Path) -> None:
     assert write_lines(tmp_path / "kept.jsonl", [result]) == 1
     assert read_lines(tmp_path / "kept.jsonl") == [result]
     assert result.rounds == 3
-    assert result.where == "cpu"
+    assert result.device == "cpu"
     assert result.curve[-1][0] == 3
     assert result.summary["partition_hash"]
     assert result.run["seed"] == 0

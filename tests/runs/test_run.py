@@ -226,3 +226,15 @@ def test_a_run_with_other_fields_is_checked_as_a_new_one():
     assert Run(clients=7, clients_per_round=3).replace(clients=50).clients_per_round == 3
     with pytest.raises(ValueError, match="lr is '-1'"):
         run.replace(lr=-1.0)
+
+
+def test_another_data_set_names_its_own_clients(tmp_path):
+    x, y = np.zeros((30, 2), np.float32), np.arange(30) % 2
+    for name, clients in (("three", 3), ("five", 5)):
+        client = np.arange(30) % clients
+        np.savez(tmp_path / f"{name}.npz", x_train=x, y_train=y, x_test=x, y_test=y, client=client)
+    run = Run(dataset=f"npz:{tmp_path}/three.npz", partition="natural")
+    other = run.replace(dataset=f"npz:{tmp_path}/five.npz")
+    assert (other.clients, other.clients_per_round) == (5, 5)
+    assert run.replace(partition="iid").clients == 3
+    assert run.replace(dataset="digits", partition="iid", clients=4).clients == 4

@@ -183,13 +183,14 @@ def test_a_last_layer_that_is_not_linear_is_refused(model):
         Simulation(run(model=model))
 
 
-def test_a_shorter_run_leaves_the_cost_of_the_longer_one(tmp_path):
+def test_a_shorter_run_leaves_the_cost_and_the_probes_of_the_longer_one(tmp_path):
     """It measures, and so fits, rounds that the longer one did not."""
     longer = run(rounds=26, eval_every=26)
-    before = list(simulate(longer, store=tmp_path))
+    before = list(simulate(longer, [lambda seen: {"looked": seen.round}], store=tmp_path))
     list(simulate(run(rounds=13), store=tmp_path))
     after = list(simulate(longer, store=tmp_path))
     assert after[12].accuracy is not None
     assert before[12].accuracy is None
     assert [record.asked for record in after] == [record.asked for record in before]
     assert [record.seconds for record in after] == [record.seconds for record in before]
+    assert [record.probes for record in after] == [record.probes for record in before]

@@ -4,9 +4,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fedskew.api.simulated import Simulated, Style, check_share, data_frame, drawn, table_text
+from fedskew.api.simulated import Simulated, Style, data_frame, drawn, rows_of, table_text
+from fedskew.core.checks import check_number
 from fedskew.progress import round_progress
-from fedskew.report.comparison import method_curves, method_rows
+from fedskew.report.comparison import method_curves
 from fedskew.runs.given import with_specs
 from fedskew.runs.measures import Reach, rounds_to_reach
 from fedskew.runs.run import Run, check_seeds
@@ -62,7 +63,7 @@ class Compared(Several):
 
     def rows(self, target: float | None = None) -> list[dict[str, Any]]:
         """One row per method: measures with mean and std over seeds, the verdict, rounds to a target."""
-        return method_rows(self._finished, target=target, baseline=self.baseline)
+        return rows_of(self.runs, target, self.baseline)
 
     def table(self, style: Style = "markdown", target: float | None = None) -> str:
         """The rows as text. Rounds are counted to `target`, or to the baseline's final accuracy."""
@@ -74,16 +75,13 @@ class Compared(Several):
 
     def rounds_to(self, accuracy: float) -> dict[str, Reach | None]:
         """How many rounds each method takes to reach this accuracy, the median over its seeds; None if all diverged."""
-        check_share(accuracy)
-        return {name: rounds_to_reach(curves, accuracy) for name, curves in method_curves(self._finished).items()}
+        check_number("accuracy", accuracy, 0, 1, above=True)
+        finished = {name: [run.finished for run in seeds] for name, seeds in self.runs.items()}
+        return {name: rounds_to_reach(curves, accuracy) for name, curves in method_curves(finished).items()}
 
     def to_pandas(self) -> Any:
         """A DataFrame with a row for each method and seed."""
         return data_frame([{"method": name, **run.summary} for name, seeds in self.runs.items() for run in seeds])
-
-    @property
-    def _finished(self) -> dict[str, list[Any]]:
-        return {name: [run.finished for run in seeds] for name, seeds in self.runs.items()}
 
 
 def compare(

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from fedskew.api.trained import TrainedModel, trained
-from fedskew.core.checks import check_choice
+from fedskew.core.checks import check_choice, check_number
 from fedskew.core.round import Server
 from fedskew.data import facts
 from fedskew.progress import round_progress
@@ -90,7 +90,7 @@ class Simulated(Iterator[RoundRecord]):
 
     def rounds_to(self, accuracy: float) -> int | None:
         """The first evaluated round with at least this accuracy; None if there is none yet."""
-        check_share(accuracy)
+        check_number("accuracy", accuracy, 0, 1, above=True)
         curve = [(record.round, record.accuracy) for record in self.records if record.accuracy is not None]
         return first_round(curve, accuracy)
 
@@ -159,15 +159,17 @@ def simulate(
 Group = dict[str, list[Simulated]]
 
 
-def check_share(accuracy: float) -> None:
-    if not 0 < accuracy <= 1:
-        raise ValueError(f"accuracy is {accuracy}; allowed: above 0 and up to 1")
+def rows_of(group: Group, target: float | None = None, baseline: str = BASELINE) -> list[dict[str, Any]]:
+    """One row per method; rounds are counted to the accuracy `target`."""
+    if target is not None:
+        check_number("target", target, 0, 1, above=True)
+    finished = {name: [one.finished for one in seeds] for name, seeds in group.items()}
+    return method_rows(finished, target=target, baseline=baseline)
 
 
 def table_text(group: Group, style: Style, target: float | None = None, baseline: str = BASELINE) -> str:
     check_choice("style", style, get_args(Style))
-    finished = {name: [one.finished for one in seeds] for name, seeds in group.items()}
-    rows = method_rows(finished, target=target, baseline=baseline)
+    rows = rows_of(group, target, baseline)
     if style == "latex":
         return latex(rows, {name: [one.run.hash for one in seeds] for name, seeds in group.items()})
     return markdown(rows, target) if style == "markdown" else csv_text(rows)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from fedskew.api.comparing import Compared, fields_of, listed_methods, listed_values, simulated
 from fedskew.api.simulated import Simulated
+from fedskew.core.checks import check_choice
 from fedskew.core.spec import Value
 from fedskew.progress import held_out_only, round_progress
 from fedskew.report.tuned import tries_csv, tries_markdown
@@ -45,9 +46,9 @@ class Tuned(Compared):
 
     def tries_table(self, style: Literal["markdown", "csv"] = "markdown") -> str:
         """The tries as text."""
-        if style not in (made := {"markdown": tries_markdown, "csv": tries_csv}):
-            raise ValueError(f"style is {style!r}; allowed: {', '.join(made)}")
-        return made[style](self.tries)
+        forms = {"markdown": tries_markdown, "csv": tries_csv}
+        check_choice("style", style, forms)
+        return forms[style](self.tries)
 
 
 def tune(

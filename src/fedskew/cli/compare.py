@@ -54,7 +54,7 @@ def compare_command(
 
     Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 3
     """
-    from fedskew.report.comparison import comparison_files, comparison_rows, write_comparison
+    from fedskew.report.comparison import comparison_files, method_rows, stored_methods, write_comparison
     from fedskew.report.style import drawn_for
     from fedskew.report.written import check_replaceable, replacing_results
     from fedskew.runs.verdict import BASELINE
@@ -79,10 +79,10 @@ def compare_command(
     store, show = open_store(runs), not (json_ or quiet)
     decode(some, enabled=show)
     spent = _trained(comparison, level, store, track or (), show=show)
-    rows = comparison_rows(store, hashes, some.rounds, target=target, iid=level_hashes, baseline=judged_by)
-    rows = renamed(rows, called)
+    done, on_iid = (stored_methods(store, each or {}, some.rounds) for each in (hashes, level_hashes))
+    rows = renamed(method_rows(done, target=target, iid=on_iid, baseline=judged_by), called)
     with drawn_for(style), replacing_results("compare", out, about, comparison_files(out), "--out") as written:
-        written.made += write_comparison(store, hashes, rows, some.rounds, out, target)
+        written.made += write_comparison(done, rows, hashes, out, some.title, target)
     if json_:
         print_json(_document(about, target, rows, written.made))
         return

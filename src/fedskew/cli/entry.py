@@ -26,7 +26,7 @@ from fedskew.cli.flower import flower_app
 from fedskew.cli.help_text import with_plain_help
 from fedskew.cli.inspect import inspect_command
 from fedskew.cli.methods import methods_command
-from fedskew.cli.options import interruption
+from fedskew.cli.options import SEVERAL, interruption
 from fedskew.cli.paper import paper_app
 from fedskew.cli.report import report_command
 from fedskew.cli.run import run_command
@@ -174,7 +174,18 @@ def _click_message(error: click.ClickException) -> str:
         name, known = error.option_name.lstrip("-"), ", ".join(owners)
         return f"--{name} is an argument of {known}; write it after the method: --algorithm {owners[0]}:{name}=..."
     hint = f" (see {where.command_path} --help)" if where is not None else ""
-    return error.format_message().replace("\n", " ") + hint
+    message = error.format_message().replace("\n", " ")
+    if isinstance(error, click.NoSuchOption) and where and (others := _commands_with(error.option_name, where)):
+        message = f"{where.command_path} has no option {error.option_name}; it belongs to fedskew {', '.join(others)}"
+    if message.startswith("Got unexpected extra argument"):
+        message = f"{message.rstrip('.')}. {SEVERAL}"
+    return message + hint
+
+
+def _commands_with(option: str, where: click.Context) -> list[str]:
+    """The commands that have an option which another one has not."""
+    known = getattr(where.find_root().command, "commands", {})
+    return [name for name, command in known.items() if any(option in one.opts for one in command.params)]
 
 
 def _methods_with(argument: str) -> list[str]:

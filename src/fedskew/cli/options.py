@@ -25,7 +25,8 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     ),
     "partition": (
         str,
-        "dirichlet:B | shards:A | labels:K | iid | natural | replay:FILE  [default: depends on the data set]",
+        "dirichlet:B | shards:A | labels:K (the smaller, the more skewed) | iid | natural | replay:FILE  "
+        "[default: depends on the data set]",
     ),
     "clients": (int, "number of clients  [default: 20, or with natural those that an npz file names]"),
     "clients_per_round": (str, "clients sampled in each round: 10, or a share such as 0.1 or 10%  [default: all]"),
@@ -162,14 +163,14 @@ def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -
     return Run(**{**from_toml(file), **fields, **more})
 
 
+SEVERAL = "Several values of one option are separated by commas alone: --algorithm fedavg,fedlc"
+
+
 def from_toml(file: Path | None) -> dict[str, Any]:
     if file is None:
         return {}
     if not file.exists() and file.suffix != ".toml":
-        raise ValueError(
-            f"there is no file {file}; allowed without an option: a run file such as run.toml. Several values of one "
-            "option are separated by commas alone: --algorithm fedavg,fedlc"
-        )
+        raise ValueError(f"there is no file {file}; allowed without an option: a run file such as run.toml. {SEVERAL}")
     return read_toml(file)
 
 

@@ -26,12 +26,13 @@ from fedskew.cli.paper_view import (
     print_map,
     report_problems,
     say_done,
-    span,
+    time_text,
     where_runs_are,
 )
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, print_json, round_progress, say, say_written
+from fedskew.core.checks import check_choice, check_number
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import PaperRuns, UndoneRuns
@@ -113,7 +114,7 @@ def paper_list(
     grid = Grid("name", "what", "profile", "runs", "done", "shortened", "time left")
     for row in rows:
         done = f"{row['done']}" + (", not measured" if row["measured"] is False else "")
-        left = span(row["seconds_left"], row["of_unknown_time"])
+        left = time_text(row["seconds_left"], row["of_unknown_time"])
         shown = [row["name"], row["title"], row["profile"], row["runs"], done, row["shortened"], left]
         grid.add_row(*map(str, shown))
     console().print(grid)
@@ -149,9 +150,9 @@ def paper_run(
 
     Example: fedskew paper run table1 --cells cifar10/dirichlet:0.1 --methods fedavg,fedlc --seeds 3 --device cuda
     """
-    from fedskew.paper.jobs import check_jobs
+    from fedskew.paper.jobs import MOST_JOBS
 
-    check_jobs(jobs)
+    check_number("jobs", jobs, 1, MOST_JOBS)
     asked, store = every_item(cells, methods) if item == "all" else named_item(item), open_store(runs)
     choice = chosen(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
     done, problems = _do(asked, choice, shard, store, published, jobs, show=not (json_ or quiet))
@@ -265,8 +266,7 @@ def paper_map(
     from fedskew.paper.map import PARTS, Map
     from fedskew.report.style import drawn_for
 
-    if part not in (*PARTS, "all"):
-        raise ValueError(f"part is {part!r}; allowed: {', '.join(PARTS)}, all")
+    check_choice("part", part, (*PARTS, "all"))
     try:
         values = tuple(float(text) for text in taus.split(",")) if taus else ()
     except ValueError:
@@ -323,7 +323,7 @@ def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path,
     where = device_name(left[0].device)
     speeds = Speeds(known_results(store, published), where)
     known = [speeds.seconds(run) for run in left]
-    time = span(sum(seconds for seconds in known if seconds is not None), known.count(None))
+    time = time_text(sum(seconds for seconds in known if seconds is not None), known.count(None))
     time += ", since no such run has finished there yet" if set(known) == {None} else ""
     say(f"{len(left)} runs, {jobs} at a time; one after another on {where}: {time}", err=True)
 

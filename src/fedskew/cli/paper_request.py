@@ -125,7 +125,7 @@ def say_where_else(item: Any, choice: "Choice", results: "Results", rows: Sequen
     here = _entries(rows)
     for name, profile in PROFILES.items():
         if more := len(_entries(item.rows(results, replace(choice, profile=profile))) - here):
-            note(f"--profile {name} has {more} more results")
+            note(f"more results with --profile {name}: {more}")
 
 
 def _entries(rows: Sequence[dict[str, Any]]) -> set[tuple[Any, Any]]:

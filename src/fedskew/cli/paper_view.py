@@ -157,7 +157,7 @@ def _terminal(
     return str(capture.get())
 
 
-def span(seconds: float, unknown: int) -> str:
+def time_text(seconds: float, unknown: int) -> str:
     """`3 min`, `2.5 h, without 8 runs`, `no estimate`: `unknown` runs are like none that has finished on the device."""
     text = f"{seconds:.0f} s" if seconds < 90 else f"{seconds / 60:.0f} min"
     text = f"{seconds / 3600:.1f} h" if seconds >= 5400 else text

@@ -77,7 +77,7 @@ def tune_command(
 
     Example: fedskew tune --dataset digits --algorithm fedavg,fedlc --rounds 40 --budget 8
     """
-    from fedskew.report.comparison import comparison_rows, write_comparison
+    from fedskew.report.comparison import method_rows, stored_methods, write_comparison
     from fedskew.report.style import drawn_for
     from fedskew.report.tuned import HEADS, try_cells, write_tries
     from fedskew.runs.verdict import BASELINE
@@ -92,11 +92,11 @@ def tune_command(
     decode(some, enabled=show)
     with round_progress(tuning.rounds, enabled=show) as step:
         choices = tuning.choose(store, _interruptible(held_out_only(step)))
-    spent = _tested(comparison := tuning.comparison(choices), store, show=show)
-    hashes, tries = comparison.hashes, [row for choice in choices for row in choice.rows]
-    rows = renamed(comparison_rows(store, hashes, some.rounds, target=target, baseline=judged_by), called)
+    spent, hashes = _tested(tuning.comparison(choices), store, show=show)
+    done, tries = stored_methods(store, hashes, some.rounds), [row for choice in choices for row in choice.rows]
+    rows = renamed(method_rows(done, target=target, baseline=judged_by), called)
     with drawn_for(style):
-        made = [*write_tries(out, tries), *write_comparison(store, hashes, rows, some.rounds, out, target)]
+        made = [*write_tries(out, tries), *write_comparison(done, rows, hashes, out, some.title, target)]
     if json_:
         results = {"runs": hashes, "target": target, "rows": rows, "files": [str(path) for path in made]}
         print_json(_document(tuning, choices, {"search": search, "budget": budget}, results))
@@ -119,12 +119,12 @@ def _methods(asked: Request) -> list[str]:
     return several or [one]
 
 
-def _tested(comparison: "Comparison", store: "Store", *, show: bool) -> dict[str, Spent]:
-    """Train the chosen settings; returns what each method took."""
+def _tested(comparison: "Comparison", store: "Store", *, show: bool) -> tuple[dict[str, Spent], dict[str, list[str]]]:
+    """Train the chosen settings; returns what each method took, and its runs."""
     spent = {name: Spent() for name in comparison.runs}
     for name, _, record in followed(comparison.groups, store, lambda name: f"{name}, test", show=show):
         spent[name].add(record)
-    return spent
+    return spent, comparison.hashes
 
 
 def _called(tuning: "Tuning", display: Sequence[str] | None) -> dict[str, str]:

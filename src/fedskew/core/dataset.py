@@ -1,5 +1,6 @@
 """Data sets: arrays in memory, in their stored type, normalised only when a batch is used."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
@@ -108,7 +109,13 @@ class Dataset:
         groups_in_order = groups.cpu().numpy()[order]
         by_group = order[np.argsort(groups_in_order, kind="stable")]
         sizes = np.bincount(groups_in_order)
-        return np.sort(by_group[rng.within(sizes) < np.floor(share * np.repeat(sizes, sizes))])
+        found = np.sort(by_group[rng.within(sizes) < np.floor(share * np.repeat(sizes, sizes))])
+        if not len(found):
+            whose = "class" if self.client_train is None else "client"
+            least = math.ceil(1000 / sizes.max()) / 1000
+            allowed = f"{least:g} or more" if least < 1 else "0"
+            raise ValueError(f"validation is {share:g}, less than one example of any {whose}; allowed: {allowed}")
+        return found
 
 
 def _joined(parts: Sequence[Arrays]) -> tuple[NDArray[Any], NDArray[Any], Tensor]:

@@ -237,10 +237,19 @@ def _bind(
             if parameter.default is parameter.empty:
                 raise _Missing(f"{text!r} needs {name}; arguments: {allowed}")
             bound[name] = parameter.default
-    return {name: _typed(text, name, bound[name], free[name].annotation) for name in free}
+    words = _words(text, in_order[: len(values)])
+    return {name: _typed(text, name, bound[name], free[name].annotation, words.get(name)) for name in free}
 
 
-def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
+def _words(text: str, bare: list[str]) -> dict[str, str]:
+    """Arguments as they are written: 007 is not 7. The last words without a name belong to `bare`, in this order."""
+    pieces = [argument.partition("=") for argument in text.partition(":")[2].split(",")]
+    named = {name.strip(): word.strip() for name, equals, word in pieces if equals}
+    unnamed = [word.strip() for word, equals, _ in pieces if not equals]
+    return {**named, **dict(zip(reversed(bare), reversed(unnamed), strict=False))}
+
+
+def _typed(text: str, name: str, value: Value, wanted: Any, written: str | None) -> Value:
     """Check a value against a plain annotation (float, int, bool, str, or one of them with None)."""
     kinds = {part.strip() for part in getattr(wanted, "__name__", str(wanted)).split("|")}
     if "float" in kinds and isinstance(value, int) and not isinstance(value, bool):
@@ -253,7 +262,7 @@ def _typed(text: str, name: str, value: Value, wanted: Any) -> Value:
         return value
     names = {"float", "int", "bool", "str"} & kinds
     if names == {"str"}:
-        return value if isinstance(value, str) else _written(text, value)
+        return value if isinstance(value, str) else written or show(value)
     if names and type(value).__name__ not in names:
         allowed = " or ".join(_KINDS[kind] for kind in sorted(names))
         raise ValueError(f"{text!r}: {name} is {show(value)!r}, which is not {allowed}")
@@ -305,12 +314,6 @@ def own_file(name: str) -> Path:
         where = "" if Path(name).is_absolute() else f" in {first or Path.cwd()} or where Python finds modules"
         raise ValueError(f"there is no file {name}{where}")
     return path
-
-
-def _written(text: str, value: Value) -> str:
-    """A word that reads as a number, on, off or none, as written in a spec: 007 is not 7."""
-    words = (argument.rpartition("=")[2].strip() for argument in text.partition(":")[2].split(","))
-    return next((word for word in words if repr(_value(word)) == repr(value)), show(value))
 
 
 def _from_file(file: str, name: str) -> tuple[Callable[..., Any], str]:

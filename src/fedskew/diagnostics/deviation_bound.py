@@ -16,8 +16,7 @@ from fedskew.diagnostics.pairwise_margins import offsets, pairwise_margins
 from fedskew.diagnostics.signs import summary
 from fedskew.diagnostics.values import plain
 from fedskew.diagnostics.views import client_counts, client_examples, data_of, finite_update, global_model
-from fedskew.losses import Loss, OnExamples, calibrated
-from fedskew.losses import plain as plain_loss
+from fedskew.losses import Loss, OnExamples, calibrated, on_examples
 from fedskew.simulation.records import Observation
 
 MOST = 5000
@@ -49,7 +48,7 @@ def deviation(seen: Observation, client_limit: int | None = None) -> dict[str, A
     if update is None:
         return {"deviation": None}
     algorithm, data, before = seen.run.build_algorithm(), data_of(seen), global_model(seen.before)
-    loss = None if algorithm.terms else plain_loss(algorithm.loss)
+    loss = None if algorithm.terms else on_examples(algorithm.loss)
     if loss is None:
         return _not_a_softmax(algorithm.loss)
     test = outputs(seen.model, before, data, data.x_test)

@@ -4,6 +4,7 @@ from typing import Any
 
 import torch
 
+from fedskew.core.checks import check_number
 from fedskew.diagnostics.accuracy_by_class import class_accuracy
 from fedskew.diagnostics.calibration_error import calibration_of
 from fedskew.diagnostics.client_drift import drift, forgetting
@@ -13,7 +14,7 @@ from fedskew.diagnostics.observing import from_folder, observe
 from fedskew.diagnostics.pairwise_margins import margins
 from fedskew.diagnostics.repairs import repairs
 from fedskew.diagnostics.views import about
-from fedskew.losses import calibrated, cross_entropy, plain
+from fedskew.losses import calibrated, cross_entropy, on_examples
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
 from fedskew.simulation.records import Observation
@@ -26,8 +27,8 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
 
     `client_limit` limits how many clients are reported in `methods`, except for drift, which covers the whole cohort.
     """
-    if client_limit is not None and client_limit < 1:
-        raise ValueError(f"clients is {client_limit}; allowed: 1 or more")
+    if client_limit is not None:
+        check_number("clients", client_limit, 1)
     stored = folder.run()
     absent = stored["device"].startswith("cuda") and not torch.cuda.is_available()
     simulation = from_folder(folder, "cpu" if absent else None, data_dir)
@@ -51,7 +52,7 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
 def methods(run: Run) -> list[str]:
     """The run's own method first, then the plain and the calibrated loss unless one of them is its own."""
     algorithm = run.build_algorithm()
-    loss = None if algorithm.terms else plain(algorithm.loss)
+    loss = None if algorithm.terms else on_examples(algorithm.loss)
     rivals = ([] if loss is cross_entropy else [PLAIN]) + ([] if isinstance(loss, calibrated) else [CALIBRATED])
     return [run.short_algorithm, *rivals]
 

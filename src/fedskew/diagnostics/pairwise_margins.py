@@ -12,8 +12,7 @@ from fedskew.diagnostics.kinds import KINDS, kinds, mean
 from fedskew.diagnostics.outputs import outputs
 from fedskew.diagnostics.values import plain
 from fedskew.diagnostics.views import client_counts, client_examples, data_of, finite_update, local_model
-from fedskew.losses import calibrated
-from fedskew.losses import plain as plain_loss
+from fedskew.losses import calibrated, on_examples
 from fedskew.losses.counts import filled
 from fedskew.simulation.records import Observation
 
@@ -62,7 +61,7 @@ def margins(seen: Observation, client_limit: int | None = None) -> dict[str, Any
     update = finite_update(seen)
     if update is None:
         return {"margins": None}
-    own = plain_loss(seen.run.build_algorithm().loss)
+    own = on_examples(seen.run.build_algorithm().loss)
     loss = own if isinstance(own, calibrated) else calibrated()
     counts = client_counts(seen, client_limit)
     rows = [_client(seen, update, k, counts[k], loss) for k in range(len(counts))]

@@ -102,13 +102,14 @@ class Rounds:
         """The updates of each cohort. If memory runs out, smaller groups start over: nothing is lost."""
         try:
             if not self.groups:
-                updates = self._group(recipe, servers, cohorts, examples, offsets, round)
+                updates = self._group(recipe, servers, cohorts, examples, self._tables(cohorts, offsets, round))
                 self._tables.prepare(cohorts, offsets, round + 1)  # while the device is busy
                 return updates
             joined = list[Update]()
             for server, cohort, offset in zip(servers, cohorts, offsets, strict=True):
-                parts = self._parts(cohort)
-                made = [self._group(recipe, [server], [part], examples, [offset], round)[0] for part in parts]
+                made = list[Update]()
+                for part in self._parts(cohort):
+                    made += self._group(recipe, [server], [part], examples, self._tables([part], [offset], round))
                 joined.append(join(made))
             return joined
         except torch.OutOfMemoryError:
@@ -125,15 +126,8 @@ class Rounds:
         return self.train(recipe, servers, cohorts, examples, offsets, round)
 
     def _group(
-        self,
-        recipe: Recipe,
-        servers: Sequence[Server],
-        cohorts: Sequence[Cohort],
-        examples: Examples,
-        offsets: Sequence[int],
-        round: int,
+        self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], examples: Examples, table: Table
     ) -> list[Update]:
-        table = self._tables(cohorts, offsets, round)
         if self.lanes is None or not self.lanes.fits(recipe, servers, examples[1], table):
             self.lanes = None  # free its memory first
             self.lanes = Lanes(self.settings, recipe, servers, cohorts, examples, table)

@@ -132,8 +132,6 @@ class Ranks:
 
     def collected(self, clients: Tensor, states: Params) -> tuple[Tensor, Params]:
         """The clients of all ranks and their states, on rank 0 in main memory; the others keep what they have."""
-        if self.size == 1:
-            return clients, states
         own = [leaf.cpu().contiguous() for leaf in (clients, *states.values())]
         if self.rank:
             for leaf in (torch.tensor([len(clients)]), *own):

@@ -32,9 +32,7 @@ from fedskew.models import kernels
 from fedskew.models.model import Model
 
 _RECIPES = 4096  # compiled in one process before the compiler gives up: a table has hundreds of runs
-_PARAMETERS = (
-    32  # most layers of a module worth compiling: ResNet-18 has 62, takes minutes, and runs no faster compiled
-)
+_PARAMETERS = 32  # most of a module worth compiling: ResNet-18 has 62, takes minutes, and runs no faster compiled
 _RUN = 8  # steps in the longer graph: launching a graph costs the host as much as a step costs the device
 
 

@@ -6,7 +6,7 @@ from fedskew.losses.calibration import Calibrated as calibrated
 from fedskew.losses.counts import check_labels
 from fedskew.losses.criterion import CalibratedCrossEntropyLoss
 from fedskew.losses.features import Decorrelation as decorrelation
-from fedskew.losses.loss import Loss, OnExamples, as_loss, plain
+from fedskew.losses.loss import Loss, OnExamples, as_loss, on_examples
 from fedskew.losses.loss import OnLogits as on_logits
 from fedskew.losses.restriction import Restricted as restricted
 from fedskew.losses.softmax import cross_entropy
@@ -27,8 +27,8 @@ __all__ = [
     "cross_entropy",
     "decorrelation",
     "distillation",
+    "on_examples",
     "on_logits",
-    "plain",
     "prior_adjusted",
     "restricted",
     "suppression",

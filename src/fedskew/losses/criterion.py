@@ -82,9 +82,7 @@ class CalibratedCrossEntropyLoss(nn.Module):
         kept = labels != self.ignore_index
         if self.check:
             check_labels(labels[kept], self.counts, present=self.loss.missing == "mask")
-        some = (
-            self.counts.argmax()
-        )  # ignored labels are replaced by a class that is not masked, so that nothing is infinite
+        some = self.counts.argmax()  # not masked, so that an ignored label gives nothing infinite
         labels = labels.where(kept, some)
         if self.loss.missing == "mask":
             kept = kept & (self.counts[labels] > 0)

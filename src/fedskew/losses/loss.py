@@ -24,7 +24,7 @@ class OnLogits:
         return self.function(view.outputs.logits, view.labels, view.counts)
 
 
-def plain(loss: Loss) -> OnExamples | None:
+def on_examples(loss: Loss) -> OnExamples | None:
     """The function of logits, labels and counts that a loss is, if it is one."""
     return loss.function if isinstance(loss, OnLogits) else None
 

@@ -6,6 +6,7 @@ from itertools import combinations
 from typing import Any
 
 from fedskew.core import spec
+from fedskew.core.checks import check_number
 from fedskew.paper.profiles import PROFILES, Profile
 from fedskew.runs.run import check_seeds
 
@@ -32,8 +33,8 @@ class Choice:
 
     def __post_init__(self) -> None:
         check_seeds(self.seeds)
-        if self.rounds is not None and self.rounds < 1:
-            raise ValueError(f"rounds is {self.rounds}; allowed: 1 or more")
+        if self.rounds is not None:
+            check_number("rounds", self.rounds, 1)
 
 
 def standing_in(fields: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ class Speeds:
         found: dict[tuple[str, str], list[float]] = {}
         for result in results:
             run, rounds, seconds = result.run, result.summary["rounds"], result.summary["seconds"]
-            if result.where == device and rounds and seconds is not None:
+            if result.device == device and rounds and seconds is not None:
                 epochs = rounds * run["local_epochs"] * run["clients_per_round"] / run["clients"]
                 found.setdefault(_kind(run["dataset"], run["model"]), []).append(seconds / epochs)
         self._seconds = {kind: sorted(values)[len(values) // 2] for kind, values in found.items()}

@@ -26,11 +26,6 @@ _SPAWN = get_context("spawn")
 MOST_JOBS = 256
 
 
-def check_jobs(jobs: int) -> None:
-    if not 1 <= jobs <= MOST_JOBS:
-        raise ValueError(f"jobs is {jobs}; allowed: 1 to {MOST_JOBS}")
-
-
 def by_need(groups: Sequence[list[Run]]) -> list[list[Run]]:
     """Every run separately, and all first seeds before any second seed."""
     return [[run] for run in sorted((run for group in groups for run in group), key=lambda run: run.seed)]

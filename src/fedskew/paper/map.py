@@ -196,7 +196,7 @@ def _figures(result: Result) -> dict[str, Any]:
         "diverged": result.summary["rounds"] if result.diverged else None,
         "rounds": result.rounds,
         "precision": result.precision,
-        "device": result.where,
+        "device": result.device,
         "seed": result.seed,
         "dataset": result.short["dataset"],
         "hash": result.hash,

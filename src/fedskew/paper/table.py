@@ -257,7 +257,7 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
         "other_lengths": sorted({r.rounds for r in found if r.rounds <= full} - {first.rounds}),
         "shortened": first.rounds < full,
         "precision": first.precision,
-        "device": ", ".join(dict.fromkeys(result.where for result in group)),
+        "device": ", ".join(dict.fromkeys(result.device for result in group)),
         "algorithm": first.short["algorithm"],
         "resolved": first.run["algorithm"],
         **{name: first.run[name] for name in _SHOWN},

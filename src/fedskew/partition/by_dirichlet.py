@@ -1,12 +1,12 @@
 """Distribution-based label skew: D(b) of the FedLC paper (Zhang et al. 2022)."""
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedskew.core.checks import check_number
 from fedskew.partition.owners import Ints, classes, collect, deal, whole
 
 _TRIES = 1000
@@ -28,8 +28,7 @@ class Dirichlet:
     min_size: int = 10
 
     def __post_init__(self) -> None:
-        if not (math.isfinite(self.b) and self.b > 0):
-            raise ValueError(f"dirichlet: b is {self.b}; it must be a finite number above 0")
+        check_number("dirichlet: b", self.b, above=True)
         if not isinstance(self.balance, bool) and self.balance != FAIR:
             raise ValueError(f"dirichlet: balance is {self.balance!r}; allowed: on (True), off (False), {FAIR}")
         whole("dirichlet: min_size", self.min_size)

@@ -18,6 +18,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from fedskew.core.checks import check_number
+
 Flat = NDArray[np.float64]
 Ask = Callable[[Tensor, Tensor], tuple[float, Tensor, Tensor]]
 """(weight [C, F], bias [C]) -> the mean loss over the examples of all clients, and its gradient by both; or `Fewer`."""
@@ -42,9 +44,7 @@ class Readout(Protocol):
 class AsTrained:
     """The model as it is."""
 
-    @property
-    def asks(self) -> int:
-        return 0
+    asks = 0
 
     def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
         return weight, bias
@@ -68,8 +68,7 @@ class Fitted:
     def __post_init__(self) -> None:
         if self.asks < 2:
             raise ValueError(f"asks is {self.asks}; allowed: 2 or more, since the first is about the trained layer")
-        if not 0 <= self.pull < math.inf:
-            raise ValueError(f"pull is {self.pull}; allowed: 0 or more")
+        check_number("pull", self.pull)
 
     def fit(self, weight: Tensor, bias: Tensor, ask: Ask) -> tuple[Tensor, Tensor]:
         from scipy.optimize import minimize  # slow to import

@@ -44,27 +44,14 @@ class FinishedRun:
 Methods = Mapping[str, Sequence[FinishedRun]]
 
 
-def comparison_rows(
-    store: Store,
-    hashes: Hashes,
-    rounds: int,
-    *,
-    target: float | None = None,
-    iid: Hashes | None = None,
-    baseline: str = BASELINE,
-) -> list[dict[str, Any]]:
-    """`method_rows` of runs in a store, up to a round."""
-    level = _stored(store, iid or {}, rounds)
-    return method_rows(_stored(store, hashes, rounds), target=target, iid=level, baseline=baseline)
-
-
 def stored(store: Store, hash: str, rounds: int) -> FinishedRun:
     """A run in a store, up to a round."""
     folder = store.folder(hash)
     return FinishedRun(folder.run(), folder.records()[:rounds], folder.card())
 
 
-def _stored(store: Store, hashes: Hashes, rounds: int) -> Methods:
+def stored_methods(store: Store, hashes: Hashes, rounds: int) -> Methods:
+    """Runs in a store by method, up to a round."""
     return {name: [stored(store, hash, rounds) for hash in group] for name, group in hashes.items()}
 
 
@@ -119,18 +106,22 @@ def _as_dict(found: Reach | Share | None) -> dict[str, Any] | None:
 
 
 def write_comparison(
-    store: Store, hashes: Hashes, rows: Sequence[dict[str, Any]], rounds: int, out: Path, target: float | None = None
+    methods: Methods,
+    rows: Sequence[dict[str, Any]],
+    hashes: Hashes,
+    out: Path,
+    title: str,
+    target: float | None = None,
 ) -> list[Path]:
-    """Curves, partition, and the table as Markdown, LaTeX and CSV."""
+    """Curves, the first seed's partition, and the table as Markdown, LaTeX and CSV, which names the runs."""
     out.mkdir(parents=True, exist_ok=True)
     made = write_texts(out, {"md": markdown(rows, target), "tex": latex(rows, hashes), "csv": csv_text(rows)})
-    series = {name: [store.folder(hash).records()[:rounds] for hash in group] for name, group in hashes.items()}
-    first = store.folder(next(iter(hashes.values()))[0])
-    title, card = first.about()["short"]["title"], first.card()
+    series = {name: [one.records for one in group] for name, group in methods.items()}
     names = {row["method"]: name_of(row) for row in rows}
     made += figures.curves(out / "curves", series, title, names=names)
-    if card is not None:
-        made += figures.rectangles(out / "partition", card, f"{title}, seed {first.run()['seed']}")
+    first = next(iter(methods.values()))[0]
+    if first.card is not None:
+        made += figures.rectangles(out / "partition", first.card, f"{title}, seed {first.run['seed']}")
     return made
 
 

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from fedskew.core import spec
+from fedskew.core.checks import check_choice
 from fedskew.runs.store import Folder, StoreError
 from fedskew.runs.summary import contents, state_of
 from fedskew.runs.versions import DECIDING_NOTHING
@@ -101,8 +102,8 @@ def _called(row: Listed, name: str) -> str:
 
 def select(rows: Sequence[Listed], where: Sequence[str] = (), state: str | None = None) -> list[Listed]:
     """The rows in a state that satisfy every condition such as `lr=0.1`; `algorithm=fedlc` holds for any tau."""
-    if state is not None and state not in STATES:
-        raise ValueError(f"state is {state!r}; allowed: {', '.join(STATES)}")
+    if state is not None:
+        check_choice("state", state, STATES)
     kept = [row for row in rows if state in (None, row.state)]
     for text in where:
         name, equals, wanted = text.partition("=")

@@ -76,8 +76,8 @@ class Result:
         return bool(self.summary["diverged"])
 
     @property
-    def where(self) -> str:
-        """The device it ran on."""
+    def device(self) -> str:
+        """Where it ran."""
         return str((self.sessions or [{}])[-1].get("device", self.summary["device"]))
 
     def line(self) -> bytes:

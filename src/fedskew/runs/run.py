@@ -82,12 +82,11 @@ class Run(BaseModel):
                 raise ValueError(f"{name} is {spec.show(value)}; allowed: a number or a string, depending on the field")
             if isinstance(value, str):
                 spec.check_plain(name, value)
-        dataset = str(values.get("dataset", "digits"))
+        dataset = str(values.setdefault("dataset", "digits"))
         usual = usual_for(dataset)
         for name in ("partition", "model"):
             if not values.get(name) and usual is not None:
                 values[name] = getattr(usual, name)
-        values.setdefault("dataset", dataset)
         natural = str(values.get("partition")).strip() == "natural"
         if natural and "clients" not in values and (own := own_clients(dataset)):
             values["clients"] = own
@@ -146,7 +145,10 @@ class Run(BaseModel):
 
     def replace(self, **changes: Any) -> "Run":
         """A copy with some fields changed, validated like a new run: what followed from other fields follows anew."""
-        made = type(self)(**{**self.given, **changes})
+        given = self.given
+        if "dataset" in changes and self.partition == "natural" and own_clients(self.dataset) == self.clients:
+            del given["clients"]  # the other data set names its own
+        made = type(self)(**{**given, **changes})
         made.model_fields_set.intersection_update(self.model_fields_set | changes.keys())
         return made
 
@@ -326,24 +328,14 @@ def _built_schedule(text: str, rounds: int) -> Schedule:
     return schedule
 
 
-def _lr_schedule(text: str) -> str:
-    resolved = spec.resolve(text, "lr_schedule", SCHEDULES, ("rounds",))
-    resolved.build(rounds=1)
-    return resolved.text
-
-
-def _checked_algorithm(text: str) -> str:
-    build_algorithm(text)
-    return "+".join(part.text for part in resolve_algorithm(text))
-
-
-_SPECS = {
+_SPECS: dict[str, Callable[[str], str]] = {
     "dataset": lambda text: _whole_path(resolve_dataset(text)),
     "partition": _partition,
     "model": lambda text: spec.resolve(text, "model", MODELS, GIVEN).text,
-    "algorithm": _checked_algorithm,
-    "lr_schedule": _lr_schedule,
+    "algorithm": lambda text: "+".join(part.text for part in resolve_algorithm(text)),
+    "lr_schedule": lambda text: spec.resolve(text, "lr_schedule", SCHEDULES, ("rounds",)).text,
 }
+"""Specs with every argument written out. A run builds its method and its schedule, which checks these arguments."""
 
 
 def explain(error: ValidationError) -> str:

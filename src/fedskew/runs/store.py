@@ -145,13 +145,13 @@ class Folder:
         return found[:rounds]
 
     def fill_records(self, records: list[dict[str, Any]]) -> None:
-        """Give unevaluated records the measures of recomputed ones of the same rounds. What the rounds cost stays: this
-        run did not fit its readout there."""
+        """Give unevaluated records the measures of recomputed ones of the same rounds. What probes found stays, and
+        what the rounds cost: this run did not fit its readout there."""
         kept = self.records()
-        kept[: len(records)] = [
-            {**new, "seconds": old["seconds"], "asked": old.get("asked", 0)} if old["accuracy"] is None else old
-            for old, new in zip(kept, records, strict=False)
-        ]
+        for i, (old, new) in enumerate(zip(kept, records, strict=False)):
+            if old["accuracy"] is None:
+                probes = {**old.get("probes", {}), **new["probes"]}
+                kept[i] = {**new, "seconds": old["seconds"], "asked": old.get("asked", 0), "probes": probes}
         self._write_records(kept)
 
     def _write_records(self, records: list[dict[str, Any]]) -> None:

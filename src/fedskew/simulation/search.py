@@ -7,6 +7,7 @@ from itertools import product
 import numpy as np
 
 from fedskew.core import rng
+from fedskew.core.checks import check_choice, check_number
 from fedskew.core.spec import Value
 from fedskew.knobs import Knob
 
@@ -20,10 +21,8 @@ Values = dict[str, Value]
 
 def settings_to_try(knobs: Sequence[Knob], budget: int, search: str, generator: np.random.Generator) -> list[Values]:
     """As many settings as the budget allows, no two alike, the defaults first; fewer if there are no more."""
-    if search not in SEARCHES:
-        raise ValueError(f"search is {search!r}; allowed: {', '.join(SEARCHES)}")
-    if not 1 <= budget <= MOST_TRIES:
-        raise ValueError(f"budget is {budget}; allowed: 1 to {MOST_TRIES:,} tries")
+    check_choice("search", search, SEARCHES)
+    check_number("budget", budget, 1, MOST_TRIES)
     first = {knob.name: knob.values.values(1, knob.default)[0] for knob in knobs}
     planned = grid(knobs, budget) if search == "grid" else spread(knobs, budget - 1, generator)
     found = [first]

@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fedskew.core.checks import check_number
 from fedskew.core.memory import free_memory, seeds_together
 from fedskew.core.ranks import expected
 from fedskew.engine.distributed import join_ranks
@@ -42,8 +43,7 @@ def simulate_many(
     """
     if probes and expected() > 1:
         raise ValueError("probes need all clients of a round; with several ranks none has them all")
-    if every < 1:
-        raise ValueError(f"every is {every}; allowed: 1 or more")
+    check_number("every", every, 1)
     if wrong := [run for run in runs if not isinstance(run, Run)]:
         raise TypeError(f"{wrong[0]!r} is not a run; write Run(dataset=..., algorithm=..., rounds=...)")
     kept = Store.of(store)

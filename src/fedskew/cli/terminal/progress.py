@@ -16,7 +16,6 @@ from fedskew.progress import echo as echo
 from fedskew.progress import percent_of as percent_of
 from fedskew.progress import printable
 from fedskew.progress import round_progress as round_progress
-from fedskew.progress import span as span
 from fedskew.runs.summary import rounds_text
 
 if TYPE_CHECKING:
@@ -225,8 +224,9 @@ def print_comparison(
 
 
 def say_what_decides(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Hints where a comparison has no verdicts, or none that is decided."""
-    from fedskew.runs.verdict import FEWEST
+    """What verdicts mean, or why there are none, or none that is decided."""
+    from fedskew.report.comparison import differences
+    from fedskew.runs.verdict import FEWEST, OPEN
 
     names, baseline, seeds = [row["method"] for row in rows], rows[0]["baseline"], len(rows[0]["seeds"])
     if baseline not in names:
@@ -234,6 +234,10 @@ def say_what_decides(rows: Sequence[Mapping[str, Any]]) -> None:
         say(f"no verdicts: {baseline} is not among the methods{first}")
     if names[1:] and seeds < FEWEST:
         say(f"{'one seed decides' if seeds == 1 else 'two seeds decide'} nothing; three can: `--seeds {FEWEST}`")
+    verdicts = {difference.verdict for difference in differences(rows) if difference and difference.half is not None}
+    if verdicts:
+        more = "; open: it contains zero and is wide, more seeds are needed" if OPEN in verdicts else ""
+        say(f"differences are points of accuracy, with the 95 % interval over seeds{more}")
 
 
 def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:
@@ -252,7 +256,7 @@ def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> Non
 
 def print_card(run: "Run", card: dict[str, Any]) -> None:
     skew = card["skew"]
-    say(f"{run.dataset}, {run.partition}, {card['clients']} clients, {card['samples']} examples, seed {run.seed}")
+    say(f"{run.title}, {card['samples']} examples, seed {run.seed}")
     console().print(_few_classes(card) if card["classes"] <= _MOST_CLASSES else _many_classes(card))
     if card["clients"] > _MOST_CLIENTS:
         echo(f"... and {card['clients'] - _MOST_CLIENTS} more clients (--json shows all)")

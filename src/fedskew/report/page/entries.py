@@ -7,7 +7,8 @@ from typing import Any
 from fedskew.runs.store import Folder, StoreError
 from fedskew.runs.summary import contents, is_finished, state_of, summarise
 
-MEASURES = ("accuracy", "balanced_accuracy", "loss")
+DRAWN = ("accuracy", "balanced_accuracy", "loss")
+"""Measures with a curve."""
 MOST_POINTS, MOST_COLUMNS, MOST_CLIENTS = 200, 50, 60
 
 
@@ -111,7 +112,7 @@ def _entry(folder: Folder, records: Sequence[dict[str, Any]], rounds: int, *, cu
         short=about["short"],
         summary=summarise(run, records, card),
         curve=[(int(record["round"]), float(record["accuracy"])) for record in evaluated],
-        points=[{name: r[name] for name in ("round", *MEASURES)} for r in thin(evaluated, spread, MOST_POINTS)],
+        points=[{name: r[name] for name in ("round", *DRAWN)} for r in thin(evaluated, spread, MOST_POINTS)],
         classes=[
             {"round": record["round"], "values": record["per_class_accuracy"]}
             for record in thin(with_classes, spread, MOST_COLUMNS)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from fedskew.report import figures
-from fedskew.report.page.entries import MEASURES
+from fedskew.report.page.entries import DRAWN
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.overview import overview_latex
 from fedskew.report.page.series import partition_of
@@ -13,8 +13,7 @@ from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, m
 from fedskew.report.text_tables import as_csv
 from fedskew.report.written import Replaced, check_replaceable, replacing_results
 from fedskew.runs.store import write_whole
-from fedskew.runs.summary import MEASURES as SUMMARISED
-from fedskew.runs.summary import mean_head
+from fedskew.runs.summary import MEASURES, mean_head
 from fedskew.runs.verdict import Difference
 
 Progress = Callable[[int, int], None]
@@ -49,7 +48,7 @@ def _sections(folder: Path, federations: Sequence[Federation]) -> dict[Path, Fed
 
 def _targets(folder: Path, sections: Iterable[Path]) -> list[Path]:
     """All that may be written."""
-    names = (*MEASURES[:2], "partition")
+    names = (*DRAWN[:2], "partition")
     drawn = [file for section in sections for name in names for file in figures.files_of(section / name)]
     return [folder / "overview.tex", *(section / name for section in sections for name in _TEXTS), *drawn]
 
@@ -72,7 +71,7 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
     made = [folder / name for name in _TEXTS]
     series = {method.name: [entry.points for entry in method.drawn] for method in federation.methods}
     names = {method.name: method.label for method in federation.methods}
-    for measure in MEASURES[:2]:
+    for measure in DRAWN[:2]:
         made += figures.curves(folder / measure, series, federation.name, measure, "pdf", names)
     card = partition_of(federation)
     if card is not None:
@@ -84,7 +83,7 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
 def results_csv(federation: Federation) -> str:
     """One line per method: fractions, the paired difference to FedAvg in the mean of the last ten rounds with half its
     interval, both in points, rounds to the target, the IID gap, and the difference on IID data."""
-    parts = [f"{measure}_{part}" for measure in SUMMARISED for part in ("mean", "std")]
+    parts = [f"{measure}_{part}" for measure in MEASURES for part in ("mean", "std")]
     heads = ["method", "seeds", "unfinished", "diverged", *parts, *DIFFERENCE_COLUMNS, *_MORE]
     heads += [f"iid_{name}" for name in DIFFERENCE_COLUMNS]
     return as_csv(heads, [_result(federation, method) for method in federation.methods])
@@ -92,7 +91,7 @@ def results_csv(federation: Federation) -> str:
 
 def runs_csv(federation: Federation) -> str:
     """One line per run."""
-    heads = ["run", "method", "seed", "state", "rounds", *SUMMARISED, "seconds", "engine", "device", "partition_hash"]
+    heads = ["run", "method", "seed", "state", "rounds", *MEASURES, "seconds", "engine", "device", "partition_hash"]
     names = [name for name in heads if name not in ("run", "method", "seed", "state")]
     rows = [
         [entry.hash, method.label, entry.run["seed"], entry.state, *(entry.summary[name] for name in names)]
@@ -113,7 +112,7 @@ _TEXTS = {"results.csv": results_csv, "results.tex": latex, "runs.csv": runs_csv
 
 
 def _result(federation: Federation, method: Method) -> list[object]:
-    values = [method.row[measure][part] for measure in SUMMARISED for part in ("mean", "std")]
+    values = [method.row[measure][part] for measure in MEASURES for part in ("mean", "std")]
     states = [len(method.finished), method.count("unfinished"), method.count("diverged")]
     reach, share = federation.reach(method), federation.gap_closed(method)
     more: list[object] = [None, None] if reach is None else [reach.rounds, reach.reached]

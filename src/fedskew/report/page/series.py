@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fedskew.report.evened import evened
-from fedskew.report.page.entries import MEASURES, Entry
+from fedskew.report.page.entries import DRAWN, Entry
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.style import looks
 
@@ -48,17 +48,17 @@ def curve(entries: Sequence[Entry]) -> dict[str, Any]:
     """Each measure's mean and std over runs, at the rounds they have in common; accuracies in percent."""
     tables = [{point["round"]: point for point in entry.points} for entry in entries]
     rounds = sorted(set.intersection(*(set(table) for table in tables)))
-    values = {measure: [{r: table[r][measure] for r in rounds} for table in tables] for measure in MEASURES}
+    values = {measure: [{r: table[r][measure] for r in rounds} for table in tables] for measure in DRAWN}
     return {"round": rounds, **_spreads(values, rounds)}
 
 
 def line(entries: Sequence[Entry]) -> dict[str, Any] | None:
     """What is drawn of curves whose end alone is dense: as in `curve`, the last rounds as their mean; else None."""
-    lines = [[_evened(entry.points, measure) for entry in entries] for measure in MEASURES]
+    lines = [[_evened(entry.points, measure) for entry in entries] for measure in DRAWN]
     rounds = sorted(set.intersection(*(set(table) for tables in lines for table in tables)))
     if all(len(table) == len(entry.points) for table, entry in zip(lines[0], entries, strict=True)):
         return None
-    return {"round": rounds, **_spreads(dict(zip(MEASURES, lines, strict=True)), rounds)}
+    return {"round": rounds, **_spreads(dict(zip(DRAWN, lines, strict=True)), rounds)}
 
 
 def _evened(points: Sequence[dict[str, Any]], measure: str) -> dict[float, float]:
