@@ -117,7 +117,7 @@ class Run(BaseModel):
         algorithm = self.build_algorithm()
         if algorithm.needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
-        if not algorithm.aggregate.linear and self.weighting != "uniform":
+        if getattr(algorithm.aggregate, "ignores_weights", False) and self.weighting != "uniform":
             named = self.short_algorithm
             raise ValueError(
                 f"{named} gives all clients the same weight: weighting is {self.weighting!r}; allowed: uniform"
