@@ -164,13 +164,11 @@ def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
     algorithm = recipe.algorithm
     server = Server(params, buffers, algorithm.correction.server_state(params), algorithm.server.init(params))
     if not algorithm.aggregate.linear:
-        sums = {
-            "its correction's messages": zero_sums(recipe, server).message,
-            "lengths": algorithm.server.needs_square,
-        }
-        for what in (what for what, used in sums.items() if used):
+        messages = "its correction's messages" if zero_sums(recipe, server).message else None
+        averaged = messages or ("lengths" if algorithm.server.needs_square else None)
+        if averaged is not None:
             raise ValueError(
-                f"{algorithm.name}: the server averages {what}, so one client could bypass the aggregate; allowed: "
+                f"{algorithm.name}: the server averages {averaged}, so one client could bypass the aggregate; allowed: "
                 "methods whose server uses only the aggregate of models"
             )
     return server

@@ -23,7 +23,7 @@ EIGHT = (*SEVEN, "fedla")
 UNIFORM = ("scaffold:mean=uniform",)
 """SCAFFOLD by its paper's own rule, which weights messages and updates differently; the first runs used it."""
 BEYOND = (
-    *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
+    *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedexp", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
     "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn", "fedlc+fedcm",
     "fedlc+fedopt", "fedla+fedacg", "feddecorr", "fedlc+feddecorr:beta=0.01", "fedvls", "fedsam", "fedgc",
     "fedlc+fedgc", "refit", "fedlc+refit", "fedla+refit", "fedlc+fedacg+refit", "fedla+fedacg+refit",
