@@ -58,7 +58,11 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.path / _RUN, seal(content, indent=1))
         except OSError as error:
-            raise StoreError(f"cannot write to {self.path}: {error.strerror}; --runs names another store") from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> StoreError:
+        elsewhere = "another store is named by --runs, in Python and in a Flower app by store"
+        return StoreError(f"cannot write to {self.path}: {error.strerror}; {elsewhere}")
 
     def drop_empty(self) -> None:
         """Remove a run that has not finished a round. The caller holds the lock."""
@@ -208,7 +212,7 @@ class Folder:
         except Timeout:
             raise StoreBusy(f"another process is working on run {self.path.name}") from None
         except OSError as error:
-            raise StoreError(f"cannot write to {self.path}: {error.strerror}; --runs names another store") from error
+            raise self._unwritable(error) from error
         with held:
             yield
 
