@@ -50,7 +50,7 @@ def task(part: str) -> Callable[[], object]:
     if part in PARTS:
         return partial(advance, [start(part)])
     together = join_ranks(torch.device("cpu"))
-    sums = Sums({"w": torch.zeros(int(part))}, {}, {}, torch.zeros(()), torch.zeros(()))
+    sums = Sums({"w": torch.zeros(int(part))}, {}, {}, *torch.zeros(3))
     return partial(together.add, sums)
 
 

@@ -264,3 +264,14 @@ class _Plain(Correction):
 def test_a_part_of_another_kind_is_refused_where_it_is_written(part, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         Algorithm("own", **part)
+
+
+class _Bare:
+    def coefficients(self, weights, travel):
+        return weights
+
+
+def test_a_part_that_lacks_something_is_told_what_to_derive_from():
+    told = "aggregate is a _Bare without merge, linear; allowed: an instance of a subclass of fedskew.agg"
+    with pytest.raises(ValueError, match=told):
+        Algorithm("own", aggregate=_Bare())

@@ -85,7 +85,10 @@ def test_the_commands_of_a_page_run(folder, page, monkeypatch, capsys):
         if "load_model" in block:
             (run, *_) = Store("runs")
             export_model(run, Path("model.safetensors"))
-        if page == "own-method" and "Correction" in block:
+        if page == "own-method" and "MOON" in block:
+            assert block == (ROOT / "examples/moon.py").read_text()
+            Path("moon.py").write_text(block)
+        elif page == "own-method" and "Correction" in block:
             Path("own_correction.py").write_text(block)
         elif page == "own-method" and "import" in block:
             assert block == (ROOT / "examples/own_algorithm.py").read_text()
@@ -98,7 +101,7 @@ def test_the_commands_of_a_page_run(folder, page, monkeypatch, capsys):
 
 
 def test_the_correction_of_a_page_is_the_one_that_it_names(tmp_path):
-    (code,) = (block for block in blocks("docs/own-method.md", "python") if "Correction" in block)
+    (code,) = (block for block in blocks("docs/own-method.md", "python") if "Tether" in block)
     (tmp_path / "own.py").write_text(code)
     run = Run(dataset="digits", clients=3, rounds=3, batch_size=64, lr=0.1, algorithm="fedprox:mu=0.5")
     own, known, plain = (

@@ -56,6 +56,34 @@ def test_fedavgm() -> None:
     close(simulation, x)
 
 
+def test_fedexp() -> None:
+    """eta = max(1, sum p |delta_k|^2 / (2 (|delta|^2 + eps))), w += eta delta."""
+    simulation = simulation_of("fedexp:eps=0.0001")
+    x, paces = matrix(simulation.server.params), []
+    for round, clients in rounds(simulation):
+        deltas, p = np.array(trained(simulation, x, clients, round)) - x, shares(simulation, clients)
+        delta = np.average(deltas, axis=0, weights=p)
+        square = np.average((deltas**2).sum((1, 2)), weights=p)
+        paces.append(max(1, square / (2 * ((delta**2).sum() + 0.0001))))
+        x = x + paces[-1] * delta
+    assert max(paces) > 1.05
+    close(simulation, x)
+
+
+@pytest.mark.parametrize("fields", [{"algorithm": "fedexp:eps=1e9"}, {"algorithm": "fedexp", "clients_per_round": 1}])
+def test_clients_that_agree_do_not_lengthen_a_step(fields: dict[str, Any]) -> None:
+    """Not even by rounding: the pace is then 1."""
+    one, other = (simulation_of(**{**fields, "algorithm": name}) for name in (fields["algorithm"], "fedavg"))
+    for simulation in (one, other):
+        advance([simulation])
+    torch.testing.assert_close(one.server.params, other.server.params, rtol=0, atol=0)
+
+
+def test_lengths_do_not_bypass_a_median() -> None:
+    with pytest.raises(ValueError, match="the server averages lengths, so one client could bypass the aggregate"):
+        simulation_of("fedexp+median", weighting="uniform")
+
+
 def test_fedacg() -> None:
     """Clients start at a = w + lam m and are pulled towards a."""
     simulation = simulation_of("fedacg:lam=0.7,mu=0.3")
@@ -201,6 +229,7 @@ def test_fedgc_on_logistic_regression() -> None:
         ("fedcm:alpha=0", "alpha is 0.0; allowed: above 0, at most 1"),
         ("fedsam:rho=-1", "rho is -1.0; allowed: 0 or more"),
         ("fedavgm:beta=1", "momentum is 1.0; allowed: 0 or more, below 1"),
+        ("fedexp:eps=0", "eps is 0.0; allowed: above 0"),
         ("feddyn+scaffold", "feddyn and scaffold both set the correction"),
         ("fedavgm+fedopt", "fedavgm and fedopt both set the server"),
         ("scaffold:mean=plain", "mean is 'plain'; allowed: weighted, uniform"),

@@ -17,7 +17,7 @@ from fedskew.aggregators import Aggregate, normalized_mean, trimmed_mean, weight
 from fedskew.core import spec
 from fedskew.core.checks import check_number, made_of
 from fedskew.core.tree import Params
-from fedskew.core.view import View
+from fedskew.core.view import Context, View
 from fedskew.corrections import Correction, centralized, client_momentum, control_variates, dynamic, proximal, sharpness
 from fedskew.losses import (
     Loss,
@@ -33,12 +33,12 @@ from fedskew.losses import (
     restricted,
     suppression,
 )
-from fedskew.optimizers import OPTIMIZERS, Optimizer, look_ahead, sgd
+from fedskew.optimizers import OPTIMIZERS, Optimizer, extrapolated, look_ahead, sgd
 from fedskew.readouts import Readout, as_trained, fitted
 
 P = ParamSpec("P")
-Ascent = Callable[[Params, Params, int], Params]
-"""(params, gradient, number of leading axes) -> where to take the gradient that a step follows."""
+Ascent = Callable[[Params, Params, Context], Params]
+"""(params, gradient, context of the round) -> where to take the gradient that a step follows."""
 
 _KINDS = {
     "loss": ("__call__", "a function of (view) or (logits, labels, counts)"),
@@ -47,7 +47,13 @@ _KINDS = {
     "server": ("update", "an instance of an Optimizer"),
     "readout": ("fit", "an instance of a Readout"),
 }
-"""What each part must have, and what it is called."""
+"""What tells each part from others, and what it is called."""
+_NEEDED = {
+    "correction": ("fedskew.Correction", ("client_state", "server_state", "finish", "weigh", "absorb", "shift")),
+    "aggregate": ("fedskew.aggregators.weighted_mean", ("merge", "linear")),
+    "server": ("fedskew.optimizers.sgd", ("init", "look", "pace", "needs_square", "lr")),
+}
+"""What else a part must have, and what to derive from."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +80,11 @@ class Algorithm:
             if isinstance(part, type) or not hasattr(part, needed):
                 shown = f"the class {part.__name__}" if isinstance(part, type) else made_of(part)
                 raise ValueError(f"{name} is {shown}; allowed: {kind}")
+        for name, (base, others) in _NEEDED.items():
+            part = getattr(self, name)
+            if missing := [other for other in others if not hasattr(part, other)]:
+                shown = f"{made_of(part)} without {', '.join(missing)}"
+                raise ValueError(f"{name} is {shown}; allowed: an instance of a subclass of {base}, which has them")
         for name in ("terms", "ascents"):
             if not isinstance(several := getattr(self, name), tuple | list):
                 raise ValueError(f"{name} is {made_of(several)}; allowed: a tuple of functions")
@@ -172,6 +183,12 @@ def fedopt(
 def fedavgm(beta: float = 0.9) -> Algorithm:
     """Momentum on the server: m = beta m + delta, w += m (Hsu et al., 2019). beta = 0 is FedAvg."""
     return Algorithm("fedavgm", server=sgd(1.0, momentum=beta))
+
+
+@method
+def fedexp(eps: float = 1e-3) -> Algorithm:
+    """A server step that is the longer, the more clients disagree (Jhunjhunwala et al., 2023)."""
+    return Algorithm("fedexp", server=extrapolated(eps=eps))
 
 
 @method

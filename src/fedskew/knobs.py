@@ -74,6 +74,7 @@ RANGES: dict[str, dict[str, Range]] = {
     "fedprox": {"mu": Range(1e-4, 1)},
     "fedopt": {"eta": Range(1e-3, 0.1)},
     "fedavgm": {"beta": Range(0.1, 0.97, log=False)},
+    "fedexp": {"eps": Range(1e-4, 0.1)},
     "fedacg": {"lam": Range(0.5, 0.95, log=False), "mu": Range(1e-4, 0.1)},
     "feddyn": {"alpha": Range(1e-3, 1)},
     "fedcm": {"alpha": Range(0.02, 1)},

@@ -4,10 +4,13 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor
 
-from fedskew import Run, simulate
-from fedskew.aggregators import trimmed_mean
+from fedskew import Algorithm, Run, simulate
+from fedskew.aggregators import trimmed_mean, weighted_mean
 from fedskew.algorithms import build_algorithm
+from fedskew.core import tree
+from fedskew.core.tree import Params
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import assert_close, normal
 
@@ -80,6 +83,20 @@ def test_what_has_no_meaning_is_refused() -> None:
         Run(algorithm="median")
     with pytest.raises(ValueError, match="server averages its correction's messages"):
         Simulation(Run(**RUN, algorithm="scaffold+trimmed"))
+
+
+class _Longest(weighted_mean):
+    """Not a sum, but with weights: the delta with the largest product of weight and norm."""
+
+    linear = False
+
+    def merge(self, values: Params, coefficients: Tensor) -> Params:  # type: ignore[override]
+        return tree.rows(values, int((coefficients * tree.norm(values, 1)).argmax()))
+
+
+def test_another_aggregate_that_is_no_sum_may_have_weights() -> None:
+    run = Run(**{**RUN, "weighting": "samples"}, algorithm=Algorithm("longest", aggregate=_Longest()))
+    assert not list(simulate(run))[-1].diverged
 
 
 def test_several_ranks_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

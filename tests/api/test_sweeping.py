@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from fedskew import Run, Swept, fedlc, sweep
+from fedskew import Algorithm, Run, Swept, cross_entropy, fedlc, sweep
 from tests.cli.calling import call
 
 FIELDS = {"dataset": "digits", "model": "logistic", "clients": 3, "rounds": 2, "algorithm": "fedlc", "batch_size": 64}
@@ -50,6 +50,16 @@ def test_rows_frames_and_figures(swept, monkeypatch):
     axes = figure.axes[0]
     assert swept.plot(axes) is figure
     assert {text.get_text() for text in axes.get_legend().get_texts()} == {"lr=0.1", "lr=0.2"}
+
+
+def halved(factor: float = 0.5) -> Algorithm:
+    return Algorithm("halved", loss=lambda logits, labels, counts: factor * cross_entropy(logits, labels, counts))
+
+
+def test_arguments_are_those_of_the_function_that_makes_a_method():
+    assert list(sweep(Run(**{**FIELDS, "algorithm": halved}), {"factor": [0.5, 2]})) == ["factor=0.5", "factor=2"]
+    with pytest.raises(ValueError, match="an algorithm that was made has no arguments, the function that makes it has"):
+        sweep(Run(**{**FIELDS, "algorithm": halved()}), {"factor": [0.5, 2]})
 
 
 def test_fields_instead_of_a_run_and_objects_among_the_values(tmp_path):

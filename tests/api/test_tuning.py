@@ -16,6 +16,9 @@ def doubled(logits, labels, counts):
     return 2 * cross_entropy(logits, labels, counts)
 
 
+BOTH = ("fedlc", doubled)
+
+
 @pytest.fixture(scope="module")
 def tuned():
     return tune(Run(**FIELDS), ["fedavg", fedlc()], budget=3, seeds=2)
@@ -47,6 +50,18 @@ def test_tries_and_tables(tuned, monkeypatch):
     assert [line.get_label() for line in tuned.plot().axes[0].lines] == ["fedavg", "fedlc"]
     monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=list))
     assert [(row["method"], row["seed"]) for row in tuned.to_pandas()][:2] == [("fedavg", 1), ("fedavg", 2)]
+
+
+def test_another_baseline():
+    against = {
+        baseline: tune(Run(**FIELDS), ["fedlc", doubled], budget=1, seeds=1, baseline=baseline) for baseline in BOTH
+    }
+    assert [[row["against_baseline"] is None for row in found.rows()] for found in against.values()] == [
+        [True, False],
+        [False, True],
+    ]
+    with pytest.raises(ValueError, match="baseline is 'fedavg'; allowed: one of the tuned methods, fedlc; doubled"):
+        tune(Run(**FIELDS), ["fedlc", doubled], baseline="fedavg")
 
 
 def test_it_is_what_the_command_line_does(tuned, tmp_path, monkeypatch, capsys):

@@ -264,7 +264,7 @@ def test_an_unwritable_store_is_exit_code_1(capsys, tmp_path):
     (tmp_path / "runs").write_text("a file, not a folder")
     code, _, err = call(capsys, "run", *SMALL)
     assert code == 1
-    assert re.search(r"cannot write to runs/\w+: .*; --runs names another store", err)
+    assert re.search(r"cannot write to runs/\w+: .*; another store is named by --runs", err)
 
 
 def test_run_from_a_toml_file(capsys, tmp_path):

@@ -10,6 +10,11 @@ from tests.cli.calling import call
 pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
 
 SMALL = ["--dataset", "digits", "--clients", "3", "--rounds", "3", "--model", "logistic", "--budget", "3"]
+OWN = """from fedskew import Algorithm, cross_entropy
+
+def doubled(factor: float = 2.0):
+    return Algorithm("doubled", loss=lambda logits, labels, counts: factor * cross_entropy(logits, labels, counts))
+"""
 TUNE = ["tune", *SMALL, "--algorithm", "fedavg,fedlc", "--seeds", "2"]
 
 
@@ -32,6 +37,24 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
     assert {line["tau"] for line in lines[:3]} == {""}
     made = {path.name for path in (tmp_path / "tuning").iterdir()}
     assert {"tries.md", "table.md", "table.csv", "curves.png"} <= made
+
+
+def test_it_judges_against_another_baseline_and_calls_methods_as_asked(capsys, tmp_path):
+    (tmp_path / "own.py").write_text(OWN)
+    methods = ["--algorithm", "fedlc,own.py:doubled", "--seeds", "3", "--lr", "0.1"]
+    code, out, err = call(capsys, "tune", *SMALL, *methods, "--baseline", "fedlc", "--name", "own.py:doubled=Ours")
+    assert code == 0, err
+    assert "last 2 rounds: Ours is" in out.replace(" against fedlc is", " is")
+    table = (tmp_path / "tuning" / "table.tex").read_text()
+    assert "difference to fedlc" in table
+    assert "\nOurs & " in table
+    code, out, err = call(capsys, "tune", *SMALL, *methods, "--baseline", "fedavg", "--runs", "elsewhere")
+    assert (code, out) == (2, "")
+    assert err == "fedskew: baseline is 'fedavg'; allowed: one of the tuned methods, fedlc; doubled\n"
+    assert not (tmp_path / "elsewhere").exists(), "before any work"
+    assert (
+        "no verdicts: fedavg is not among the methods; `--baseline fedlc`" in call(capsys, "tune", *SMALL, *methods)[1]
+    )
 
 
 def test_a_method_without_knobs_has_one_try(capsys):

@@ -41,7 +41,7 @@ def sums(part: Correction, seen: Context, delta: Params, shares: Tensor) -> Sums
     """What a cohort of clients leaves for the server."""
     delta, _, message = part.finish(seen, delta)
     travel = (seen.travel * shares).sum()
-    return Sums(tree.weighted_sum(delta, shares), {}, tree.weighted_sum(message, shares), travel, torch.zeros(()))
+    return Sums(tree.weighted_sum(delta, shares), {}, tree.weighted_sum(message, shares), travel, *torch.zeros(2))
 
 
 def test_no_correction_is_left_out() -> None:

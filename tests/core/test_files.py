@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fedskew.core.files import check_target, naming, parse_json, read_text, read_toml, reason, regular
+from fedskew.core.files import check_target, naming, parse_json, read_text, read_toml, reason, regular, write_whole
 from fedskew.data.cifar import cifar10
 from fedskew.data.femnist import femnist
 from fedskew.data.folder import fingerprint, folder
@@ -17,7 +17,6 @@ from fedskew.paper.profiles import find_profile
 from fedskew.partition import export, read_split
 from fedskew.report import figures
 from fedskew.runs.results import write_lines
-from fedskew.runs.store import write_whole
 
 
 def test_a_regular_file_and_a_link_to_one(tmp_path: Path) -> None:

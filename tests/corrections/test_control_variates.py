@@ -67,7 +67,7 @@ def test_finish_by_hand() -> None:
 def test_absorb_counts_all_clients_not_the_sampled_ones() -> None:
     """c += the share of all clients that answered, times their mean change."""
     server, mean = {"w": torch.tensor([1.0])}, {"w": torch.tensor([6.0])}
-    sums = Sums({}, {}, mean, torch.tensor(1.0), torch.tensor(0.0))
+    sums = Sums({}, {}, mean, torch.tensor(1.0), *torch.zeros(2))
     assert PART.absorb(server, sums, 2 / 10)["w"].item() == pytest.approx(1.0 + (4.0 + 8.0) / 10)
     assert PART.absorb(server, sums, 1.0)["w"].item() == pytest.approx(7.0)
 

@@ -13,6 +13,6 @@ def test_changes_nothing(generator: torch.Generator) -> None:
     assert part.client_state(grads) == part.server_state(grads) == part.shift({}) == {}
     assert part.bend(grads, grads, seen)["w"] is grads["w"]
     assert part.finish(seen, grads) == (grads, {}, {})
-    assert part.absorb({}, Sums(grads, {}, {}, torch.tensor(1.0), torch.tensor(0.0)), 0.5) == {}
+    assert part.absorb({}, Sums(grads, {}, {}, torch.tensor(1.0), *torch.zeros(2)), 0.5) == {}
     assert not part.needs_travel
     assert part.pull == 0

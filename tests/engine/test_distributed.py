@@ -62,7 +62,7 @@ def test_the_balance_is_of_steps_and_not_of_clients() -> None:
     assert [Ranks(rank, 2).my_part(steps).tolist() for rank in (0, 1)] == [[2], [0, 1, 3, 4]]
 
 
-@pytest.mark.parametrize("algorithm", ["fedavg", "fedlc+scaffold", "fednova", "fedopt"])
+@pytest.mark.parametrize("algorithm", ["fedavg", "fedlc+scaffold", "fednova", "fedopt", "fedexp"])
 def test_sums_of_parts_are_those_of_the_whole(algorithm: str) -> None:
     simulation = Simulation(Run(**DIGITS, algorithm=algorithm, precision="fp64"))
     cohort, server = simulation.cohort(1), simulation.server
@@ -71,13 +71,14 @@ def test_sums_of_parts_are_those_of_the_whole(algorithm: str) -> None:
     counted = scales(simulation.algorithm, weights, update.travel)
     sums = zero_sums(simulation.recipe(1), server)
     for part in (torch.tensor([0, 4, 5]), torch.tensor([1]), torch.tensor([8, 7, 6, 3, 2])):
-        some = add_up(take(update, part), counted[:, part], 9)
+        some = add_up(take(update, part), counted[:, part], 9, square=algorithm == "fedexp")
         sums = type(sums)(
             tree.add(sums.delta, some.delta),
             tree.add(sums.buffers, some.buffers),
             tree.add(sums.message, some.message),
             sums.travel + some.travel,
             sums.loss + some.loss,
+            sums.square + some.square,
         )
     whole = server_update(simulation.algorithm, server, update, weights)
     parts = conclude(simulation.algorithm, server, sums, 1.0)

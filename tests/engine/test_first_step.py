@@ -76,7 +76,7 @@ class Silent(Correction):
 class Climbing:
     change: str
 
-    def __call__(self, params: Params, grads: Params, axes: int) -> Params:
+    def __call__(self, params: Params, grads: Params, context: Context) -> Params:
         return CHANGES[self.change](params)
 
 

@@ -2,22 +2,34 @@
 
 import re
 from contextlib import nullcontext
+from math import exp, log, sqrt
 
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
+import numpy as np
 import torch
+from scipy.optimize import brentq
+from scipy.stats import norm
 
-from fedskew import Run
+from fedskew import Run, Store, simulate
 from fedskew.algorithms import describe
 from fedskew.core import rng
 from fedskew.data import load_dataset
-from fedskew.flower import Rules
-from fedskew.flower.server import _private_rules
+from fedskew.flower import Rules, client_app
+from fedskew.flower.server import _private_rules, federate
 from fedskew.simulation.plan import Plan
+from tests.flower.in_process import RUN, THREE, Nodes
 from tests.test_docs import ROOT
 from tests.test_docs import blocks as blocks_of
+
+MODEL = """from torch import nn
+
+
+def build():
+    return nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 10))
+"""
 
 
 def blocks(language):
@@ -33,8 +45,40 @@ def test_the_app_is_what_init_writes(tmp_path):
 
 
 def test_the_apps_with_privacy():
-    for code in blocks("python")[2:4]:
+    for code in blocks("python")[3:5]:
         exec(compile(code, "docs/flower.md", "exec"), {})
+
+
+def test_what_the_noise_of_the_examples_costs_and_hides():
+    """Gaussian differential privacy: delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) (Dong, Roth and Su)."""
+    text, (local, central) = (ROOT / "docs/flower.md").read_text(), blocks("python")[3:5]
+    assert "sensitivity=2.0, epsilon=0.9, delta=1e-5" in local
+    assert "strategy, 1.0, 0.5, 3)" in central
+    assert f"here {2.0 * sqrt(2 * log(1.25 / 1e-5)) / 0.9:.1f}," in text
+    epsilons = [_epsilon(sqrt(rounds) / 0.5, 1e-5) for rounds in (1, 10)]
+    assert "epsilon is {:.1f} after one round\nand {:.1f} after ten".format(*epsilons) in text
+
+
+def _epsilon(mu, delta):
+    phi = norm.cdf
+    return brentq(lambda eps: phi(mu / 2 - eps / mu) - exp(eps) * phi(-mu / 2 - eps / mu) - delta, 0, 100)
+
+
+def test_an_evaluation_of_ones_own_measures_as_the_server_does(tmp_path, monkeypatch):
+    """On the test examples of a data set, the page's function gives the numbers of a simulation."""
+    known = load_dataset("digits", 0, 3)
+    np.savez(tmp_path / "test.npz", x=known.prepare(known.x_test, torch.float32).numpy(), y=known.y_test.numpy())
+    (tmp_path / "my_model.py").write_text(MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    code = blocks("python")[2].replace("/data/test.npz", str(tmp_path / "test.npz"))
+    found: dict = {}
+    exec(compile(code, "docs/flower.md", "exec"), found)
+    run = RUN.model_copy(update={"model": f"{tmp_path / 'my_model.py'}:build"})
+    store = Store(tmp_path / "runs")
+    federate(Nodes(client_app(run), THREE), run, Rules(store=str(store.root)), evaluate=found["evaluate"])
+    for mine, theirs in zip(store.folder(run.hash).records(), simulate(run), strict=True):
+        for name in ("accuracy", "balanced_accuracy", "loss"):
+            assert mine[name] == pytest.approx(getattr(theirs, name))
 
 
 def test_the_loss_in_an_app_of_ones_own():

@@ -269,7 +269,7 @@ def test_a_node_that_leaves_and_comes_back_is_told_of(caplog):
     said = [text for text in caplog.messages if "node 102" in text]
     joined = "node 102 has joined: client 2 with 482 examples"
     left = "node 102, client 2, has left; started again with its key, it can join now"
-    assert said == [joined, left, joined]
+    assert said == [joined, "round 1: node 102, client 2: it left before its call", left, joined]
 
 
 def test_a_server_that_waits_says_for_how_many(caplog):

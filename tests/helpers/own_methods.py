@@ -67,8 +67,8 @@ class Remembered(Correction):
 class Climb:
     whole: bool
 
-    def __call__(self, params: Params, grads: Params, axes: int) -> Params:
-        up = tree.divide(grads, _norm(grads) if self.whole else tree.norm(grads, axes))
+    def __call__(self, params: Params, grads: Params, context: Context) -> Params:
+        up = tree.divide(grads, _norm(grads) if self.whole else tree.norm(grads, context.travel.ndim))
         return {name: leaf + 0.5 * up[name] for name, leaf in params.items()}
 
 

@@ -5,9 +5,10 @@ import pytest
 import torch
 
 from fedskew import Run, Store, simulate
+from fedskew.core.files import write_whole
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.sealed import seal
-from fedskew.runs.store import Folder, StoreBusy, StoreError, write_whole
+from fedskew.runs.store import Folder, StoreBusy, StoreError
 from fedskew.simulation import session
 from fedskew.simulation.simulation import Simulation
 

@@ -2,7 +2,8 @@
 
 `coefficients(weights[K], travel[K]) -> [K]` gives each client's share; `merge(deltas[K, ...], coefficients)` turns many
 deltas into one. A `linear` aggregate merges by sum_k coefficient_k delta_k: a cohort split over machines needs one
-all-reduce. Any other needs all clients of a round in one process.
+all-reduce. Any other needs all clients of a round in one process. One that `ignores_weights` is refused with any but
+uniform weights. Batch statistics are merged as deltas are, by the clients' weights.
 """
 
 from typing import Protocol

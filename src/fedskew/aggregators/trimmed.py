@@ -25,6 +25,7 @@ class TrimmedMean:
     share: float
     needs_travel = False
     linear = False
+    ignores_weights = True
 
     def __post_init__(self) -> None:
         check_number("share", self.share, 0, 0.5, above=True)

@@ -13,6 +13,7 @@ from fedskew.report.tuned import tries_csv, tries_markdown
 from fedskew.runs.given import algorithm_spec
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
+from fedskew.runs.verdict import BASELINE
 from fedskew.simulation.tune import MethodTries, Tuning
 
 
@@ -22,8 +23,10 @@ class Tuned(Compared):
     A method whose tries all diverged is left out of the comparison.
     """
 
-    def __init__(self, runs: dict[str, list[Simulated]], choices: Sequence[MethodTries]) -> None:
-        super().__init__(runs)
+    def __init__(
+        self, runs: dict[str, list[Simulated]], choices: Sequence[MethodTries], baseline: str = BASELINE
+    ) -> None:
+        super().__init__(runs, baseline)
         self._choices = choices
 
     @property
@@ -59,6 +62,7 @@ def tune(
     choosing_seeds: int = 1,
     seeds: int = 3,
     store: Store | Path | str | None = None,
+    baseline: Any = None,
     progress: bool = False,
 ) -> Tuned:
     """Choose each method's knobs on held-out training examples, then compare the chosen settings on the test set.
@@ -67,13 +71,19 @@ def tune(
     set; `values` lists the candidates for a knob. Tries use `choosing_seeds` seeds, starting at the run's; the
     comparison uses the `seeds` after them, and all training examples. Instead of a run its fields can be given. With a
     store, or its folder, finished rounds are read instead of computed again; without one, `halving` begins tries again.
-    With `progress` a bar shows how far they are.
+    Verdicts are against FedAvg, or against the `baseline`, which is one of the methods. With `progress` a bar shows how
+    far they are.
     """
-    methods = [each if isinstance(each, str) else algorithm_spec(each) for each in listed_methods(algorithms)]
+    methods = [_spec(each) for each in listed_methods(algorithms)]
     how = {"budget": budget, "choosing_seeds": choosing_seeds, "seeds": seeds}
     fields = {name: value for name, value in fields_of(run).items() if name != "algorithm"}
     candidates = listed_values(values or {})
     tuning, kept = Tuning.of(fields, methods, candidates, search=search, halving=halving, **how), Store.of(store)
+    judged_by = BASELINE if baseline is None else tuning.name_of(_spec(baseline))
     with round_progress(tuning.rounds, enabled=progress) as step:
         choices = tuning.choose(kept, held_out_only(step))
-    return Tuned(simulated(tuning.comparison(choices).groups, kept, progress=progress), choices)
+    return Tuned(simulated(tuning.comparison(choices).groups, kept, progress=progress), choices, judged_by)
+
+
+def _spec(method: Any) -> str:
+    return method if isinstance(method, str) else algorithm_spec(method)

@@ -22,7 +22,7 @@ from fedskew.cli.options import (
     run_options,
 )
 from fedskew.cli.shared import decode, followed
-from fedskew.cli.shown_as import Names, Style, display_names
+from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
 from fedskew.cli.terminal.progress import Spent, note, print_comparison, print_json, say_what_decides, say_written
 from fedskew.runs.summary import rounds_text
 
@@ -40,9 +40,7 @@ def compare_command(
     algorithm: Algorithms = None,
     seeds: Annotated[int, typer.Option(help="How many seeds, starting at --seed.")] = 1,
     target: Target = None,
-    baseline: Annotated[
-        str | None, typer.Option(help="The method that others are judged against.  [default: fedavg]")
-    ] = None,
+    baseline: Baseline = None,
     iid: Annotated[bool, typer.Option("--iid", help="Also run the methods on an IID split.")] = False,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("comparison"),
     display: Names = None,
@@ -82,8 +80,7 @@ def compare_command(
     decode(some, enabled=show)
     spent = _trained(comparison, level, store, track or (), show=show)
     done, on_iid = (stored_methods(store, each or {}, some.rounds) for each in (hashes, level_hashes))
-    rows = method_rows(done, target=target, iid=on_iid, baseline=judged_by)
-    rows = [{**row, "name": called.get(row["method"], row["method"])} for row in rows]
+    rows = renamed(method_rows(done, target=target, iid=on_iid, baseline=judged_by), called)
     with drawn_for(style), replacing_results("compare", out, about, comparison_files(out), "--out") as written:
         written.made += write_comparison(done, rows, hashes, out, some.title, target)
     if json_:
@@ -91,7 +88,7 @@ def compare_command(
         return
     print_comparison(rows, title, spent, target, some.eval_every)
     if show:
-        say_what_decides(rows, judges=True)
+        say_what_decides(rows)
         say_written(written.made)
 
 

@@ -28,10 +28,10 @@ def diagnose_command(
 
     Example: fedskew diagnose 3fa9 --out diagnosis
     """
+    from fedskew.core.files import write_whole
     from fedskew.diagnostics import diagnose
     from fedskew.report.diagnostic_figures import diagnostic_figures
     from fedskew.report.style import drawn_for
-    from fedskew.runs.store import write_whole
 
     folder = open_store(runs).find(run)
     document = diagnose(folder, client_limit=clients, data_dir=data_dir)

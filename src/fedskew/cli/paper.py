@@ -229,7 +229,7 @@ def paper_show(
 
 
 def _put(text: str, out: Path | None) -> None:
-    from fedskew.runs.store import write_whole
+    from fedskew.core.files import write_whole
 
     if out is None:
         echo(text, nl=False)

@@ -1,7 +1,7 @@
-"""How results are shown: what methods are called, and what figures are drawn for."""
+"""How results are shown: what methods are called and judged against, and what figures are drawn for."""
 
-from collections.abc import Collection, Sequence
-from typing import Annotated
+from collections.abc import Collection, Mapping, Sequence
+from typing import Annotated, Any
 
 import typer
 
@@ -10,6 +10,11 @@ from fedskew.report.style import checked_style
 Names = Annotated[
     list[str] | None,
     typer.Option("--name", help='What a method is called: "fedlc=FedLC (ours)"; repeats, and orders a report\'s rows.'),
+]
+
+Baseline = Annotated[
+    str | None,
+    typer.Option("--baseline", help="The method that others are judged against.  [default: fedavg]"),
 ]
 
 
@@ -21,14 +26,16 @@ Style = Annotated[
 ]
 
 
-def display_names(given: Sequence[str] | None, methods: Collection[str]) -> dict[str, str]:
+def display_names(
+    given: Sequence[str] | None, methods: Collection[str], written: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """METHOD=NAME by method; both may have equals signs of their own, so METHOD is the longest that is there. A method
-    may be written as it was asked for: with its file, or with defaults."""
-    found: dict[str, str] = {}
+    may be written as it was asked for: with its file, or with defaults. `written` has the methods of some texts."""
+    found, asked = dict[str, str](), written or {}
     for text in given or ():
         pieces = text.split("=")
         parts = [("=".join(pieces[:i]).strip(), "=".join(pieces[i:]).strip()) for i in range(1, len(pieces))]
-        meant = [(method if method in methods else _as_listed(method), name) for method, name in parts if name]
+        meant = [(asked.get(m, m if m in methods else _as_listed(m)), name) for m, name in parts if name]
         known = [(method, name) for method, name in meant if method in methods]
         if not known:
             raise ValueError(f"name is {text!r}; allowed: METHOD=NAME with one of {', '.join(sorted(methods))}")
@@ -38,6 +45,11 @@ def display_names(given: Sequence[str] | None, methods: Collection[str]) -> dict
     if twice := sorted({name for name in shown if shown.count(name) > 1}):
         raise ValueError(f"two methods would be called {twice[0]!r}; allowed: different names")
     return found
+
+
+def renamed(rows: Sequence[dict[str, Any]], called: Mapping[str, str]) -> list[dict[str, Any]]:
+    """Rows with what their methods are to be called."""
+    return [{**row, "name": called.get(row["method"], row["method"])} for row in rows]
 
 
 def _as_listed(method: str) -> str:

@@ -19,7 +19,7 @@ from fedskew.cli.options import (
     run_options,
 )
 from fedskew.cli.shared import decode, followed
-from fedskew.cli.shown_as import Style
+from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import (
     Spent,
@@ -39,9 +39,12 @@ from fedskew.runs.summary import rounds_text
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import TunedMethod
     from fedskew.cli.documents import TunedMethods
+    from fedskew.runs.store import Store
+    from fedskew.simulation.compare import Comparison
     from fedskew.simulation.records import RoundRecord
     from fedskew.simulation.tune import MethodTries, Tuning
 
+CHOSEN = "chosen settings on the test set"
 ONCE = "no choice used the test set; it was read once, for the chosen settings, with new seeds"
 
 
@@ -59,7 +62,9 @@ def tune_command(
     choosing_seeds: Annotated[int, typer.Option(help="Seeds of each try, starting at --seed.")] = 1,
     seeds: Annotated[int, typer.Option(help="Seeds of each chosen setting, after those used for choosing.")] = 3,
     target: Target = None,
+    baseline: Baseline = None,
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("tuning"),
+    display: Names = None,
     style: Style = "screen",
     json_: Json = False,
     quiet: Quiet = False,
@@ -75,23 +80,21 @@ def tune_command(
     from fedskew.report.comparison import method_rows, stored_methods, write_comparison
     from fedskew.report.style import drawn_for
     from fedskew.report.tuned import HEADS, try_cells, write_tries
+    from fedskew.runs.verdict import BASELINE
     from fedskew.simulation.tune import Tuning
 
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
     target, how = checked_target(target), {"budget": budget, "choosing_seeds": choosing_seeds, "seeds": seeds}
     tuning = Tuning.of(asked.fields, _methods(asked), asked.values, search=search, halving=halving, **how)
+    judged_by, called = BASELINE if baseline is None else tuning.name_of(baseline), _called(tuning, display)
     out.mkdir(parents=True, exist_ok=True)
     store, show, some = open_store(runs), not (json_ or quiet), tuning.methods[0].tries[0].runs[0]
     decode(some, enabled=show)
     with round_progress(tuning.rounds, enabled=show) as step:
         choices = tuning.choose(store, _interruptible(held_out_only(step)))
-    comparison = tuning.comparison(choices)
-    spent = {name: Spent() for name in comparison.runs}
-    for name, _, record in followed(comparison.groups, store, lambda name: f"{name}, test", show=show):
-        spent[name].add(record)
-    hashes, tries = comparison.hashes, [row for choice in choices for row in choice.rows]
-    done = stored_methods(store, hashes, some.rounds)
-    rows = method_rows(done, target=target)
+    spent, hashes = _tested(tuning.comparison(choices), store, show=show)
+    done, tries = stored_methods(store, hashes, some.rounds), [row for choice in choices for row in choice.rows]
+    rows = renamed(method_rows(done, target=target, baseline=judged_by), called)
     with drawn_for(style):
         made = [*write_tries(out, tries), *write_comparison(done, rows, hashes, out, some.title, target)]
     if json_:
@@ -101,11 +104,10 @@ def tune_command(
     if show:
         console().print(Grid.of(HEADS, try_cells(tries)))
     _print_choices(choices, some.validation)
-    title = f"{some.title}, {rounds_text(some.rounds)}, chosen settings on the test set"
-    print_comparison(rows, title, spent, target, some.eval_every)
+    print_comparison(rows, f"{some.title}, {rounds_text(some.rounds)}, {CHOSEN}", spent, target, some.eval_every)
     say(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
     if show:
-        say_what_decides(rows, judges=False)
+        say_what_decides(rows)
         say_written(made)
 
 
@@ -115,6 +117,20 @@ def _methods(asked: Request) -> list[str]:
     if not several and one is None:
         raise ValueError("tune needs methods; for example --algorithm fedavg,fedlc")
     return several or [one]
+
+
+def _tested(comparison: "Comparison", store: "Store", *, show: bool) -> tuple[dict[str, Spent], dict[str, list[str]]]:
+    """Train the chosen settings; returns what each method took, and its runs."""
+    spent = {name: Spent() for name in comparison.runs}
+    for name, _, record in followed(comparison.groups, store, lambda name: f"{name}, test", show=show):
+        spent[name].add(record)
+    return spent, comparison.hashes
+
+
+def _called(tuning: "Tuning", display: Sequence[str] | None) -> dict[str, str]:
+    """What methods are to be called, by how tables list them."""
+    written = {choice.method: choice.name for choice in tuning.methods}
+    return display_names(display, list(written.values()), written)
 
 
 def _interruptible(step: Step) -> Step:

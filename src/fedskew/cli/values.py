@@ -74,7 +74,7 @@ def _divide_rest(rest: Sequence[str]) -> tuple[Path | None, dict[str, list[str]]
 
 
 def _values(name: str, text: str) -> list[str]:
-    from fedskew.runs.run import REGISTRIES
+    from fedskew.runs.specs import REGISTRIES
 
     known = REGISTRIES.get(name)
     found = divided_specs(text, known) if known else [piece.strip() for piece in text.split(",")]

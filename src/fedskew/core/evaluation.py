@@ -1,7 +1,7 @@
 """How good the global model is: plain softmax on the test set, nothing calibrated at test time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,27 +26,31 @@ class Evaluation:
     balanced_accuracy: float
     loss: float
     per_class_accuracy: list[float | None]
-    client_accuracy: float | None
+    client_accuracy: float | None = None
+
+    @classmethod
+    def of(cls, logits: Tensor, labels: Tensor) -> "Evaluation":
+        """What a model's outputs [N, C] for N examples are worth."""
+        right = logits.argmax(-1) == labels
+        per_class = _group_mean(right, labels, logits.shape[-1])
+        present = [value for value in per_class if value is not None]
+        return cls(
+            accuracy=right.double().mean().item(),
+            balanced_accuracy=sum(present) / len(present),
+            loss=torch.nn.functional.cross_entropy(logits, labels).item(),
+            per_class_accuracy=per_class,
+        )
 
 
 def evaluate_model(model: "Model", params: Params, buffers: Params, data: Dataset, dtype: torch.dtype) -> Evaluation:
     logits = predict(model, params, buffers, data, data.x_test, dtype)
+    found = Evaluation.of(logits, data.y_test)
+    if data.client_test is None:
+        return found
     right = logits.argmax(-1) == data.y_test
-    loss = torch.nn.functional.cross_entropy(logits, data.y_test)
-    per_class = _group_mean(right, data.y_test, data.num_classes)
-    present = [value for value in per_class if value is not None]
-    by_client = None
-    if data.client_test is not None:
-        shares = _group_mean(right, data.client_test, int(data.client_test.max()) + 1)
-        known = [value for value in shares if value is not None]
-        by_client = sum(known) / len(known)
-    return Evaluation(
-        accuracy=right.double().mean().item(),
-        balanced_accuracy=sum(present) / len(present),
-        loss=loss.item(),
-        per_class_accuracy=per_class,
-        client_accuracy=by_client,
-    )
+    shares = _group_mean(right, data.client_test, int(data.client_test.max()) + 1)
+    known = [value for value in shares if value is not None]
+    return replace(found, client_accuracy=sum(known) / len(known))
 
 
 def guessed(data: Dataset) -> tuple[float, float]:

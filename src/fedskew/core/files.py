@@ -1,8 +1,9 @@
-"""Reading the user's files: only regular files, text as UTF-8, and every error names the file."""
+"""Reading files: only regular ones, text as UTF-8. Writing them: whole or not at all. Every error names the file."""
 
 import json
 import os
 import stat
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,6 +91,24 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write all of the content or none of it."""
+    with replacing(path) as handle:
+        handle.write(content)
+    with naming(path):
+        _sync_folder(path.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a new name in a folder last through a loss of power."""
+    if sys.platform != "win32":
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 @contextmanager

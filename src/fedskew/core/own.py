@@ -30,7 +30,7 @@ def own_parts(recipe: "Recipe") -> list[str]:
         *(("ascent", ascend) for ascend in algorithm.ascents),
         ("optimizer", recipe.optimizer),
     ]
-    return list(dict.fromkeys(name for name, part in parts if _own(part)))
+    return list(dict.fromkeys(name for name, part in parts if is_own(part)))
 
 
 def drawing(recipe: "Recipe", seed: int, *path: Any) -> AbstractContextManager[None]:
@@ -38,7 +38,7 @@ def drawing(recipe: "Recipe", seed: int, *path: Any) -> AbstractContextManager[N
     its line. Only dropout and parts of the user's own draw any, so that a recipe without them pays nothing."""
     algorithm = recipe.algorithm
     of_server = algorithm.aggregate, algorithm.server, algorithm.readout
-    quiet = recipe.model.quiet and not own_parts(recipe) and not any(_own(part) for part in of_server)
+    quiet = recipe.model.quiet and not own_parts(recipe) and not any(is_own(part) for part in of_server)
     return nullcontext() if quiet else _located(seed, *path)
 
 
@@ -53,7 +53,8 @@ def _located(seed: int, *path: Any) -> Iterator[None]:
         raise (ValueError if isinstance(error, ValueError) else RuntimeError)(told(error)) from error
 
 
-def _own(part: object) -> bool:
+def is_own(part: object) -> bool:
+    """Whether a part is not from this package."""
     return not (getattr(part, "__module__", None) or "").startswith("fedskew.")
 
 

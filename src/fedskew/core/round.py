@@ -46,17 +46,18 @@ class Recipe:
     def losses(self, params: Params, buffers: Params, batch: Batch, context: Context) -> tuple[Tensor, Params]:
         """Per-example losses of a batch, and the buffers as the pass leaves them."""
         outputs, buffers = self.model.apply(params, buffers, batch.x, batch.mask, train=True)
-        teacher = partial(self.teach, context, batch.x)
-        view = View(outputs, batch.y, batch.mask, context.counts, context.travel, teacher)
+        teacher, states = partial(self.teach, context, batch.x), (context.client, context.server)
+        view = View(outputs, batch.y, batch.mask, context.counts, context.travel, teacher, *states)
         return self.algorithm.objective(view), buffers
 
-    def teach(self, context: Context, x: Tensor) -> Outputs:
-        """The global model's outputs for examples. As all clients share the model, their batches run as one."""
-        model = self.model.evaluating
+    def teach(self, context: Context, x: Tensor, params: Params | None = None) -> Outputs:
+        """The outputs of the global model for examples, or of one with other parameters. The batches of clients that
+        share it run as one."""
+        model, params = self.model.evaluating, context.anchor if params is None else params
         with torch.no_grad():
-            shared = context.counts.ndim > 1 and all(len(leaf) == 1 for leaf in context.anchor.values())
+            shared = context.counts.ndim > 1 and all(len(leaf) == 1 for leaf in params.values())
             given = x.flatten(0, 1).unsqueeze(0) if shared else x
-            said, _ = model.apply(context.anchor, context.buffers, given, train=False)
+            said, _ = model.apply(params, context.buffers, given, train=False)
             if not shared:
                 return said
             lead, features = x.shape[:2], said.features
@@ -162,11 +163,14 @@ def join(records: Sequence[Record], *, new_axis: bool = False) -> Record:
 def start_server(recipe: Recipe, params: Params, buffers: Params) -> Server:
     algorithm = recipe.algorithm
     server = Server(params, buffers, algorithm.correction.server_state(params), algorithm.server.init(params))
-    if not algorithm.aggregate.linear and zero_sums(recipe, server).message:
-        raise ValueError(
-            f"{algorithm.name}: the server averages its correction's messages, so one client could bypass the "
-            "aggregate; allowed: methods whose clients send only a model"
-        )
+    if not algorithm.aggregate.linear:
+        messages = "its correction's messages" if zero_sums(recipe, server).message else None
+        averaged = messages or ("lengths" if algorithm.server.needs_square else None)
+        if averaged is not None:
+            raise ValueError(
+                f"{algorithm.name}: the server averages {averaged}, so one client could bypass the aggregate; allowed: "
+                "methods whose server uses only the aggregate of models"
+            )
     return server
 
 
@@ -203,7 +207,7 @@ def local_step(recipe: Recipe, context: Context, local: Local, batch: Batch) -> 
     grads, loss, buffers = gradient(recipe, context, local.params, local.buffers, batch)
     with torch.no_grad():
         for ascend in recipe.ascents:
-            there = ascend(local.params, grads, local.loss.ndim)
+            there = ascend(local.params, grads, context)
             grads, _, _ = gradient(recipe, context, there, local.buffers, batch)
         moved, optimizer = recipe.move(grads, local, context)
         return Local(moved, buffers, optimizer, local.loss + loss)
@@ -249,7 +253,7 @@ def summed(algorithm: Algorithm, updates: Update, weights: Tensor, travel: Tenso
     counted = scales(algorithm, weights, travel)
     counted = counted if here is None else counted[:, here]
     there = counted.to(updates.travel.device, non_blocking=True)  # the clients' steps may still be running
-    return add_up(updates, there, len(weights), algorithm.aggregate.merge)
+    return add_up(updates, there, len(weights), algorithm.aggregate.merge, square=algorithm.server.needs_square)
 
 
 def scales(algorithm: Algorithm, weights: Tensor, travel: Tensor) -> Tensor:
@@ -265,17 +269,21 @@ def answered(algorithm: Algorithm, weights: Tensor, everyone: Tensor) -> float:
     return float(here / all_)
 
 
-def add_up(updates: Update, scales: Tensor, count: int, merge: Merge = tree.weighted_sum) -> Sums:
+def add_up(
+    updates: Update, scales: Tensor, count: int, merge: Merge = tree.weighted_sum, *, square: bool = False
+) -> Sums:
     """The sums over some of a round's `count` clients, with these coefficients for deltas, buffers and messages. A
     `merge` that is not a sum takes all of them at once.
     """
     with torch.no_grad():
+        squares = tree.norm(updates.delta, 1).to(scales).square() if square else torch.zeros_like(scales[1])
         return Sums(
             delta=merge(updates.delta, scales[0]),
-            buffers=merge(updates.buffers, scales[1]),
+            buffers=merge(updates.buffers, scales[1]) if updates.buffers else {},
             message=tree.weighted_sum(updates.message, scales[2]),
             travel=(updates.travel.to(scales) * scales[1]).sum(),
             loss=updates.loss.double().mean() * (len(updates.loss) / count),
+            square=(squares * scales[1]).sum(),
         )
 
 
@@ -294,7 +302,7 @@ def conclude(algorithm: Algorithm, server: Server, sums: Sums, fraction: float) 
     """The next global model from the sums over all clients that answered, which are `fraction` of all clients."""
     with torch.no_grad():
         optimizer, correction = algorithm.server, algorithm.correction
-        moves, state = optimizer.update(tree.neg(sums.delta), server.optimizer, server.params, optimizer.lr)
+        moves, state = optimizer.update(tree.neg(sums.delta), server.optimizer, server.params, optimizer.pace(sums))
         params = tree.add(server.params, moves)
         remembered = correction.absorb(server.correction, sums, fraction)
         if shift := correction.shift(remembered):

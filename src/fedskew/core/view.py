@@ -1,7 +1,7 @@
 """What a model returns, and what losses, terms and corrections may use. Leading axes are free."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from torch import Tensor
 
@@ -24,7 +24,8 @@ class View:
     `mask` [..., B] is False for padding, or None without padding: a term over the whole batch must leave padding out.
     `counts` [..., C] are the client's label counts, `travel` [...] is how far its optimiser travels in the round under
     a unit gradient (see `needs_travel`). `teacher()` returns the received global model's outputs for the same batch, in
-    evaluation mode and without a gradient; each call costs a forward pass.
+    evaluation mode and without a gradient; `teacher(params)` those of a model with other parameters. Each call costs a
+    forward pass. `client` and `server` are the states of the method's correction, which stay fixed during a round.
     """
 
     outputs: Outputs
@@ -32,7 +33,9 @@ class View:
     mask: Tensor | None
     counts: Tensor
     travel: Tensor
-    teacher: Callable[[], Outputs]
+    teacher: Callable[..., Outputs]
+    client: dict[str, Tensor] = field(default_factory=dict)
+    server: dict[str, Tensor] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class Sums:
     whole.
 
     `delta` is the aggregate, `message` the mean by the correction's weights, `travel` the mean by the clients' weights.
+    So is `square`, of the squared norms of the clients' deltas: 0 unless the server's optimiser `needs_square`.
     """
 
     delta: dict[str, Tensor]
@@ -61,3 +65,4 @@ class Sums:
     message: dict[str, Tensor]
     travel: Tensor
     loss: Tensor
+    square: Tensor

@@ -16,6 +16,7 @@ from fedskew.engine.captured import served
 from fedskew.engine.first_step import check_parts
 from fedskew.engine.graphed import Graphed
 from fedskew.engine.serial import Serial
+from fedskew.engine.server_step import check_server_parts
 from fedskew.engine.stacked import Stacked
 from fedskew.engine.threaded import Threaded, cores
 from fedskew.engine.trial import why_not
@@ -85,6 +86,7 @@ __all__ = [
     "Stacked",
     "Threaded",
     "check_parts",
+    "check_server_parts",
     "choose_engine",
     "fastest_engine",
 ]

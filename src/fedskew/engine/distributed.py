@@ -59,13 +59,18 @@ class Ranks:
         """The sums over all ranks: one all-reduce, in the type of the parameters."""
         if self.size == 1:
             return sums
-        trees = sums.delta, sums.buffers, sums.message, {"travel": sums.travel, "loss": sums.loss}
+        trees = (
+            sums.delta,
+            sums.buffers,
+            sums.message,
+            {"travel": sums.travel, "loss": sums.loss, "square": sums.square},
+        )
         leaves = [leaf for part in trees for leaf in part.values()]
         flat = torch.cat([leaf.flatten().to(leaves[0].dtype) for leaf in leaves])
         _together(dist.all_reduce, flat)
         parts = iter(flat.split([leaf.numel() for leaf in leaves]))
         delta, buffers, message, last = (tree.map(lambda leaf: next(parts).view_as(leaf).to(leaf), a) for a in trees)
-        return Sums(delta, buffers, message, last["travel"], last["loss"])
+        return Sums(delta, buffers, message, **last)
 
     def all_can(self, work: Callable[[], Made]) -> Made:
         """The result of this rank, if every rank succeeds; an error on one is an error on all."""

@@ -27,7 +27,7 @@ from fedskew.engine.trial import few_examples
 _LOOKED_AT = 64
 
 
-class _FailsError(Exception):
+class FailsError(Exception):
     """A part raises an error, which the first round explains."""
 
 
@@ -39,8 +39,8 @@ def check_parts(recipe: Recipe, server: Server, federation: Federation) -> None:
     """Refuse parts of the user's own that give one client something that no round can use."""
     if not own_parts(recipe):
         return
-    with suppress(_FailsError), rng.seeded(0, "trial"), kernels_of("fp32"):
-        step = _tried(_FirstStep.of, recipe, server, federation)
+    with suppress(FailsError), rng.seeded(0, "trial"), kernels_of("fp32"):
+        step = tried(_FirstStep.of, recipe, server, federation)
         try:
             step.check()
         except _NotFiniteError as error:
@@ -77,11 +77,11 @@ class _FirstStep:
         grads = self._gradient(own)
         with torch.no_grad():
             for ascend in recipe.ascents:
-                there = _tried(ascend, context.anchor, grads, 0)
+                there = tried(ascend, context.anchor, grads, context)
                 if "ascent" in own:
                     what, allowed = "the ascent of this run", "the same names and shapes as the parameters"
                     self._check(what, there, grads, context.anchor, allowed)
-                grads = _tried(gradient, recipe, context, there, context.buffers, self.batch)[0]
+                grads = tried(gradient, recipe, context, there, context.buffers, self.batch)[0]
             if "correction" in own:
                 self._check_correction(grads)
 
@@ -92,14 +92,14 @@ class _FirstStep:
         theirs = [part for part in ("loss", "model") if part in own]
         if theirs:
             with torch.no_grad():
-                outputs = _tried(recipe.model.apply, params, context.buffers, batch.x, train=True)[0]
-                losses = _tried(recipe.losses, params, context.buffers, batch, context)[0]
+                outputs = tried(recipe.model.apply, params, context.buffers, batch.x, train=True)[0]
+                losses = tried(recipe.losses, params, context.buffers, batch, context)[0]
             if not isinstance(losses, Tensor):
                 raise ValueError(f"the loss returned {made_of(losses)}; allowed: a tensor with one value per example")
             check_losses(losses, batch.y)
             theirs = ["model"] if "model" in own and outputs.logits.isnan().any() else theirs
             self._check_finite(f"the {theirs[0]} of this run", {"": losses}, given)
-        grads: Params = _tried(gradient, recipe, context, params, context.buffers, batch)[0]
+        grads: Params = tried(gradient, recipe, context, params, context.buffers, batch)[0]
         if theirs:
             self._check_finite(f"the gradient of the {theirs[0]} of this run", grads, given)
         return grads
@@ -107,11 +107,11 @@ class _FirstStep:
     def _check_correction(self, grads: Params) -> None:
         context, correction = self.context, self.recipe.algorithm.correction
         what, same = "bend of this run's correction", "the same names and shapes as"
-        bent = _tried(correction.bend, grads, context.anchor, context)
+        bent = tried(correction.bend, grads, context.anchor, context)
         self._check(what, bent, grads, grads, f"{same} the gradients")
         local = begin(self.recipe, context.anchor, context.buffers, torch.Size())
-        delta = tree.sub(_tried(self.recipe.move, grads, local, context)[0], context.anchor)
-        what, ended = "finish of this run's correction", _tried(correction.finish, context, delta)
+        delta = tree.sub(tried(self.recipe.move, grads, local, context)[0], context.anchor)
+        what, ended = "finish of this run's correction", tried(correction.finish, context, delta)
         if not isinstance(ended, tuple | list) or len(ended) != 3:
             raise ValueError(f"{what} returned {made_of(ended)}; allowed: a delta, a client's state and a message")
         self._check(f"{what} (its delta)", ended[0], delta, delta, f"{same} the delta that it gets")
@@ -120,8 +120,8 @@ class _FirstStep:
 
     def _check(self, what: str, made: Any, given: Params, like: Params | None, allowed: str) -> None:
         """Refuse anything but finite tensors with the names and shapes of others."""
-        if problem := _problem(made, like):
-            raise ValueError(f"{what} returned {problem}; allowed: {allowed}")
+        if wrong := problem(made, like):
+            raise ValueError(f"{what} returned {wrong}; allowed: {allowed}")
         self._check_finite(what, made, given)
 
     def _check_finite(self, what: str, made: Params, given: Params) -> None:
@@ -136,7 +136,7 @@ class _FirstStep:
         missing = int((counts == 0).sum())
         try:
             replace(self, context=replace(self.context, counts=counts.clamp(min=1))).check()
-        except (ValueError, _FailsError):
+        except (ValueError, FailsError):
             return ""
         return (
             f". It has no example of {missing} of the {len(counts)} classes, and log(0) and 1 / 0 are not finite; with "
@@ -144,14 +144,14 @@ class _FirstStep:
         )
 
 
-def _tried(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
+def tried(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
     try:
         return call(*given, **named)
     except Exception as error:
-        raise _FailsError from error
+        raise FailsError from error
 
 
-def _problem(made: Any, like: Params | None) -> str | None:
+def problem(made: Any, like: Params | None) -> str | None:
     """How something differs in names and shapes from other tensors, or is no dictionary of tensors."""
     if not isinstance(made, dict):
         return made_of(made)

@@ -9,7 +9,8 @@ from typing import Any
 from fedskew.core import spec
 from fedskew.data import facts
 from fedskew.flower.rules import Rules
-from fedskew.runs.run import REGISTRIES, Run
+from fedskew.runs.run import Run
+from fedskew.runs.specs import REGISTRIES
 from fedskew.runs.versions import OF_THE_MACHINE
 from fedskew.simulation.plan import Plan, build_federation
 

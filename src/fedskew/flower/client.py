@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from logging import INFO
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import numpy as np
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -11,11 +12,12 @@ from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_m
 from flwr.clientapp.typing import Mod
 from flwr.supercore import log
 
+import fedskew
 from fedskew.core import spec, tree
 from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
 from fedskew.data import facts
-from fedskew.flower.data import load_node, run_here
+from fedskew.flower.data import Node, load_node, run_here
 from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_ask, decode_call, encode_answer, encode_gradient
 from fedskew.flower.node_states import recall, remember, state_at
 from fedskew.flower.reading import forget, gradient_of
@@ -38,6 +40,7 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
             here = _run(run, message, context)
             node = load_node(here, context.node_config)
             _check_private(here, mods)
+            _check_state_file(here, node, context)
             log(INFO, "asked to join run %s: client %s with %s examples", here.hash, node.client, node.examples)
             about = ConfigRecord({"run": here.hash, "client": node.client, EXAMPLES: node.examples})
             return Message(RecordDict({CONFIG: about}), reply_to=message)
@@ -68,7 +71,8 @@ def _run(run: Run | None, message: Message, context: Context) -> Run:
     wanted = message.content.config_records[CONFIG].get("run")
     if wanted != here.hash:
         raise ValueError(
-            f"this node has run {here.hash}, the server has {wanted!r}; both must have the same run and version"
+            f"this node has run {here.hash}, the server has {wanted!r}; both need the same app, the same "
+            f"version of fedskew (here: {fedskew.__version__}) and the same content in the files that the run names"
         )
     return here
 
@@ -104,6 +108,21 @@ def _state_file(run: Run, client: int, context: Context) -> Path | None:
     """Where a node with a `state-dir` keeps the correction's state of a run."""
     given = context.node_config.get("state-dir")
     return Path(str(given)).expanduser() / f"{run.hash}-client{client}.safetensors" if given else None
+
+
+def _check_state_file(run: Run, node: Node, context: Context) -> None:
+    """Refuse a folder that cannot keep the state of a method that has one, before the client trains in vain."""
+    file = _state_file(run, node.client, context)
+    if file is None or not Plan.of(run, node.federation.dataset).first_state(usable_device(run.device)):
+        return
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with TemporaryFile(dir=file.parent):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"node-config: state-dir is {str(file.parent)!r}, where nothing can be written: {error}"
+        ) from error
 
 
 def _check_private(run: Run, mods: Sequence[Mod]) -> None:

@@ -14,9 +14,9 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 
 from fedskew.core import tree
+from fedskew.core.files import write_whole
 from fedskew.core.tree import Params
 from fedskew.flower.messages import from_record, to_record
-from fedskew.runs.store import write_whole
 
 _ARRAYS, _ABOUT = "fedskew-states", "fedskew-rounds"
 

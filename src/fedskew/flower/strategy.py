@@ -1,5 +1,6 @@
 """The server's side: the global model, updated by the clients with valid answers."""
 
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from logging import INFO, WARNING
@@ -18,6 +19,7 @@ from fedskew.core.own import drawing
 from fedskew.core.round import Update, join, server_update
 from fedskew.flower.limits import Move, Norms, check_reach, learnt, most_examples
 from fedskew.flower.messages import (
+    CONFIG,
     PARAMS,
     Answer,
     Call,
@@ -31,6 +33,9 @@ from fedskew.flower.post import Post, short, with_nodes
 from fedskew.flower.roll import Roll
 from fedskew.flower.rules import Rules
 from fedskew.simulation.plan import Plan, sampled_clients, usable_device
+
+_NAMED = 8
+"""How many clients a message names."""
 
 
 class LabelSkew(Strategy):
@@ -53,11 +58,13 @@ class LabelSkew(Strategy):
         self._message = plan.message_like(self.server)
         self._calls, self._sent = dict[int, Call](), list[Message]()
         self._needed, self._met, self._clipped = 0, False, 0.0
+        self._faults = dict[str, str]()
 
     def configure_train(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """A call to each client that is sampled and present."""
+        self._faults.clear()
         self.server = replace(self.server, params=from_record(arrays, self._device))
         self.sent = self.plan.sent(self.server, server_round)
         nodes = self.roll.call(grid) if self._met else self.roll.wait(grid, self.rules.start_timeout)
@@ -112,8 +119,21 @@ class LabelSkew(Strategy):
         return None
 
     def exchange(self, grid: Grid, messages: Sequence[Message]) -> list[Message]:
-        """Send messages and collect replies, as the rules say."""
-        return self._post.exchange(grid, messages)
+        """Send messages and collect replies, as the rules say. Clients without a reply are named."""
+        self._faults.clear()
+        began = time.monotonic()
+        replies = self._post.exchange(grid, messages)
+        late = time.monotonic() - began >= self.rules.round_timeout
+        reason = (
+            f"no reply in time; round-timeout is {self.rules.round_timeout:g} s" if late else "it left before its call"
+        )
+        replied = {node for node, _ in with_nodes(messages, replies)}
+        for message in messages:
+            node, about = message.metadata.dst_node_id, message.content.config_records[CONFIG]
+            if node not in replied:
+                self._faults[str(about["client"])] = reason
+                log(WARNING, "round %s: node %s, client %s: %s", about["round"], node, about["client"], reason)
+        return replies
 
     def summary(self) -> None:
         run = self.plan.run
@@ -147,6 +167,7 @@ class LabelSkew(Strategy):
         """Go on without a reply, or fail, as the rules say."""
         problem = f"round {round}: the reply of node {node}, client {client}, is refused: {short(error)}"
         self.roll.doubt(node)
+        self._faults[str(client)] = short(error)
         if self.rules.on_bad_reply == "fail":
             raise RuntimeError(problem) from error
         log(WARNING, problem)
@@ -194,10 +215,18 @@ class LabelSkew(Strategy):
         if found < asked:
             log(WARNING, "round %s: %s of %s clients did not give a valid answer", round, asked - found, asked)
         if found < needed:
+            kept = bool(self.rules.store) and round > 1
             raise RuntimeError(
                 f"round {round}: {found} clients {what}, but min-clients requires {needed}"
-                f"{self.roll.problems}; the next `flwr run` continues after round {round - 1}"
+                f"{self.roll.problems}{self._problems}"
+                + (f"; the next `flwr run` continues after round {round - 1}" if kept else "")
             )
+
+    @property
+    def _problems(self) -> str:
+        """What was wrong with the first clients that did not give a valid answer."""
+        told = [f"; client {client}: {fault}" for client, fault in self._faults.items()]
+        return "".join(told[:_NAMED]) + (f"; and {len(told) - _NAMED} more" if len(told) > _NAMED else "")
 
     def _absorb(self, round: int, answers: Sequence[Answer]) -> None:
         """Aggregate as a simulation does, in the order of the clients."""
@@ -230,4 +259,4 @@ def content_of(reply: Message) -> RecordDict:
 
 
 def _listed(clients: Sequence[int]) -> str:
-    return ", ".join(map(str, clients[:8])) + (", ..." if len(clients) > 8 else "")
+    return ", ".join(map(str, clients[:_NAMED])) + (", ..." if len(clients) > _NAMED else "")

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedskew.core import tree
 from fedskew.core.checks import check_number
 from fedskew.core.tree import Params
+from fedskew.core.view import Sums
 from fedskew.optimizers.optimizer import Optimizer
 
 
@@ -52,6 +53,26 @@ class SGD(Optimizer):
             velocity = r * velocity + 1 - pull * walked[-1]
             walked.append(walked[-1] + self.lr * velocity)
         return torch.tensor(walked, dtype=torch.float64, device=steps.device)[steps]
+
+
+@dataclass(frozen=True)
+class Extrapolated(SGD):
+    """The server's step of FedExP (Jhunjhunwala et al., ICLR 2023): the longer, the more the clients disagree.
+
+    w += max(1, sum_k p_k |delta_k|^2 / (2 (|delta|^2 + eps))) delta        delta = sum_k p_k delta_k
+    """
+
+    eps: float = 1e-3
+
+    needs_square = True
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_number("eps", self.eps, above=True)
+
+    def pace(self, sums: Sums) -> Tensor:
+        length = tree.norm(sums.delta, 0).square()
+        return self.lr * (sums.square / (2 * (length + self.eps))).clamp(min=1.0)
 
 
 @dataclass(frozen=True)

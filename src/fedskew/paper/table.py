@@ -20,15 +20,14 @@ from fedskew.simulation.tune import VALIDATION
 SEVEN = ("fedavg", "fedprox", "scaffold", "fednova", "fedopt", "fedrs", "fedlc")
 EIGHT = (*SEVEN, "fedla")
 """The paper's methods, and logit adjustment, which it does not have."""
-UNIFORM = ("scaffold:mean=uniform",)
-"""SCAFFOLD by its paper's own rule, which weights messages and updates differently; the first runs used it."""
 BEYOND = (
-    *UNIFORM, "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedacg", "feddyn", "fedcm", "fedntd", "fedlc+fedavgm",
-    "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn", "fedlc+fedcm",
-    "fedlc+fedopt", "fedla+fedacg", "feddecorr", "fedlc+feddecorr:beta=0.01", "fedvls", "fedsam", "fedgc",
-    "fedlc+fedgc", "refit", "fedlc+refit", "fedla+refit", "fedlc+fedacg+refit", "fedla+fedacg+refit",
+    "scaffold:mean=uniform", "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5", "fedexp", "fedacg", "feddyn", "fedcm",
+    "fedntd", "fedlc+fedavgm", "fedlc+fedavgm:beta=0.5", "fedla+fedavgm:beta=0.5", "fedlc+fedacg", "fedlc+feddyn",
+    "fedlc+fedcm", "fedlc+fedopt", "fedla+fedacg", "feddecorr", "fedlc+feddecorr:beta=0.01", "fedvls", "fedsam",
+    "fedgc", "fedlc+fedgc", "refit", "fedlc+refit", "fedla+refit", "fedlc+fedacg+refit", "fedla+fedacg+refit",
 )  # fmt: skip
-"""Later methods, shown next to the paper's if they have been run, and run only when named."""
+"""Later methods, and SCAFFOLD by its paper's own rule (messages and updates weighted differently): shown next to the
+paper's methods if they have been run, and run only when named."""
 
 CNN_ASSUMED = (
     "local epochs: 1",

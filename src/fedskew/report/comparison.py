@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from fedskew.core.files import write_whole
 from fedskew.report import figures
 from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, method_latex
 from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
-from fedskew.runs.store import Store, write_whole
+from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, summarise
 from fedskew.runs.verdict import BASELINE, Difference, against_baseline
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.core import spec
+from fedskew.core.files import write_whole
 from fedskew.report.text_tables import as_csv, as_markdown
-from fedskew.runs.store import write_whole
 from fedskew.runs.summary import percent, setting_text
 
 Tries = Sequence[Mapping[str, Any]]

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedskew.runs.store import write_whole
+from fedskew.core.files import write_whole
 
 
 @dataclass(frozen=True)

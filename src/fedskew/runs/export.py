@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save
 from torch import nn
 
 from fedskew.core import spec
+from fedskew.core.files import write_whole
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
@@ -18,7 +19,7 @@ from fedskew.runs import onnx
 from fedskew.runs.checkpoint import Checkpoint, load_checkpoint
 from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
-from fedskew.runs.store import Folder, StoreError, write_whole
+from fedskew.runs.store import Folder, StoreError
 
 _ABOUT = {"model", "input_shape", "num_classes", "mean", "std", "classes", "round", "run"}
 """What the metadata of a file say of its model."""

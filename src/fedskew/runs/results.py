@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
-from fedskew.core.files import regular
+from fedskew.core.files import regular, write_whole
 from fedskew.runs.forms import ResultForm
 from fedskew.runs.sealed import Damaged, seal, unseal
-from fedskew.runs.store import Folder, Store, StoreError, write_whole
+from fedskew.runs.store import Folder, Store, StoreError
 from fedskew.runs.summary import is_finished, summarise
 from fedskew.runs.versions import DECIDING_NOTHING, result_version
 

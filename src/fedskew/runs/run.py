@@ -3,11 +3,7 @@
 import hashlib
 import json
 import math
-import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import lru_cache
 from numbers import Integral
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import torch
@@ -15,13 +11,14 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_algorithm
 from fedskew.core import spec
-from fedskew.data import DATASETS, fingerprint, own_clients, resolve_dataset, usual_for
+from fedskew.data import DATASETS, own_clients, resolve_dataset, usual_for
 from fedskew.engine import ENGINES
 from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
-from fedskew.partition import LETTERS, PARTITIONS
+from fedskew.partition import PARTITIONS
 from fedskew.runs.given import with_specs
-from fedskew.runs.schedules import SCHEDULES, Schedule
+from fedskew.runs.schedules import SCHEDULES
+from fedskew.runs.specs import ALL_PARTITIONS, WRITTEN_OUT, built_schedule, by_content, by_name, files_of
 from fedskew.runs.store import Folder, StoreError
 from fedskew.runs.versions import DECIDING_NOTHING, result_version
 
@@ -93,7 +90,7 @@ class Run(BaseModel):
         if not values.get("precision"):
             values["precision"] = "tf32" if str(values.get("device", "cpu")).startswith("cuda") else "fp32"
         values["clients_per_round"] = _per_round(values.get("clients_per_round"), values.get("clients", 20))
-        for name, resolve in _SPECS.items():
+        for name, resolve in WRITTEN_OUT.items():
             if isinstance(values.get(name), str) and values[name]:
                 values[name] = resolve(values[name])
         return values
@@ -117,12 +114,12 @@ class Run(BaseModel):
         algorithm = self.build_algorithm()
         if algorithm.needs_travel and self.optimizer != "sgd":
             raise ValueError(f"{self.short_algorithm} needs optimizer=sgd on the client, not {self.optimizer}")
-        if not algorithm.aggregate.linear and self.weighting != "uniform":
+        if getattr(algorithm.aggregate, "ignores_weights", False) and self.weighting != "uniform":
             named = self.short_algorithm
             raise ValueError(
                 f"{named} gives all clients the same weight: weighting is {self.weighting!r}; allowed: uniform"
             )
-        lowest = self.lr * _built_schedule(self.lr_schedule, self.rounds)(self.rounds)
+        lowest = self.lr * built_schedule(self.lr_schedule, self.rounds)(self.rounds)
         if not lowest > 0:
             raise ValueError(
                 f"lr_schedule is {self.lr_schedule}: lr is {lowest:g} in round {self.rounds}; allowed: above 0"
@@ -178,7 +175,7 @@ class Run(BaseModel):
         if not self.validation:
             del kept["validation"]  # so that runs from before there was such a field keep their hash
         for name, parts in self._resolved().items():  # files by what is in them, wherever they are and however spelt
-            kept[name] = "+".join(_by_content(part) for part in parts)
+            kept[name] = "+".join(by_content(part) for part in parts)
         content = {"version": result_version(self.algorithm), "files": {}, **kept}
         return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -191,8 +188,8 @@ class Run(BaseModel):
     def short(self) -> dict[str, str]:
         """Specs as people write them, for tables and titles."""
         return {
-            "dataset": _by_name(spec.short(self.dataset, DATASETS)),
-            "partition": _by_name(spec.short(self.partition, PARTITIONS)),
+            "dataset": by_name(spec.short(self.dataset, DATASETS)),
+            "partition": by_name(spec.short(self.partition, PARTITIONS)),
             "model": spec.short(self.model, MODELS),
             "algorithm": self.short_algorithm,
         }
@@ -205,13 +202,13 @@ class Run(BaseModel):
 
     def files(self) -> list[str]:
         """The paths of the user's own files that the run uses, as written in the specs."""
-        return [path for parts in self._resolved().values() for part in parts for _, path, _ in _files(part)]
+        return [path for parts in self._resolved().values() for part in parts for _, path, _ in files_of(part)]
 
     @property
     def contents(self) -> str:
         """What is in the user's own files, as digests by field: `algorithm 3fa21b02, dataset 77aa0011`."""
         digests = {
-            name: "".join(digest for part in parts for _, _, digest in _files(part))
+            name: "".join(digest for part in parts for _, _, digest in files_of(part))
             for name, parts in self._resolved().items()
         }
         short = {name: hashlib.sha256(text.encode()).hexdigest()[:8] for name, text in digests.items() if text}
@@ -223,7 +220,7 @@ class Run(BaseModel):
             "model": [spec.resolve(self.model, "model", MODELS, GIVEN)],
             "dataset": [resolve_dataset(self.dataset)],
             "algorithm": resolve_algorithm(self.algorithm),
-            "partition": [spec.resolve(self.partition, "partition", _PARTITIONS)],
+            "partition": [spec.resolve(self.partition, "partition", ALL_PARTITIONS)],
         }
 
     def build_algorithm(self) -> Algorithm:
@@ -232,7 +229,7 @@ class Run(BaseModel):
 
     def client_optimizer(self, round: int) -> Optimizer:
         """The clients' optimiser in a round (1, 2, ...), with the schedule's rate."""
-        lr = self.lr * _built_schedule(self.lr_schedule, self.rounds)(round)
+        lr = self.lr * built_schedule(self.lr_schedule, self.rounds)(round)
         if self.optimizer == "sgd":
             return sgd(lr, self.momentum, self.weight_decay)
         return OPTIMIZERS[self.optimizer](lr)
@@ -260,82 +257,6 @@ def _per_round(given: Any, clients: Any) -> Any:
 def check_seeds(seeds: int) -> None:
     if not isinstance(seeds, Integral) or not 1 <= seeds <= MOST_SEEDS:
         raise ValueError(f"seeds is {seeds}; allowed: how many seeds, 1 to {MOST_SEEDS:,}")
-
-
-_PARTITIONS: dict[str, Callable[..., Any]] = {**PARTITIONS, "natural": lambda: None}
-REGISTRIES: dict[str, Mapping[str, Callable[..., Any]]] = {
-    "dataset": DATASETS,
-    "partition": _PARTITIONS,
-    "model": MODELS,
-    "algorithm": ALGORITHMS,
-    "lr_schedule": SCHEDULES,
-}
-"""What the specs of a field may name."""
-
-
-def _partition(text: str) -> str:
-    printed = re.fullmatch(r"\s*(\w+)\((.*)\)\s*", text)
-    if printed and (name := LETTERS.get(printed[1].upper(), printed[1].lower())) in _PARTITIONS:
-        known = ", ".join(_PARTITIONS)
-        raise ValueError(f"unknown partition {text!r}: did you mean {name}:{printed[2]}? known: {known}")
-    resolved = spec.resolve(text, "partition", _PARTITIONS)
-    resolved.build()
-    return _whole_path(resolved)
-
-
-def _whole_path(resolved: spec.Resolved) -> str:
-    """A spec whose file is found from any folder: with an absolute path, if a spec can express it."""
-    given = resolved.arguments.get("path")
-    if not isinstance(given, str) or not Path(given).exists():
-        return resolved.text
-    whole = str(Path(given).resolve())
-    return resolved.text.replace(f"path={given}", f"path={whole}") if not set(whole) & set(",=") else resolved.text
-
-
-def _files(part: spec.Resolved) -> Iterator[tuple[str, str, str]]:
-    """The user's own files that a spec names: the argument that does, nothing for the file that the spec begins with;
-    the path there; and a digest of the file."""
-    if part.file_sha256:
-        yield "", spec.name_in(part.text), part.file_sha256
-    if digest := fingerprint(part):
-        argument = "path" if part.arguments.get("path") else "classes"
-        yield argument, str(part.arguments[argument]), digest
-    if part.factory is PARTITIONS["replay"]:
-        yield "path", str(part.arguments["path"]), part.build().fingerprint()
-
-
-def _by_content(part: spec.Resolved) -> str:
-    """A spec with digests in place of the paths of files."""
-    head, colon, rest = part.text.partition(":")
-    arguments = rest.split(",")
-    for name, path, digest in _files(part):
-        if name:
-            arguments = [f"{name}={digest}" if given == f"{name}={path}" else given for given in arguments]
-        else:
-            head = digest
-    return f"{head}{colon}{','.join(arguments)}"
-
-
-def _by_name(text: str) -> str:
-    """A short spec with only the last part of a path."""
-    kind, colon, rest = text.partition(":")
-    return f"{kind}:{rest.rpartition('/')[2]}" if colon and kind in ("npz", "folder", "replay") else text
-
-
-@lru_cache
-def _built_schedule(text: str, rounds: int) -> Schedule:
-    schedule: Schedule = spec.resolve(text, "lr_schedule", SCHEDULES, ("rounds",)).build(rounds=rounds)
-    return schedule
-
-
-_SPECS: dict[str, Callable[[str], str]] = {
-    "dataset": lambda text: _whole_path(resolve_dataset(text)),
-    "partition": _partition,
-    "model": lambda text: spec.resolve(text, "model", MODELS, GIVEN).text,
-    "algorithm": lambda text: "+".join(part.text for part in resolve_algorithm(text)),
-    "lr_schedule": lambda text: spec.resolve(text, "lr_schedule", SCHEDULES, ("rounds",)).text,
-}
-"""Specs with every argument written out. A run builds its method and its schedule, which checks these arguments."""
 
 
 def explain(error: ValidationError) -> str:

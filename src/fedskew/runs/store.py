@@ -16,7 +16,7 @@ from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
-from fedskew.core.files import naming, regular, replacing
+from fedskew.core.files import naming, regular, write_whole
 from fedskew.runs.forms import AboutForm, Anything, CardForm, Measured, RecordForm, SessionForm
 from fedskew.runs.sealed import Damaged, seal, unseal
 
@@ -58,7 +58,11 @@ class Folder:
             self.path.mkdir(parents=True, exist_ok=True)
             write_whole(self.path / _RUN, seal(content, indent=1))
         except OSError as error:
-            raise StoreError(f"cannot write to {self.path}: {error.strerror}; --runs names another store") from error
+            raise self._unwritable(error) from error
+
+    def _unwritable(self, error: OSError) -> StoreError:
+        elsewhere = "another store is named by --runs, in Python and in a Flower app by store"
+        return StoreError(f"cannot write to {self.path}: {error.strerror}; {elsewhere}")
 
     def drop_empty(self) -> None:
         """Remove a run that has not finished a round. The caller holds the lock."""
@@ -208,7 +212,7 @@ class Folder:
         except Timeout:
             raise StoreBusy(f"another process is working on run {self.path.name}") from None
         except OSError as error:
-            raise StoreError(f"cannot write to {self.path}: {error.strerror}; --runs names another store") from error
+            raise self._unwritable(error) from error
         with held:
             yield
 
@@ -301,24 +305,6 @@ def checkpoint_facts(path: Path) -> tuple[int, str | None]:
     if not (round.isascii() and round.isdigit() and len(round) < 19 and about.keys() <= {"round", "checksum"}):
         raise StoreError(f"the checkpoint {path} is damaged: its header does not name its round; {remove}")
     return int(round), about.get("checksum")
-
-
-def write_whole(path: Path, content: bytes) -> None:
-    """Write all of the content or none of it."""
-    with replacing(path) as handle:
-        handle.write(content)
-    with naming(path):
-        _sync_folder(path.parent)
-
-
-def _sync_folder(folder: Path) -> None:
-    """Make a new name in a folder last through a loss of power."""
-    if sys.platform != "win32":
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)
 
 
 def _append(path: Path, record: Mapping[str, Any]) -> None:

@@ -25,7 +25,7 @@ from fedskew.core.round import Recipe, Server, Sums, Update, answered, conclude,
 from fedskew.core.settings import Settings, dtype_of
 from fedskew.core.tree import Params
 from fedskew.data import resolve_dataset
-from fedskew.engine import ENGINES, Engine, check_parts, choose_engine
+from fedskew.engine import ENGINES, Engine, check_parts, check_server_parts, choose_engine
 from fedskew.engine.distributed import join_ranks
 from fedskew.models import Model
 from fedskew.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -72,6 +72,7 @@ class Simulation:
         """A new engine that can run the method."""
         run, recipe, data = self.run, self.recipe(self.round + 1), self.federation.dataset
         check_parts(recipe, self.server, self.federation)
+        check_server_parts(recipe, self.server)
         self.engine_name, self.engine_reason = choose_engine(run.engine, recipe, self.server, data, run.precision)
         self.engine: Engine = ENGINES[self.engine_name](self.settings)
 

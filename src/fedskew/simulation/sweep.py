@@ -121,7 +121,9 @@ def _check_names(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]])
         if name not in Run.model_fields and not any(find_argument(method, name) for method in methods):
             arguments = {each.name: None for method in methods for each in arguments_of(method)}
             said = f"argument of {', '.join(methods)} or field of a run"
-            raise ValueError(spec.unknown(said, name, {**arguments, **Run.model_fields}))
+            made = any("@" in method and not arguments_of(method) for method in methods)
+            hint = "; an algorithm that was made has no arguments, the function that makes it has" if made else ""
+            raise ValueError(spec.unknown(said, name, {**arguments, **Run.model_fields}) + hint)
 
 
 def _natural_clients(fields: Mapping[str, Any], values: Mapping[str, Sequence[Any]]) -> dict[str, int]:

@@ -126,6 +126,14 @@ class Tuning:
         fresh = [chosen_with[-1] + 1 + s for s in range(seeds)]
         return cls(fields, planned, chosen_with, fresh, halving)
 
+    def name_of(self, baseline: str) -> str:
+        """The name of a method that is tuned, given as it was or as tables list it."""
+        for choice in self.methods:
+            if baseline in (choice.method, choice.name):
+                return choice.name
+        names = "; ".join(choice.name for choice in self.methods)
+        raise ValueError(f"baseline is {baseline!r}; allowed: one of the tuned methods, {names}")
+
     @property
     def rounds(self) -> int:
         """How many rounds all tries take together."""

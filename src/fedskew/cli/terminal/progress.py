@@ -223,14 +223,14 @@ def print_comparison(
         say(f"rounds to reach an accuracy are evaluated ones, every {eval_every} rounds and the last ten")
 
 
-def say_what_decides(rows: Sequence[Mapping[str, Any]], *, judges: bool) -> None:
-    """What verdicts mean, or why there are none, or none that is decided; `judges` where `--baseline` is an option."""
+def say_what_decides(rows: Sequence[Mapping[str, Any]]) -> None:
+    """What verdicts mean, or why there are none, or none that is decided."""
     from fedskew.report.comparison import differences
     from fedskew.runs.verdict import FEWEST, OPEN
 
     names, baseline, seeds = [row["method"] for row in rows], rows[0]["baseline"], len(rows[0]["seeds"])
     if baseline not in names:
-        first = f"; `--baseline {shlex.quote(names[0])}` judges against {names[0]}" if judges and names[1:] else ""
+        first = f"; `--baseline {shlex.quote(names[0])}` judges against {names[0]}" if names[1:] else ""
         say(f"no verdicts: {baseline} is not among the methods{first}")
     if names[1:] and seeds < FEWEST:
         say(f"{'one seed decides' if seeds == 1 else 'two seeds decide'} nothing; three can: `--seeds {FEWEST}`")

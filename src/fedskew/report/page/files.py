@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
+from fedskew.core.files import write_whole
 from fedskew.report import figures
 from fedskew.report.page.entries import DRAWN
 from fedskew.report.page.federations import Federation, Method
@@ -12,7 +13,6 @@ from fedskew.report.page.series import partition_of
 from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, method_latex
 from fedskew.report.text_tables import as_csv
 from fedskew.report.written import Replaced, check_replaceable, replacing_results
-from fedskew.runs.store import write_whole
 from fedskew.runs.summary import MEASURES, mean_head
 from fedskew.runs.verdict import Difference
 

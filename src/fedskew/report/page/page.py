@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew import __version__
+from fedskew.core.files import write_whole
 from fedskew.report.page import tables
 from fedskew.report.page.entries import Entry, LeftOut, held_out_words
 from fedskew.report.page.federations import Federation, Method, hashes_of
@@ -16,7 +17,6 @@ from fedskew.report.page.overview import overview
 from fedskew.report.page.panels import measured_panels
 from fedskew.report.page.provenance import provenance
 from fedskew.report.page.series import drawn, partition_of
-from fedskew.runs.store import write_whole
 from fedskew.runs.verdict import RULE
 
 _SCRIPTS = ("svg.js", "saving.js", "curves.js", "reading.js", "heat.js", "main.js")
