@@ -108,8 +108,10 @@ def first(at: Cells) -> tuple[str, str] | None:
 
 
 def _always(at: Cells) -> Iterator[list[str]]:
-    """Methods that are above FedAvg in every cell, if there are several."""
-    methods = dict.fromkeys(m for of in at.values() for m in of if m not in (BASELINE, "fedlc"))
+    """Methods that are above FedAvg in every cell, if there are several; what is combined with a readout is above."""
+    methods = dict.fromkeys(
+        m for of in at.values() for m in of if m not in (BASELINE, "fedlc") and not m.endswith(f"+{READOUT}")
+    )
     for method in methods:
         found = against(at, method, BASELINE)
         if len(found) == len(at) > 1 and all(gain.verdict == "above" for gain in found.values()):

@@ -48,7 +48,7 @@ _TABLES = (
         fields={"rounds": 300, "clients": 100},
         assumed=("local epochs: 1", "all clients in every round", "batch size: 128, the paper's general one"),
         remark="Each seed draws new clients and data, so ± mostly reflects the data. Lambda changes no label: see "
-        "docs/algorithms.md.",
+        "docs/algorithms.md. The model of Synthetic is linear, so `refit` fits all of it to everybody's examples.",
         beyond=BEYOND,
     ),
     Table(
