@@ -26,6 +26,7 @@ from fedskew.flower.app import write_app
 from tests.flower.deployment import BIN, QUIET, ROOT, Deployment, free_port, processes_of, wait_until
 from tests.flower.in_process import in_order_of
 from tests.flower.recording import leaks, read
+from tests.flower.test_evaluation import FIELDS, write_parts, write_whole
 
 DIGITS = {"partition": "dirichlet:0.3", "clients": 3, "rounds": 3, "lr": 0.1, "batch_size": 32}
 KILLED = "fedlc+scaffold"  # its server is killed after a round
@@ -96,6 +97,20 @@ def main(grid, context):
     federate(Recorder(grid, {file!r}), read_run(context.run_config), read_rules(context.run_config))
 """
 )
+WITH_DATA = """
+from flwr.clientapp import ClientApp
+from fedskew.flower import client_app, server_app
+
+inner = client_app()
+
+class WithData(ClientApp):
+    def __call__(self, message, context):
+        context.node_config["data"] = {folder!r} + f"/client{{context.node_config['partition-id']}}.npz"
+        return inner(message, context)
+
+client = WithData()
+server = server_app()
+"""
 
 
 @pytest.mark.slow
@@ -238,6 +253,20 @@ def test_a_readout_asks_processes_that_come_and_go(federation):
     assert_trees_close(in_order_of(fitted, expected.server.readout), expected.server.readout, rtol=1e-3, atol=1e-3)
     assert "the last layer is fitted to the examples of 3 clients" in federation.said(number)
     assert [federation.log(f"node{node}").count("gives gradients of the last layer") for node in range(3)] == [1, 1, 1]
+
+
+@pytest.mark.slow
+def test_nodes_measure_what_a_simulation_does(federation):
+    simulated = Run(**FIELDS, dataset=write_whole(federation.folder), partition="natural")
+    write_parts(federation.folder)
+    code = WITH_DATA.format(folder=str(federation.folder))
+    app, run = made_app(federation, "measured", code, **FIELDS, dataset="nodes:6,4", partition="natural")
+    number = federation.submit(app)
+    assert federation.finish(number)[0] == "finished:completed", federation.story()
+    assert "3 of 3 nodes with test examples have measured the model, on 38 examples" in federation.said(number)
+    for record, expected in zip(stored(federation, run).records(), simulate(simulated), strict=True):
+        for name in ("accuracy", "client_accuracy", "loss"):
+            assert record[name] == pytest.approx(getattr(expected, name), abs=0.01)
 
 
 def test_flowers_own_simulation_equals_ours(federation):

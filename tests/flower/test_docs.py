@@ -45,13 +45,13 @@ def test_the_app_is_what_init_writes(tmp_path):
 
 
 def test_the_apps_with_privacy():
-    for code in blocks("python")[3:5]:
+    for code in blocks("python")[4:6]:
         exec(compile(code, "docs/flower.md", "exec"), {})
 
 
 def test_what_the_noise_of_the_examples_costs_and_hides():
     """Gaussian differential privacy: delta = Phi(mu/2 - eps/mu) - exp(eps) Phi(-mu/2 - eps/mu) (Dong, Roth and Su)."""
-    text, (local, central) = (ROOT / "docs/flower.md").read_text(), blocks("python")[3:5]
+    text, (local, central) = (ROOT / "docs/flower.md").read_text(), blocks("python")[4:6]
     assert "sensitivity=2.0, epsilon=0.9, delta=1e-5" in local
     assert "strategy, 1.0, 0.5, 3)" in central
     assert f"here {2.0 * sqrt(2 * log(1.25 / 1e-5)) / 0.9:.1f}," in text
@@ -79,6 +79,16 @@ def test_an_evaluation_of_ones_own_measures_as_the_server_does(tmp_path, monkeyp
     for mine, theirs in zip(store.folder(run.hash).records(), simulate(run), strict=True):
         for name in ("accuracy", "balanced_accuracy", "loss"):
             assert mine[name] == pytest.approx(getattr(theirs, name))
+
+
+def test_nodes_measure_the_model_with_the_files_of_the_page(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(blocks("python")[3], "docs/flower.md", "exec"), {})
+    run = Run(dataset="nodes:64,10", clients=3, rounds=10, algorithm="fedlc", lr=0.01, batch_size=16)
+    configs = [{"client-id": client, "data": str(tmp_path / f"client{client}.npz")} for client in range(3)]
+    store = Store(tmp_path / "runs")
+    federate(Nodes(client_app(run), configs), run, Rules(store=str(store.root)))
+    assert store.folder(run.hash).records()[-1]["accuracy"] > 0.5
 
 
 def test_the_loss_in_an_app_of_ones_own():

@@ -21,7 +21,7 @@ def test_a_node_that_claims_a_client_of_another_changes_neither_its_node_nor_its
     roll.call(grid)
     assert roll.call(grid) == {0: 100}
     assert roll.sizes == {0: 50}
-    assert roll.examples_of_others(100) == []
+    assert roll.claims_of_others(100) == []
     del grid.contexts[100]
     assert roll.call(grid) == {0: 101}
     assert roll.sizes == {0: 7}

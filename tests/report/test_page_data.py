@@ -105,12 +105,14 @@ def test_long_runs_are_thinned_to_the_same_rounds(tmp_path):
     assert {point["round"] for point in other.points} <= {point["round"] for point in one.points}
 
 
-def test_curves_that_are_dense_at_the_end_alone_have_a_line_with_its_mean(tmp_path):
+@pytest.mark.parametrize("never", [(), ("balanced_accuracy", "per_class_accuracy")], ids=["all", "as nodes measure"])
+def test_curves_that_are_dense_at_the_end_alone_have_a_line_with_its_mean(never, tmp_path):
     store = Store(tmp_path)
     rounds = [10, 20, 30, *range(31, 41)]
     for seed in range(2):
         folder = write_run(store, f"a{seed}", rounds=40, seed=seed)
-        kept = [{**r, **({} if r["round"] in rounds else dict.fromkeys(EVALUATED))} for r in folder.records()]
+        without = [never if record["round"] in rounds else EVALUATED for record in folder.records()]
+        kept = [{**r, **dict.fromkeys(names)} for r, names in zip(folder.records(), without, strict=True)]
         (folder.path / "records.jsonl").write_bytes(b"")
         for each in kept:
             folder.append_record(each)
@@ -121,6 +123,10 @@ def test_curves_that_are_dense_at_the_end_alone_have_a_line_with_its_mean(tmp_pa
     mean = 100 * found.methods[0].row["accuracy_last10"]["mean"]
     assert method["line"]["accuracy"][-2:] == pytest.approx([mean, mean], abs=0.01)
     assert "accuracy_std" in method["line"]
+    assert (set(method["line"]["balanced_accuracy"]) == {None}) == bool(never)
+    write_files(tmp_path / "files", [found])
+    files = {path.stem for path in (tmp_path / "files").rglob("*.png")}
+    assert ("accuracy" in files, "balanced_accuracy" in files) == (True, not never)
     (even,) = gathered(example_store(tmp_path / "even"))
     assert drawn(even)["methods"][0]["line"] is None
 

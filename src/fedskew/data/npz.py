@@ -60,14 +60,24 @@ def count_clients(path: str) -> int | None:
 
 def own_examples(path: str) -> tuple[Array, Ints]:
     """The `x_train` and `y_train` of a file that belongs to one client, which may lack classes and test examples."""
-    arrays = _loaded(path)
-    absent = [name for name in ("x_train", "y_train") if name not in arrays]
+    return _own(path, "x_train", "y_train")
+
+
+def own_tests(path: str) -> tuple[Array, Ints] | None:
+    """The `x_test` and `y_test` of such a file, if it has any."""
+    found = _loaded(path, ("x_test", "y_test"))
+    return _own(path, "x_test", "y_test") if any(array.size for array in found.values()) else None
+
+
+def _own(path: str, *names: str) -> tuple[Array, Ints]:
+    arrays, whole = _loaded(path, names), " and ".join(names)
+    absent = [name for name in names if name not in arrays]
     if absent:
-        raise ValueError(f"{path} has no {', '.join(absent)}; a client's own file needs x_train and y_train")
-    x, y = arrays["x_train"], arrays["y_train"]
+        raise ValueError(f"{path} has no {', '.join(absent)}; a client's own file needs {whole}")
+    x, y = (arrays[name] for name in names)
     if y.ndim != 1 or y.dtype.kind not in "iu" or x.ndim < 2 or len(x) != len(y) or not len(y):
-        raise ValueError(f"{path}: y_train is {y.dtype} {list(y.shape)} for examples {list(x.shape)}")
-    return _examples(path, "x_train", x), y.astype(np.int64)
+        raise ValueError(f"{path}: {names[1]} is {y.dtype} {list(y.shape)} for examples {list(x.shape)}")
+    return _examples(path, names[0], x), y.astype(np.int64)
 
 
 def fingerprint(path: str) -> str:

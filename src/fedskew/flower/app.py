@@ -47,7 +47,7 @@ clientapp = "federation:client"
 _CODE = '''\
 """The run is in pyproject.toml; which client a node is, and its data, are in its --node-config; texts are quoted:
 
-    --node-config "client-id=0 data='/path/own.npz'"        x_train and y_train of its own, or a folder <class>/*.png
+    --node-config "client-id=0 data='/path/own.npz'"        its x_train, y_train, perhaps x_test, y_test; or a folder
     --node-config "partition-id=0"                          its part of the run's data set
     --node-config "... state-dir='/path'"                   SCAFFOLD's state of it is kept there, and survives a restart
     --node-config "... device='cuda' data-dir='/path'"      where and with which files this node trains

@@ -18,10 +18,22 @@ from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
 from fedskew.data import facts
 from fedskew.flower.data import Node, load_node, run_here
-from fedskew.flower.messages import CONFIG, EXAMPLES, Answer, decode_ask, decode_call, encode_answer, encode_gradient
+from fedskew.flower.messages import (
+    CONFIG,
+    EXAMPLES,
+    TESTS,
+    Answer,
+    decode_ask,
+    decode_call,
+    encode_answer,
+    encode_gradient,
+    encode_score,
+)
 from fedskew.flower.node_states import recall, remember, state_at
 from fedskew.flower.reading import forget, gradient_of
+from fedskew.flower.roll import Claim
 from fedskew.flower.rules import caller_folder, read_run
+from fedskew.flower.scores import score_of
 from fedskew.runs.run import Run
 from fedskew.simulation.plan import Plan, usable_device
 
@@ -41,8 +53,14 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
             node = load_node(here, context.node_config)
             _check_private(here, mods)
             _check_state_file(here, node, context)
-            log(INFO, "asked to join run %s: client %s with %s examples", here.hash, node.client, node.examples)
+            tests = node.tests
+            if tests and _private(mods):
+                log(INFO, "test examples are not used: what they measure would be sent without noise")
+                tests = 0
+            log(INFO, "asked to join run %s: %s", here.hash, Claim(node.client, node.examples, tests))
             about = ConfigRecord({"run": here.hash, "client": node.client, EXAMPLES: node.examples})
+            if tests is not None:
+                about[TESTS] = tests
             return Message(RecordDict({CONFIG: about}), reply_to=message)
 
     @app.train(mods=list(mods))
@@ -61,6 +79,17 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
             ask = decode_ask(message.content, usable_device(here.device))
             found = gradient_of(here, load_node(here, context.node_config), ask, context.state)
             return Message(encode_gradient(found), reply_to=message)
+
+    @app.evaluate()
+    def evaluate(message: Message, context: Context) -> Message:
+        """How good the server's model is on this node's own test examples."""
+        with spec.beside(folder):
+            here = _run(run, message, context)
+            node = load_node(here, context.node_config)
+            if not node.tests or _private(mods):
+                raise ValueError("this node does not evaluate: it has no test examples, or differential privacy")
+            ask = decode_ask(message.content, usable_device(here.device))
+            return Message(encode_score(score_of(here, node, ask)), reply_to=message)
 
     return app
 
@@ -127,10 +156,12 @@ def _check_state_file(run: Run, node: Node, context: Context) -> None:
 
 def _check_private(run: Run, mods: Sequence[Mod]) -> None:
     """Refuse a run of which this node's differential privacy would protect only a part."""
-    if private := next((mod for mod in mods if _is_private(mod)), None):
+    if private := _private(mods):
         known = facts(run.dataset, run.seed, run.clients, run.data_dir)
         Plan.of(run, known).check_private(getattr(private, "__name__", type(private).__name__))
 
 
-def _is_private(mod: Mod) -> bool:
-    return isinstance(mod, LocalDpMod) or mod in (fixedclipping_mod, adaptiveclipping_mod)
+def _private(mods: Sequence[Mod]) -> Mod | None:
+    """The first of Flower's mods for differential privacy."""
+    known = fixedclipping_mod, adaptiveclipping_mod
+    return next((mod for mod in mods if isinstance(mod, LocalDpMod) or mod in known), None)

@@ -1,11 +1,13 @@
 """The messages between server and nodes. No message contains label counts, but the gradient of a readout reveals them.
 
     query          server -> node    config: run
-                   node -> server    config: run, client, num-examples
+                   node -> server    config: run, client, num-examples, num-test-examples***
     train          server -> node    params, buffers*, correction*; config: run, client, round, absorbed
                    node -> server    params, buffers*, message*; metrics: client, round, num-examples, steps, loss
     query.readout  server -> node    params**, buffers*, layer; config: run, client, round
                    node -> server    layer; metrics: client, round, num-examples, loss
+    evaluate***    server -> node    params, buffers*; config: run, client, round
+                   node -> server    metrics: client, round, num-examples, correct, loss
 
 Records with a star are sent only if the method or the model has them. Arrays are exact, in the run's type; a node
 answers with its whole model under the names it received, as Flower's differential privacy expects.
@@ -14,10 +16,13 @@ Only methods with a readout ask for one. The first ask of a fit (**) holds the t
 need of it. `layer` is the last linear layer to be tried, and in the reply the gradient at
 that layer under the same names; gradient and loss are sums over the node's examples. By the bias, the gradient is the
 sum of the predicted shares less the label counts.
+
+Nodes evaluate (***) if only they have data: the model as it is used, on test examples of their own. `num-examples` is
+then the number of these, `correct` how many of them it gets right, `loss` the sum of its losses.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from math import isfinite
 from typing import Any
 
@@ -29,11 +34,12 @@ from fedskew.core.round import Server
 from fedskew.core.tree import Params
 
 PARAMS, BUFFERS, CORRECTION, MESSAGE, LAYER = "params", "buffers", "correction", "message", "layer"
-CONFIG, METRICS, EXAMPLES = "config", "metrics", "num-examples"
+CONFIG, METRICS, EXAMPLES, TESTS = "config", "metrics", "num-examples", "num-test-examples"
 Records = Mapping[str, ArrayRecord]
 NUMBERS = ("client", "round", EXAMPLES, "steps", "loss")
 _SUMMED = ("client", "round", EXAMPLES, "loss")
-_LEAST = {"client": 0, "round": 1, EXAMPLES: 1, "steps": 1}
+_SCORED = ("client", "round", EXAMPLES, "correct", "loss")
+_LEAST = {"client": 0, "round": 1, EXAMPLES: 1, "steps": 1, "correct": 0}
 _ADDED = {"norm_bit"}  # by Flower's adaptive clipping
 
 
@@ -69,7 +75,7 @@ class Answer:
 @dataclass(frozen=True)
 class Ask:
     """A server's request for the gradient of the last layer. The trained model gives the features before it; only the
-    first ask of a fit holds it.
+    first ask of a fit holds it. Without a layer, it is the request to evaluate the model.
     """
 
     run: str
@@ -89,6 +95,17 @@ class Gradient:
     examples: int
     loss: float
     layer: Params
+
+
+@dataclass(frozen=True)
+class Score:
+    """The sums over a client's test examples: of those that the model gets right, and of its losses."""
+
+    client: int
+    round: int
+    examples: int
+    correct: int
+    loss: float
 
 
 def to_record(leaves: Params) -> ArrayRecord:
@@ -128,13 +145,15 @@ def decode_answer(content: RecordDict, call: Call, message: Params, device: torc
     """A node's answer to a call; its correction message must look like `message`. A ValueError says what is wrong."""
     wanted = {PARAMS: call.server.params, BUFFERS: call.server.buffers, MESSAGE: message}
     numbers, records = _decoded(content, call, NUMBERS, wanted, device)
-    return Answer(*numbers, **records)
+    answer = Answer(*numbers, **records)
+    _check_finite(answer.loss)
+    return answer
 
 
 def encode_ask(ask: Ask, model: Records) -> RecordDict:
     """`model` are the records of the ask's model, which the asks of all clients share."""
     about: dict[str, Any] = {"run": ask.run, "client": ask.client, "round": ask.round}
-    return RecordDict({**model, LAYER: to_record(ask.layer), CONFIG: ConfigRecord(about)})
+    return RecordDict({**model, **_records({LAYER: ask.layer}), CONFIG: ConfigRecord(about)})
 
 
 def model_records(params: Params, buffers: Params) -> Records:
@@ -159,9 +178,34 @@ def decode_gradient(content: RecordDict, ask: Ask, device: torch.device | str) -
     """A node's answer to an ask. A ValueError says what is wrong."""
     numbers, records = _decoded(content, ask, _SUMMED, {LAYER: ask.layer}, device)
     found = Gradient(*numbers, **records)
-    if found.loss < 0:
-        raise ValueError(f"loss is {found.loss}; allowed: numbers of at least 0")
+    _check_finite(found.loss)
+    _check_sum(found.loss)
     return found
+
+
+def encode_score(score: Score) -> RecordDict:
+    return RecordDict({METRICS: MetricRecord(dict(zip(_SCORED, astuple(score), strict=True)))})
+
+
+def decode_score(content: RecordDict, ask: Ask) -> Score:
+    """A node's answer to an ask without a layer. A ValueError says what is wrong. The loss may be no number, since a
+    model may be at fault."""
+    numbers, _ = _decoded(content, ask, _SCORED, {}, "cpu")
+    found = Score(*numbers)
+    _check_sum(found.loss)
+    if found.correct > found.examples:
+        raise ValueError(f"correct is {found.correct}; allowed: up to num-examples, which is {found.examples}")
+    return found
+
+
+def _check_finite(loss: float) -> None:
+    if not isfinite(loss):
+        raise NotFinite(f"loss is {loss!r}; allowed: finite numbers")
+
+
+def _check_sum(loss: float) -> None:
+    if loss < 0:
+        raise ValueError(f"loss is {loss}; allowed: numbers of at least 0")
 
 
 def _records(trees: Mapping[str, Params]) -> dict[str, ArrayRecord]:
@@ -193,8 +237,6 @@ def _decoded(
     for name, leaves in records.items():
         if not tree.as_finite(leaves, wanted[name]):
             raise NotFinite(f"{name} has values that are not finite numbers")
-    if not isfinite(metrics["loss"]):
-        raise NotFinite(f"loss is {metrics['loss']!r}; allowed: finite numbers")
     return [metrics[name] for name in numbers], records
 
 

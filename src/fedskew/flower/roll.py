@@ -12,16 +12,21 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedskew.flower.messages import CONFIG, EXAMPLES
+from fedskew.flower.messages import CONFIG, EXAMPLES, TESTS
 from fedskew.flower.post import POLL_SECONDS, Asked, is_lost, patience_with, present, pulled, pushed, question, short
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a node reports when it joins."""
+    """What a node reports when it joins. `tests` are its test examples; None if the server does not need them."""
 
     client: int
     examples: int
+    tests: int | None = None
+
+    def __str__(self) -> str:
+        tests = "" if self.tests is None else f" and {self.tests or 'no'} test examples"
+        return f"client {self.client} with {self.examples} examples{tests}"
 
 
 class Roll:
@@ -58,17 +63,22 @@ class Roll:
             found.setdefault(claim.client, node)
         return found
 
-    def examples(self, node: int) -> int | None:
-        """How many examples a node claims to have."""
-        return self._claims[node].examples if node in self._claims else None
+    @property
+    def tested(self) -> dict[int, int]:
+        """Those that have test examples, in the order of their clients."""
+        return {client: node for client, node in sorted(self.nodes.items()) if self._claims[node].tests}
+
+    def claim(self, node: int) -> Claim | None:
+        """What a node said when it joined."""
+        return self._claims.get(node)
 
     @property
     def sizes(self) -> dict[int, int]:
         """How many examples each client has whose node is present."""
         return {client: self._claims[node].examples for client, node in self.nodes.items()}
 
-    def examples_of_others(self, node: int) -> list[int]:
-        return [self._claims[other].examples for other in self.nodes.values() if other != node]
+    def claims_of_others(self, node: int) -> list[Claim]:
+        return [self._claims[other] for other in self.nodes.values() if other != node]
 
     def wait(self, grid: Grid, seconds: float) -> dict[int, int]:
         """Wait until every client is present, or until the timeout."""
@@ -118,7 +128,7 @@ class Roll:
         before = self._claims.get(node)
         if before == claim:
             return
-        log(INFO, "node %s has joined: client %s with %s examples", node, claim.client, claim.examples)
+        log(INFO, "node %s has joined: %s", node, claim)
         if before is None or before.client != claim.client:
             self._claims.pop(node, None)  # after those that claim the same
             if any(claim.client == other.client for other in self._claims.values()):
@@ -130,11 +140,13 @@ class Roll:
         if reply.has_error():
             raise ValueError((reply.error.reason or "").strip())
         about: dict[str, Any] = dict(reply.content.config_records.get(CONFIG, {}))
-        client, examples = about.get("client"), about.get(EXAMPLES)
+        client, examples, tests = (about.get(name) for name in ("client", EXAMPLES, TESTS))
         if about.get("run") != self._hash:
             raise ValueError(f"its run is {about.get('run')}; allowed: {self._hash}")
         if not isinstance(client, int) or not 0 <= client < self._clients:
             raise ValueError(f"its client is {client!r}; allowed: a number from 0 to {self._clients - 1}")
         if not isinstance(examples, int) or examples < 1:
             raise ValueError(f"its {EXAMPLES} is {examples!r}; allowed: integers of at least 1")
-        return Claim(client, examples)
+        if tests is not None and (not isinstance(tests, int) or tests < 0):
+            raise ValueError(f"its {TESTS} is {tests!r}; allowed: integers of at least 0")
+        return Claim(client, examples, tests)

@@ -46,8 +46,8 @@ Wrap = Callable[[LabelSkew], Strategy]
 def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: Wrap | None = None) -> ServerApp:
     """A Flower ServerApp that trains a run; without a run, the one in the app's configuration.
 
-    `evaluate` measures the global model, with the parameters `Server.used`; by default on the run's test set, or not at
-    all if only the nodes have data.
+    `evaluate` measures the global model, with the parameters `Server.used`; by default on the run's test set, or by the
+    nodes that have test examples if only the nodes have data.
     `wrap` puts the strategy into one of Flower's wrappers for central differential privacy.
     """
     app, folder = ServerApp(), caller_folder()
@@ -70,7 +70,9 @@ def federate(
         rules = _private_rules(plan, rules)
     if evaluate is None and isinstance(known, Dataset):
         evaluate = _on_test_set(plan, known)
-    strategy = LabelSkew(plan, rules)
+    if evaluate is None and wrap is not None:
+        log(INFO, "nodes are not asked to measure the model: their answers would have no noise")
+    strategy = LabelSkew(plan, rules, nodes_evaluate=evaluate is None and wrap is None)
     plan.check_model(strategy.server, known)
     reader = Reader.of(strategy, known)
     with ExitStack() as stack:
@@ -111,7 +113,7 @@ def _round(
         strategy.server, asked = replace(strategy.server, readout=reading.layer), reading.asked
     update, seconds = strategy.update, time.perf_counter() - began
     return RoundRecord.of(
-        checked(evaluate(strategy.server)) if evaluate is not None and due else None,
+        _measured(grid, strategy, round, evaluate) if due else None,
         round=round,
         train_loss=None if update is None else float(update.loss.double().mean()),
         clients=0 if update is None else len(update.loss),
@@ -122,6 +124,15 @@ def _round(
         asked=asked,
         server=strategy.server,
     )
+
+
+def _measured(grid: Grid, strategy: LabelSkew, round: int, evaluate: Evaluate | None) -> Evaluation | None:
+    """What the model is worth to the server or, if that has no data, to the nodes."""
+    if evaluate is not None:
+        return checked(evaluate(strategy.server))
+    asks = list(strategy.configure_evaluate(round, to_record(strategy.server.params), ConfigRecord(), grid))
+    strategy.aggregate_evaluate(round, strategy.exchange(grid, asks))
+    return strategy.measured
 
 
 def _opened(

@@ -4,6 +4,8 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import fields, replace
 from logging import INFO, WARNING
+from math import isfinite
+from typing import Literal
 
 import numpy as np
 import torch
@@ -14,6 +16,7 @@ from flwr.supercore import log
 from flwr.supercore.differential_privacy import KEY_CLIPPING_NORM
 
 from fedskew.core import tree
+from fedskew.core.evaluation import Evaluation
 from fedskew.core.federation import weights_of
 from fedskew.core.own import drawing
 from fedskew.core.round import Update, join, server_update
@@ -22,17 +25,24 @@ from fedskew.flower.messages import (
     CONFIG,
     PARAMS,
     Answer,
+    Ask,
     Call,
+    Score,
     decode_answer,
+    decode_score,
+    encode_ask,
     encode_call,
     from_record,
+    model_records,
     server_records,
     to_record,
 )
 from fedskew.flower.post import Post, short, with_nodes
 from fedskew.flower.roll import Roll
 from fedskew.flower.rules import Rules
+from fedskew.flower.scores import pooled
 from fedskew.simulation.plan import Plan, sampled_clients, usable_device
+from fedskew.simulation.simulation import is_evaluated
 
 _NAMED = 8
 """How many clients a message names."""
@@ -43,20 +53,23 @@ class LabelSkew(Strategy):
 
     `server` is the global model with the method's state, `sent` is what clients receive of it, `sizes` is how many
     examples each client reported, `absorbed` is the last round in which each client counted, and `reach` is how far
-    clients have moved so far.
+    clients have moved so far. If `nodes_evaluate`, `measured` is what nodes with test examples found the last model
+    worth.
     """
 
-    def __init__(self, plan: Plan, rules: Rules | None = None) -> None:
+    def __init__(self, plan: Plan, rules: Rules | None = None, *, nodes_evaluate: bool = False) -> None:
         self.plan, self.rules = plan, rules or Rules()
         self.server, self.absorbed = plan.start(), dict[int, int]()
         self.sent, self.sizes = self.server, dict[int, int]()
         self.update: Update | None = None
         self.reach: Norms = {}
+        self.nodes_evaluate = nodes_evaluate
+        self.measured: Evaluation | None = None
         self.roll = Roll(plan.run.hash, plan.run.clients, self.rules.resend_after)
         self._post = Post(plan.run.hash, self.rules.round_timeout, self.rules.resend_after)
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
-        self._calls, self._sent = dict[int, Call](), list[Message]()
+        self._calls, self._asks, self._sent = dict[int, Call](), dict[int, Ask](), list[Message]()
         self._needed, self._met, self._clipped = 0, False, 0.0
         self._faults = dict[str, str]()
 
@@ -112,11 +125,45 @@ class LabelSkew(Strategy):
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
-        """No calls, because nodes do not evaluate."""
-        return []
+        """In rounds that the nodes measure, the model as it is used, to each present node with test examples."""
+        nodes = self.roll.tested if self.nodes_evaluate and is_evaluated(self.plan.run, server_round) else {}
+        server = replace(self.server, params=from_record(arrays, self._device))
+        run, model, records = self.plan.run, (server.used, server.buffers), model_records(server.used, server.buffers)
+        self._asks = {node: Ask(run.hash, client, server_round, *model, {}) for client, node in nodes.items()}
+        self._sent = [Message(encode_ask(ask, records), node, MessageType.EVALUATE) for node, ask in self._asks.items()]
+        return self._sent
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
-        return None
+        """What the nodes that answered properly measured; None if there is no such node. The model is at fault if most
+        nodes find that its loss is no number."""
+        scores, self.measured = self._scores(server_round, replies), None
+        wrong = [node for node, score in scores.items() if not isfinite(score.loss)]
+        if 2 * len(wrong) <= len(self._asks):
+            for node in wrong:
+                error = ValueError(f"loss is {scores[node].loss}; allowed: finite numbers")
+                self.refuse(server_round, node, scores.pop(node).client, error)
+        if self._asks:
+            said = "round %s: %s of %s nodes with test examples have measured the model, on %s examples"
+            asked, total = len(self._asks), sum(score.examples for score in scores.values())
+            log(INFO if len(scores) == asked else WARNING, said, server_round, len(scores), asked, total)
+        if not scores:
+            return None
+        found = self.measured = pooled(sorted(scores.values(), key=lambda score: score.client))
+        return MetricRecord({"clients": len(scores), "accuracy": found.accuracy, "loss": found.loss})
+
+    def _scores(self, round: int, replies: Iterable[Message]) -> dict[int, Score]:
+        """Valid scores by node; a loss may be no number."""
+        found = dict[int, Score]()
+        for node, reply in with_nodes(self._sent, replies):
+            try:
+                if node not in self._asks:
+                    raise ValueError("this node was not asked to evaluate")
+                score = decode_score(content_of(reply), self._asks[node])
+                self.check_examples(score.examples, node, "tests")
+                found[node] = score
+            except ValueError as error:
+                self.refuse(round, node, self._asks[node].client if node in self._asks else "unknown", error)
+        return found
 
     def exchange(self, grid: Grid, messages: Sequence[Message]) -> list[Message]:
         """Send messages and collect replies, as the rules say. Clients without a reply are named."""
@@ -185,14 +232,15 @@ class LabelSkew(Strategy):
         self._check_distance(answer)
         return answer
 
-    def check_examples(self, examples: int, node: int) -> None:
+    def check_examples(self, examples: int, node: int, kind: Literal["examples", "tests"] = "examples") -> None:
         """Check that the examples are as many as when the node joined, and no more than it can have."""
-        rule, joined = self.rules.max_examples, self.roll.examples(node)
+        rule, claim = self.rules.max_examples, self.roll.claim(node)
         if rule in ("off", 0):
             return
-        if joined is not None and examples != joined:
+        if claim is not None and examples != (joined := getattr(claim, kind)):
             raise ValueError(f"num-examples is {examples}; when the node joined it had {joined}")
-        most = most_examples(self.plan.examples, self.roll.examples_of_others(node)) if rule == "auto" else int(rule)
+        others = [held for other in self.roll.claims_of_others(node) if (held := getattr(other, kind))]
+        most = most_examples(self.plan.examples, others) if rule == "auto" else int(rule)
         if most is not None and examples > most:
             raise ValueError(f"num-examples is {examples}; max-examples is {rule} and allows {most}")
 

@@ -41,6 +41,7 @@ class RoundRecord:
     def of(cls, measured: Evaluation | None, *, diverged: bool, **rest: Any) -> "RoundRecord":
         """A copy with the measures of a round, or without any."""
         values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
+        values["per_class_accuracy"] = values["per_class_accuracy"] or None  # nodes do not measure it
         return cls(**values, **rest, diverged=diverged or (measured is not None and isnan(measured.loss)))
 
     @classmethod

@@ -8,7 +8,7 @@ the layer to be tried down to every client, and its gradient back. In a federati
 too, and the gradient also if an ask got no valid answer.
 
 Leaves count at the size of their type, 4 bytes per number in fp32. Frozen parameters are not sent. Names, headers,
-numbers beside the arrays and compression are left out.
+numbers beside the arrays and compression are left out, and so is a model that nodes are sent to measure it.
 """
 
 from collections.abc import Sequence

@@ -71,7 +71,8 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
     made = [folder / name for name in _TEXTS]
     series = {method.name: [entry.points for entry in method.drawn] for method in federation.methods}
     names = {method.name: method.label for method in federation.methods}
-    for measure in DRAWN[:2]:
+    known = [point for runs in series.values() for points in runs for point in points]
+    for measure in (name for name in DRAWN[:2] if any(point[name] is not None for point in known)):
         made += figures.curves(folder / measure, series, federation.name, measure, "pdf", names)
     card = partition_of(federation)
     if card is not None:

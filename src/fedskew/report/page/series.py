@@ -55,9 +55,10 @@ def curve(entries: Sequence[Entry]) -> dict[str, Any]:
 def line(entries: Sequence[Entry]) -> dict[str, Any] | None:
     """What is drawn of curves whose end alone is dense: as in `curve`, the last rounds as their mean; else None."""
     lines = [[_evened(entry.points, measure) for entry in entries] for measure in DRAWN]
-    rounds = sorted(set.intersection(*(set(table) for tables in lines for table in tables)))
     if all(len(table) == len(entry.points) for table, entry in zip(lines[0], entries, strict=True)):
         return None
+    measured = [set(table) for tables in lines for table in tables if table]  # nodes do not measure all
+    rounds = sorted(set.intersection(*measured))
     return {"round": rounds, **_spreads(dict(zip(DRAWN, lines, strict=True)), rounds)}
 
 
@@ -69,7 +70,7 @@ def _spreads(tables: Mapping[str, Sequence[Mapping[float, float | None]]], round
     """Each measure's mean, and its std where there are several runs."""
     found: dict[str, Any] = {}
     for measure, runs in tables.items():
-        columns = [[table[r] for table in runs] for r in rounds]
+        columns = [[table.get(r) for table in runs] for r in rounds]
         found[measure] = [_short(measure, _known(column, statistics.fmean)) for column in columns]
         if len(runs) > 1:
             found[f"{measure}_std"] = [_short(measure, _known(column, statistics.stdev)) for column in columns]

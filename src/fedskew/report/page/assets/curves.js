@@ -27,7 +27,8 @@ class Curves {
   set(changes) { Object.assign(this.state, changes); this.draw(); }
 
   bar() {
-    this.switches = Object.keys(MEASURES).map((name) => {
+    const measured = (name) => this.methods.some((m) => m.curve[name].some((value) => value !== null));
+    this.switches = Object.keys(MEASURES).filter((name) => name === "accuracy" || measured(name)).map((name) => {
       const button = make("button", { type: "button", "data-measure": name }, name.replace("_", " "));
       button.onclick = () => this.set({ measure: name });
       return button;

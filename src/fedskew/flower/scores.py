@@ -1,0 +1,43 @@
+"""Evaluation on the nodes, if only they have data: each measures the model on test examples of its own.
+
+A node answers with sums over these. Counts by class would be label counts, which stay on the node, so there is no
+balanced accuracy and no accuracy by class.
+"""
+
+from collections.abc import Sequence
+from logging import INFO
+from math import nan
+
+from flwr.supercore import log
+from torch.nn.functional import cross_entropy
+
+from fedskew.core.evaluation import Evaluation, predict
+from fedskew.core.settings import dtype_of
+from fedskew.flower.data import Node
+from fedskew.flower.messages import Ask, Score
+from fedskew.runs.run import Run
+from fedskew.simulation.plan import Plan
+
+
+def score_of(run: Run, node: Node, ask: Ask) -> Score:
+    """The node's side: what the server's model is worth there, in evaluation mode."""
+    node.check_asked(ask.client)
+    data = node.federation.dataset
+    model, labels = Plan.of(run, data).model, data.y_test
+    logits = predict(model, ask.params, ask.buffers, data, data.x_test, dtype_of(run.precision))
+    correct = int((logits.argmax(-1) == labels).sum())
+    loss = float(cross_entropy(logits.double(), labels, reduction="sum"))
+    log(INFO, "round %s: client %s gets %s of %s test examples right", ask.round, ask.client, correct, len(labels))
+    return Score(node.client, ask.round, len(labels), correct, loss)
+
+
+def pooled(scores: Sequence[Score]) -> Evaluation:
+    """The server's side: what a simulation would measure on all these test examples, without the measures by class."""
+    total, shares = sum(score.examples for score in scores), [score.correct / score.examples for score in scores]
+    return Evaluation(
+        accuracy=sum(score.correct for score in scores) / total,
+        balanced_accuracy=nan,
+        loss=sum(score.loss for score in scores) / total,
+        per_class_accuracy=[],
+        client_accuracy=sum(shares) / len(shares),
+    )
