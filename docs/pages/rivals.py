@@ -108,7 +108,7 @@ def first(at: Cells) -> tuple[str, str] | None:
 
 
 def _always(at: Cells) -> Iterator[list[str]]:
-    """Methods that are above FedAvg in every cell, if there are several. Combinations with a readout have their own lines."""
+    """Methods that are above FedAvg in every cell, if there are several; not combinations with a readout."""
     methods = dict.fromkeys(
         m for of in at.values() for m in of if m not in (BASELINE, "fedlc") and not m.endswith(f"+{READOUT}")
     )

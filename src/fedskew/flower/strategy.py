@@ -126,10 +126,13 @@ class LabelSkew(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """In rounds that the nodes measure, the model as it is used, to each present node with test examples."""
-        nodes = self.roll.tested if self.nodes_evaluate and is_evaluated(self.plan.run, server_round) else {}
+        self._asks, self._sent, run = {}, [], self.plan.run
+        if not self.nodes_evaluate or not is_evaluated(run, server_round):
+            return []
         server = replace(self.server, params=from_record(arrays, self._device))
-        run, model, records = self.plan.run, (server.used, server.buffers), model_records(server.used, server.buffers)
-        self._asks = {node: Ask(run.hash, client, server_round, *model, {}) for client, node in nodes.items()}
+        model, records = (server.used, server.buffers), model_records(server.used, server.buffers)
+        tested = self.roll.tested.items()
+        self._asks = {node: Ask(run.hash, client, server_round, *model, {}) for client, node in tested}
         self._sent = [Message(encode_ask(ask, records), node, MessageType.EVALUATE) for node, ask in self._asks.items()]
         return self._sent
 
