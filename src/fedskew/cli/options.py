@@ -49,7 +49,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "lr_schedule": (str, "constant | step:EVERY,FACTOR | exponential:GAMMA | cosine  [default: constant]"),
     "grad_clip": (float, "largest norm of a client's gradient  [default: no limit]"),
     "dropout_rate": (float, "probability that a sampled client does not answer  [default: 0]"),
-    "validation": (float, "share of the training examples to hold out for choosing settings  [default: 0]"),
+    "validation": (float, "share of the training examples to hold out for choosing settings  [default: 0; tune: 0.1]"),
     "engine": (str, "auto | serial | stacked | graphed | threaded  [default: auto]"),
     "device": (str, "cpu | cuda | cuda:N  [default: cpu]"),
     "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32, and tf32 on a GPU]"),

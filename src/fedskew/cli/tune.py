@@ -73,7 +73,7 @@ def tune_command(
     """Choose each method's knobs on held-out training examples, then compare the chosen settings on the test set.
 
     Every method gets the same number of tries. Its knobs are lr and its own arguments; `--lr 0.03` fixes one,
-    `--lr 0.03,0.1` lists the values to choose among. --validation defaults to 0.1.
+    `--lr 0.03,0.1` lists the values to choose among.
 
     Example: fedskew tune --dataset digits --algorithm fedavg,fedlc --rounds 40 --budget 8
     """
