@@ -251,7 +251,7 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
         usual = {"clients_per_round": setting["clients"], **{name: Run.model_fields[name].default for name in _ODD}}
         odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
         way = f"momentum {setting['momentum']:g}, lr {setting['lr']:g}, {setting['model']}{''.join(odd)}"
-        yield f"    {rounds_text(item.rounds)}, E {setting['local_epochs']}, {way}"
+        yield f"    {rounds_text(item.rounds)}, local epochs {setting['local_epochs']}, {way}"
         yield from _gains(item.gains) if whole else ()
     asking = [gain for item in shown for gain in item.gains if has_readout(gain.algorithm) and gain.has_interval]
     if whole and asking:
