@@ -44,6 +44,38 @@ def test_the_table_says_what_the_reference_is():
     assert swept().markdown().count("\n") == 8
 
 
+def test_methods_are_compared_on_each_split():
+    """FedLC on IID data is not above FedAvg because IID data are easier."""
+    found = {("fedavg", "D"): 0.5, ("fedavg", "iid"): 0.8, ("fedlc", "D"): 0.6, ("fedlc", "iid"): 0.7}
+    rows = [row({"algorithm": a, "partition": p}, [x, x + 0.01, x]) for (a, p), x in found.items()]
+    heads, lines = SweepTable("digits", rows, 0).table()
+    assert heads[-1] == "last ten rounds − (fedavg), points"
+    assert [line[-1].partition(" [")[0] for line in lines] == [
+        "reference",
+        "reference",
+        "above, +10.00",
+        "below, -10.00",
+    ]
+    assert [line[4] for line in cells_of(SweepTable("digits", rows, 0).latex())[1:]] == [
+        "",
+        "",
+        r"$\uparrow$",
+        r"$\downarrow$",
+    ]
+
+
+def test_splits_are_compared_where_nothing_else_differs():
+    rows = [row({"partition": split}, [x, x + 0.01, x]) for split, x in (("D", 0.5), ("iid", 0.8))]
+    heads, lines = SweepTable("digits", rows, 0).table()
+    assert heads[-1] == "last ten rounds − (partition=D), points"
+    assert [line[-1].partition(" [")[0] for line in lines] == ["reference", "above, +30.00"]
+
+
+def test_a_split_without_the_reference_is_not_compared():
+    rows = [row({"algorithm": a, "partition": p}, [0.5, 0.5]) for a, p in (("fedavg", "D"), ("fedlc", "iid"))]
+    assert [line[-1] for line in SweepTable("digits", rows, 0).table()[1]] == ["reference", "-"]
+
+
 def test_a_paper_gets_the_table_that_methods_get():
     heads, first, *_ = cells_of(swept().latex())
     assert heads == ["tau", "lr", r"accuracy, last ten rounds (\%)", "difference to tau=2, lr=0.1 (points)", ""]

@@ -18,7 +18,8 @@ class Swept(Several):
     """Finished runs by setting: `swept["tau=2, lr=0.1"]` lists its runs in order of seeds. Printing it shows the table.
 
     Settings are compared with a reference: the one with all defaults, or with the first value where the default is not
-    among them. If examples are held out, accuracies on those are compared, else those on the test set.
+    among them. On another data set, split or number of clients it is the same setting there. If examples are held out,
+    accuracies on those are compared, else those on the test set.
     """
 
     def __init__(self, sweep: Sweep, runs: dict[str, list[Simulated]]) -> None:

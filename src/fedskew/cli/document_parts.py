@@ -87,7 +87,9 @@ class SweptRow(OverSeeds):
     values: Annotated[dict[str, Value], "what was set, by name"]
     rounds: Annotated[int, "rounds of its runs"]
     runs: Annotated[list[str], "hashes of its runs"]
-    against_reference: Annotated[Judged | None, "`measure` minus that of the reference; null for the reference"]
+    against_reference: Annotated[
+        Judged | None, "`measure` minus that of the reference on the same federation; null for a reference"
+    ]
 
 
 class Try(TypedDict):

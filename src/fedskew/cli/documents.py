@@ -53,7 +53,7 @@ class SweptSettings(TypedDict):
 
     swept: Annotated[dict[str, list[Any]], "the values of what differs, by name"]
     measure: Annotated[str, "what settings are judged by"]
-    reference: Annotated[int, "the index in `rows` of the setting that others are compared with"]
+    reference: Annotated[int, "the index in `rows` of the reference; elsewhere the same setting is compared with"]
     rows: Annotated[list[SweptRow], "one per setting"]
     files: Annotated[list[str], "what was written"]
 

@@ -14,6 +14,9 @@ from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
 
+FEDERATION = ("dataset", "partition", "clients")
+"""Fields that say what is to be learnt by whom; the others say how."""
+
 
 class SweptSetting(Protocol):
     """A combination of values, its runs and how long they are."""
@@ -28,7 +31,11 @@ class SweptSetting(Protocol):
 
 @dataclass(frozen=True)
 class SweepTable:
-    """A row per setting: its `values`, what `over_seeds` has, `against_reference` and the hashes of its runs."""
+    """A row per setting: its `values`, what `over_seeds` has, `against_reference` and the hashes of its runs.
+
+    A setting is compared with the reference, on another federation with the same setting there. If nothing but the
+    federation differs, federations are compared.
+    """
 
     title: str
     rows: list[dict[str, Any]]
@@ -66,9 +73,23 @@ class SweepTable:
 
     @property
     def differences(self) -> list[Difference | None]:
-        """Each setting against the reference, by the verdict rule; None for the reference itself."""
-        base = self.rows[self.reference]
-        return [None if row is base else ahead(row, base, self.measure) for row in self.rows]
+        """Each setting against its reference, by the verdict rule; None for a reference itself."""
+        bases = [self._base(row) for row in self.rows]
+        return [
+            None if base is None or base is row else ahead(row, base, self.measure)
+            for row, base in zip(self.rows, bases, strict=True)
+        ]
+
+    @property
+    def _compared(self) -> list[str]:
+        """The names whose values are compared."""
+        return [name for name in self.names if name not in FEDERATION] or self.names
+
+    def _base(self, row: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The row that a row is compared with; None if there is no such setting on its federation."""
+        main = self.rows[self.reference]
+        wanted = {**row["values"], **{name: main["values"][name] for name in self._compared}}
+        return next((base for base in self.rows if base["values"] == wanted), None)
 
     def label(self, row: Mapping[str, Any]) -> str:
         """`tau=2, lr=0.1`"""
@@ -78,12 +99,12 @@ class SweepTable:
         """Heads and cells as people read them."""
         measures = ["accuracy", "accuracy_last10", *held_out(self.rows)]
         known = heads_of(self._end)
-        apart = f"{known[self.measure].removesuffix(' %')} − ({self.label(self.rows[self.reference])}), points"
+        apart = f"{known[self.measure].removesuffix(' %')} − ({self._base_text}), points"
         heads = [*self.names, *(known[measure] for measure in measures), apart]
         lines = []
         for row, difference, shown in zip(self.rows, self.differences, self._settings(), strict=True):
             cells = [percent(row[measure]["mean"], row[measure]["std"]) for measure in measures]
-            said = "reference" if row is self.rows[self.reference] else "-" if difference is None else str(difference)
+            said = "reference" if row is self._base(row) else "-" if difference is None else str(difference)
             if row["diverged"] and not (difference and difference.lost):
                 said += f" ({row['diverged']} diverged)"
             lines.append([*shown, *cells, said])
@@ -94,10 +115,16 @@ class SweepTable:
 
     def latex(self) -> str:
         """For a paper."""
-        base = self.label(self.rows[self.reference]) + ("" if self.measure == MEASURE else ", held out")
+        base = self._base_text + ("" if self.measure == MEASURE else ", held out")
         measures = shown_measures(self.rows, self._end)
         runs = [row["runs"] for row in self.rows]
         return ResultTable(self.names, self._settings(), self.rows, measures, self.differences, base, runs).latex()
+
+    @property
+    def _base_text(self) -> str:
+        """What settings are compared with: the reference, without the federation if each is compared on its own."""
+        values = self.rows[self.reference]["values"]
+        return setting_text({name: values[name] for name in self._compared})
 
     @property
     def _end(self) -> str:
