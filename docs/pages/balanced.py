@@ -28,7 +28,8 @@ def section(results: Results) -> Iterator[str]:
         "Calibration aims at balanced accuracy, the mean over classes. On most data sets that is the accuracy; these "
         "test sets have more examples of some classes than of others. What is gained over FedAvg there, by both "
         "measures, in points of the last round (the mean of the last ten is kept of accuracy alone); verdicts by the "
-        "rule below. [Table 4](tables/table4.md) has balanced accuracies of Synthetic, where both measures agree."
+        "rule below. [Table 4](tables/table4.md) has balanced accuracies of Synthetic, where both measures put both "
+        "methods below FedAvg."
     )
     heads = [f"`{method}`, {measure}" for method in METHODS for measure in MEASURES]
     yield "\n".join(as_markdown(["data", "profile", *heads], lines))

@@ -140,7 +140,7 @@ def _counted(found: Sequence[Claim]) -> list[str]:
     apart = [_from_printed(found, method) if theirs else "-" for method in ("fedlc", "fedavg")]
     seeds = listed(map(str, sorted({claim.seeds for claim in found})))
     printed = span(theirs) if theirs else "-"
-    return [str(len(said)), _lengths(found), seeds, counted, span([gain.mean for gain in gains]), printed, *apart]
+    return [str(len(said)), lengths(found), seeds, counted, span([gain.mean for gain in gains]), printed, *apart]
 
 
 def _from_printed(found: Sequence[Claim], method: str) -> str:
@@ -148,7 +148,7 @@ def _from_printed(found: Sequence[Claim], method: str) -> str:
     return span([claim.ours[method]["last_ten"] - claim.printed[method] for claim in found if method in claim.printed])
 
 
-def _lengths(found: Sequence[Claim]) -> str:
+def lengths(found: Sequence[Claim]) -> str:
     """`400`, or `5 and 100 of 400` where runs are shorter than the paper's."""
     lengths = {(claim.ours["fedlc"]["rounds"], claim.full_rounds) for claim in found}
     by_full = {full: [n for n, other in sorted(lengths) if other == full] for _, full in sorted(lengths)}
@@ -188,6 +188,12 @@ def by_verdict(found: Mapping[str, Difference]) -> str:
     """`above in Q(6), Q(8) by 0.18 and tied in Q(4)`"""
     at = {word: [cell for cell, gain in found.items() if gain.verdict == word] for word in VERDICTS}
     return listed(f"{word} in {_splits(there, found)}" for word, there in at.items() if there)
+
+
+def counted(gains: Sequence[Difference]) -> str:
+    """`above in 3, open in 1`"""
+    said = [gain.verdict for gain in gains]
+    return ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
 
 
 def points(found: Mapping[str, Difference]) -> str:

@@ -114,7 +114,7 @@ def _by_setting(found: Sequence[Measured]) -> Iterator[str]:
         yield "\n".join(as_markdown(heads, rows))
     if best := against_best(found):
         yield (
-            f"Against the best FedAvg of each cell, however it was trained, FedLC with {SETTINGS[-1].name} gains "
+            f"Against the best FedAvg of each cell in this table, FedLC with {SETTINGS[-1].name} gains "
             f"{points(best)} points after {SETTINGS[-1].rounds} rounds ({seeds(best.values())})."
         )
 

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from docs.pages.claims import listed
 from fedskew.paper import FIGURES, mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.formats import behind
@@ -54,7 +55,7 @@ def around(results: Results, folder: Path) -> Iterator[str]:
         "is held out and clients train on the rest; the margin is chosen on the held-out examples, and the test set "
         f"is only reported. Device {rows[0]['device']}, {rows[0]['precision']}. Each setting has one seed, which "
         "decides nothing. Accuracies below are means of the last ten rounds."
-        + (f" Of the usual values of tau, {', '.join(absent)} were not run." if absent else "")
+        + (f" Of the usual values of tau, {listed(absent)} were not run." if absent else "")
     )
     if (folder / "map.png").exists():
         yield f"![FedLC minus FedAvg over the assumptions]({FOLDER}/map.png)"

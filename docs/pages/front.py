@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.pages import closing, depends
-from docs.pages.claims import SMALL, Claim, by_seed, claims, listed, named, seeds, span
+from docs.pages import closing, depends, rivals
+from docs.pages.claims import SMALL, Claim, by_seed, claims, counted, lengths, listed, named, seeds, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
@@ -15,7 +15,7 @@ from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach
 from fedskew.runs.results import Result, Results
-from fedskew.runs.verdict import CLOSE, MEASURE, VERDICTS, Difference, paired
+from fedskew.runs.verdict import BASELINE, CLOSE, MEASURE, VERDICTS, Difference, paired
 
 DATA, CHART = "cifar10", "gains"
 REVEALS = "docs/algorithms.md#the-readout-refit-ours"
@@ -45,10 +45,11 @@ def draw(results: Results, folder: Path) -> list[Path]:
 
 @dataclass(frozen=True)
 class Place:
-    """FedLC against FedAvg in the splits of a data set, trained in one way, and what the paper prints there."""
+    """FedLC against FedAvg in the splits of a data set, trained in one way for so many rounds, and the paper's."""
 
     data: str
     training: str
+    rounds: str
     gains: Sequence[Difference]
     printed: Sequence[float] = ()
 
@@ -57,7 +58,7 @@ class Place:
         verdicts = ", ".join(f"{word} in {said.count(word)}{self._by(word)}" for word in VERDICTS if word in said)
         shown = span(self.printed, "+.1f") if self.printed else "-"
         numbers = span([gain.seeds for gain in self.gains], "d")
-        return [self.data, self.training, _span(self.gains), verdicts, numbers, shown]
+        return [self.data, self.training, self.rounds, _span(self.gains), verdicts, numbers, shown]
 
     def _by(self, word: str) -> str:
         """By how much, where all that is above or below is so by little."""
@@ -72,17 +73,18 @@ def part(results: Results, figures: str, digits: Sequence[Result] = ()) -> str:
     if not usual:
         return ""
     chart = f"![FedLC's gain over FedAvg by skew: the paper's, and ours under two profiles]({figures}/{CHART}.png)"
-    heads = ("data", "clients train with", "FedLC − FedAvg, points", "splits", "seeds", "the paper prints")
+    heads = ("data", "clients train with", "rounds", "FedLC − FedAvg, points", "splits", "seeds", "the paper prints")
     table = as_markdown(heads, [place.row() for place in _places(results, digits) if place.gains])
     known = [" ".join(_answer(results)), chart, "\n".join(table), _KEY, "\n".join(_caveats(results, usual))]
-    return "\n\n".join([text for text in known if text] + [*_gap(closing.closed(results))])
+    return "\n\n".join([text for text in known if text] + [*_gap(results)])
 
 
 _KEY = (
     "A split is above or below if the 95 % interval over seeds excludes zero, tied if all of it is within "
     f"{CLOSE:g} points, and otherwise open; one or two seeds decide nothing ([how we measure](docs/measuring.md)). "
-    "D(beta) is Dirichlet label skew, Q(alpha) gives every client alpha shards: the smaller, the more skewed. Strong "
-    f"skew is {listed(map(named, depends.CELLS))}. [Every split, method and run](docs/reproduction.md)."
+    "`200 of 400` rounds: the paper has 400. D(beta) is Dirichlet label skew, Q(alpha) gives every client alpha "
+    f"shards: the smaller, the more skewed. Strong skew is {listed(map(named, depends.CELLS))}. "
+    "[Every split, method and run](docs/reproduction.md)."
 )
 
 
@@ -95,8 +97,9 @@ def _answer(results: Results) -> Iterator[str]:
     usual, stated = ([claim.against("fedavg") for claim in found] for found in strong.values())
     if usual:
         yield (
-            f"On CIFAR-10 under strong label skew, FedLC gains **{_span(usual)} points** over FedAvg if clients train "
-            "with momentum and random crops, as is usual."
+            f"On CIFAR-10 under strong label skew, FedLC gains **{_span(usual)} points** over FedAvg after "
+            f"{_rounds(strong['usual'])}{_longer(results)} if clients train with momentum and random crops, as is "
+            "usual."
         )
     if stated:
         printed = [claim.printed_gain for claim in strong["stated"] if claim.printed_gain is not None]
@@ -107,6 +110,13 @@ def _answer(results: Results) -> Iterator[str]:
     yield "On other data it gains less, or loses."
 
 
+def _longer(results: Results) -> str:
+    """What is left of that gain in the longest runs, where FedAvg has more time."""
+    last = depends.SETTINGS[-1]
+    gains = [one.gain for one in depends.measured(results) if one.setting == last]
+    return f" ({_span(gains)} after {last.rounds}, {seeds(gains)})" if gains else ""
+
+
 def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
     """Every data set on which both methods were run."""
     crops, neither = "momentum, crops", "neither"
@@ -114,20 +124,20 @@ def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
         ("cifar10", "CIFAR-10", "usual", crops),
         ("cifar10", "CIFAR-10", "stated", neither),
         ("cifar100", "CIFAR-100", "usual", crops),
-        ("imagenet12", "12 classes of ImageNet", "usual", crops),
+        ("imagenet12", "12 classes of Tiny-ImageNet", "usual", crops),
         ("svhn", "SVHN", "usual", "momentum"),
         ("synthetic", "Synthetic (linear model)", "usual", "momentum"),
         ("synthetic", "Synthetic (linear model)", "stated", neither),
     ):
         found = [*_claims(results, profile, data).values()]
         printed = [claim.printed_gain for claim in found if claim.printed_gain is not None]
-        yield Place(name, training, [claim.against("fedavg") for claim in found], printed)
+        yield Place(name, training, lengths(found) if found else "", [c.against("fedavg") for c in found], printed)
     ends = {
         method: {one.seed: 100 * one.summary[MEASURE] for one in digits if one.short["algorithm"] == method}
         for method in ("fedlc", "fedavg")
     }
     gain = paired(ends["fedlc"], ends["fedavg"])
-    yield Place("digits", neither, [gain] if gain else [])
+    yield Place("digits", neither, span([one.run["rounds"] for one in digits] or [0], "d"), [gain] if gain else [])
 
 
 def detail(results: Results) -> Iterator[str]:
@@ -173,9 +183,9 @@ def _caveats(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
     """A bullet each for a better FedAvg, and for the rounds that FedLC takes."""
     if best := depends.against_best(depends.measured(results)):
         yield (
-            "- **Momentum can harm FedAvg.** Over the best of our FedAvgs, trained either way, FedLC gains "
-            f"{_span(best.values())} points under strong skew ({depends.SETTINGS[-1].rounds} rounds, "
-            f"{seeds(best.values())})."
+            "- **Momentum can harm FedAvg.** Over the best of our FedAvgs, with or without momentum and crops, FedLC "
+            f"gains {_span(best.values())} points under strong skew ({depends.SETTINGS[-1].rounds} rounds, "
+            f"{seeds(best.values())}). All have one learning rate; [the map](docs/tables/map.md) has others."
         )
     took = {method: [claim.ours[method]["rounds_to_reach"]["rounds"] for claim in usual.values()] for method in _BOTH}
     reached = {method: [rounds for rounds in found if rounds is not None] for method, found in took.items()}
@@ -186,15 +196,19 @@ def _caveats(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
         )
 
 
-def _gap(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
-    """How much of the gap FedLC and the best combinations close; nothing without both."""
+def _gap(results: Results) -> Iterator[str]:
+    """How much of the gap FedLC and the best combinations close, and what these gain elsewhere."""
+    methods = closing.closed(results)
     best = closing.combinations(methods) if "fedlc" in methods else []
     if not best:
         return
     more = all(gain.verdict == "above" for name in best for gain in closing.over_fedlc(methods, name).values())
+    elsewhere = {name: _elsewhere(results, name) for name in reversed(best)}
+    loses = any(gain.verdict == "below" for at in elsewhere.values() for gains in at.values() for gain in gains)
     yield (
-        f"**{'Combinations gain more' if more else 'Combinations'}.** How much of the gap between skewed and IID data "
-        f"is closed on CIFAR-10 ({closing.SEEDS} seeds; [other methods](docs/which-method.md)):"
+        f"**Combinations{' gain more' if more else ''}{' on CIFAR-10, and can lose elsewhere' if loses else ''}.** How "
+        f"much of the gap between skewed and IID data is closed on CIFAR-10 ({closing.SEEDS} seeds, "
+        f"{closing.SETTING.rounds} rounds; [other methods](docs/which-method.md)):"
     )
     yield closing.table_of_shares(methods, ["fedlc", *reversed(best)])
     said = [
@@ -203,7 +217,26 @@ def _gap(methods: Mapping[str, Mapping[str, closing.Row]]) -> Iterator[str]:
     ]
     if any(closing.READOUT in name for name in best):
         said.append(f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS}).")
+    if told := [_gains(name, at) for name, at in elsewhere.items() if at]:
+        said.append(f"On other data, points over FedAvg: {'; '.join(told)}.")
     yield " ".join(said)
+
+
+def _elsewhere(results: Results, method: str) -> dict[str, list[Difference]]:
+    """What a method gains over FedAvg on each other data set, in every split and way of training."""
+    found: dict[str, list[Difference]] = {}
+    for data, profiles in rivals.PLACES.items():
+        for profile in profiles if data != DATA else ():
+            if gains := rivals.against(rivals.cells(results, data, profile), method, BASELINE):
+                found.setdefault(data, []).extend(gains.values())
+    return found
+
+
+def _gains(method: str, at: Mapping[str, Sequence[Difference]]) -> str:
+    """What a method gains on each data set."""
+    said = {data: seeds(of) for data, of in at.items()}
+    said |= {data: f"{counted(of)}; {said[data]}" for data, of in at.items() if any(gain.half for gain in of)}
+    return f"`{method}` {listed(f'{_span(of)} on {rivals.NAMES[data]} ({said[data]})' for data, of in at.items())}"
 
 
 def _table(found: Mapping[str, Claim]) -> str:

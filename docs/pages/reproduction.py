@@ -99,7 +99,11 @@ def reproduction(
         **{f"tables/{table.name}": table_page.page(table, results) for table in TABLES.values()},
         "tables/figures": figure_page.figures(results, figures),
         "tables/map": [*figure_page.around(results, figures), *depends.detail(results), *margins.section(taus)],
-        "tables/gap": ["# The gap to IID data: one seed, and tries", *closing.once(results), *readouts.tried(fits)],
+        "tables/gap": [
+            "# The gap to IID data: methods with one seed, and what was tried",
+            *closing.once(results),
+            *readouts.tried(fits),
+        ],
         "tables/distances": ["# How far from the paper's figures", *_distances(results)],
         "tables/repeats": ["# Repeated runs", *_repeats(results, repeats)],
     }

@@ -24,7 +24,7 @@ NAMES = {
     "cifar10": "CIFAR-10",
     "cifar100": "CIFAR-100",
     "svhn": "SVHN",
-    "imagenet12": "12 classes of ImageNet",
+    "imagenet12": "12 classes of Tiny-ImageNet",
     "synthetic": "Synthetic",
 }
 LEAD = 0.1
@@ -55,8 +55,8 @@ def row(what: str, found: Mapping[str, Difference]) -> list[str]:
 
 
 def rows(results: Results, data: str, profile: str) -> Iterator[list[str]]:
-    """What is known of a data set trained in one way: FedLC, logit adjustment, readouts, and methods that are always
-    above FedAvg; nothing if FedLC was not run there."""
+    """What is known of a data set trained in one way: FedLC, logit adjustment, readouts, and methods that are
+    everywhere above FedAvg or below it; nothing if FedLC was not run there."""
     at = cells(results, data, profile)
     gains = against(at, "fedlc", BASELINE)
     if not gains:
@@ -65,7 +65,7 @@ def rows(results: Results, data: str, profile: str) -> Iterator[list[str]]:
     if adjusted := against(at, "fedla", "fedlc"):
         yield row("`fedla` against FedLC", adjusted)
     yield from _read_out(at)
-    yield from _always(at)
+    yield from _everywhere(at)
 
 
 def firsts(results: Results, data: str, profile: str) -> Iterator[list[str]]:
@@ -107,15 +107,18 @@ def first(at: Cells) -> tuple[str, str] | None:
     return listed(each), span(common, "d")
 
 
-def _always(at: Cells) -> Iterator[list[str]]:
-    """Methods that are above FedAvg in every cell, if there are several; not combinations with a readout."""
+def _everywhere(at: Cells) -> Iterator[list[str]]:
+    """Methods that are above FedAvg in every cell, those that are below it in every cell, and between them combinations
+    that were run in every cell; nothing of a single cell. Combinations with a readout have their own lines."""
     methods = dict.fromkeys(
         m for of in at.values() for m in of if m not in (BASELINE, "fedlc") and not m.endswith(f"+{READOUT}")
     )
-    for method in methods:
-        found = against(at, method, BASELINE)
-        if len(found) == len(at) > 1 and all(gain.verdict == "above" for gain in found.values()):
-            yield row(f"`{method}` against FedAvg", found)
+    known = {method: found for method in methods if len(found := against(at, method, BASELINE)) == len(at) > 1}
+    said = {method: {gain.verdict for gain in found.values()} for method, found in known.items()}
+    above, below = ([method for method in known if said[method] == {word}] for word in ("above", "below"))
+    mixed = [method for method in known if "+" in method and method not in (*above, *below)]
+    for method in (*above, *mixed, *below):
+        yield row(f"`{method}` against FedAvg", known[method])
 
 
 def against_fedlc(results: Results, data: str) -> Iterator[list[str]]:

@@ -118,6 +118,15 @@ def test_ones_own_runs_come_first():
     assert verdict(advise(dirichlet(0.1), load(), mine))[1].endswith("3 seeds, each with its own draw of the split.")
 
 
+def test_methods_without_a_line_are_named_if_they_are_above_or_below():
+    reached = {"fedavg": 60, "fednova": 70, "scaffold": 69, "feddyn": 68, "fedexp": 61}
+    reached |= {"fedprox": 60, "fedsam": 59.9, "fedrs": 59, "fedlc": 50, "fedla": 30}
+    said = verdict(advised(reached, seeds=3))
+    assert "Also above FedAvg: fedexp. Also below FedAvg: fedlc, fedla." in said
+    del reached["fedexp"], reached["fedlc"], reached["fedla"]
+    assert not any(line.startswith("Also") for line in verdict(advised(reached, seeds=3))), "all have a line"
+
+
 def test_how_long_short_runs_of_ones_own_are_is_said():
     mine = own({"fedavg": 90, "fedopt": 92}, rounds=8)
     nothing = {"partitions": {}, "settings": []}

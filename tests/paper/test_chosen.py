@@ -4,7 +4,7 @@ import pytest
 
 from docs.pages import choosing
 from docs.pages.chosen import DEFAULT, SETTING, TRY_ROUNDS, chosen, method_of, section, variant
-from fedskew.paper import mapped
+from fedskew.paper import TABLES, mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.trained import CELL
 from fedskew.runs.results import Result
@@ -105,3 +105,11 @@ def test_what_is_said_of_fedrs_and_fedvls_is_what_was_run() -> None:
     assert "FedVLS against FedAvg is not decided in D(0.1) (+10.0 points, one seed)" in choosing.suppressed(both)
     assert "logit adjustment alone, it is not decided in D(0.1) (-5.0 points, one seed)" in choosing.suppressed(both)
     assert choosing.suppressed(Known([])) == "We have not run it."
+    table = TABLES["table4"]
+    linear = [
+        result(table.run("synthetic:1,1", method, Choice(), seed=seed), value)
+        for method, value in {"fedavg": 0.7, "fedvls": 0.1}.items()
+        for seed in range(3)
+    ]
+    text = choosing.suppressed(Known([*both, *linear]))
+    assert text.endswith("over both profiles, it is below in 1 (-60.0 points, 3 seeds), with accuracies of 10 %.")

@@ -66,6 +66,17 @@ def test_methods_above_fedavg_everywhere_are_listed() -> None:
     assert not any(line.startswith("`fedopt`") for line in told(found)), "two seeds decide nothing"
 
 
+def test_methods_below_fedavg_everywhere_are_listed_too_and_combinations_whatever_they_gain() -> None:
+    at = {"fedavg": [0.5] * 3, "fedlc": [0.5] * 3, "fedrs": [0.4] * 3, "fedla+fedacg": [0.6], "fedprox": [0.5] * 3}
+    found = [*cifar100("dirichlet:0.05", at), *cifar100("dirichlet:0.1", {**at, "fedrs": [0.3] * 3})]
+    lines = told(found)
+    assert lines[1:3] == [
+        "`fedla+fedacg` against FedAvg | not decided in D(0.05), D(0.1) | +10.0 | 1",
+        "`fedrs` against FedAvg | below in D(0.05), D(0.1) | -20.0 to -10.0 | 3",
+    ]
+    assert not any(line.startswith("`fedprox`") for line in lines), "tied"
+
+
 def test_a_readout_is_compared_with_fedlc_and_combinations_with_it() -> None:
     plain = {"fedavg": [0.5], "fedlc": [0.6], "fedlc+refit": [0.7]}
     assert (

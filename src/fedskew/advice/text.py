@@ -44,7 +44,7 @@ def verdict(advice: Advice) -> list[str]:
         return [f"Use FedAvg: labels are hardly skewed here (mean total variation {far:.3f})."]
     rows = told(advice)
     return [_what(advice), *_unknown(advice), _basis(advice, rows), *_short(advice), *_methods(advice, rows),
-            *_readout(advice)]  # fmt: skip
+            *_others(advice, rows), *_readout(advice)]  # fmt: skip
 
 
 def told(advice: Advice) -> list[Row]:
@@ -160,6 +160,16 @@ def _cells(advice: Advice, row: Row, number: int) -> list[str]:
     more += [f"diverged {' '.join(f'[{n}]' for n in row.diverged)}"] if row.diverged else []
     word = gain.verdict or ("FedAvg diverged" if gain.is_alone else "diverged")
     return [row.algorithm, _points(gain), word, str(len(gain.seeds)), f"[{number}]", ", ".join(more)]
+
+
+def _others(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
+    """`Also above FedAvg: fednova. Also below FedAvg: fedlc, fedla.`: methods on the closest data that have no line."""
+    shown = {row.algorithm for row in rows}
+    rest = [row for row in _closest(advice) if row.algorithm not in shown]
+    found = {word: [r.algorithm for r in rest if advice.gain(r)[1].verdict == word] for word in ("above", "below")}
+    said = [f"Also {word} FedAvg: {', '.join(names)}." for word, names in found.items() if names]
+    if said:
+        yield " ".join(said)
 
 
 def _points(gain: Gain) -> str:

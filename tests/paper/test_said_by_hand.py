@@ -1,0 +1,66 @@
+"""Sentences that docs/which-method.md and docs/algorithms.md say by hand, against the published runs."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from docs.pages import rivals
+from docs.pages.depends import CELLS
+from fedskew.runs.results import Results
+from fedskew.runs.verdict import Difference
+
+ROOT = Path(__file__).parents[2]
+SYNTHETIC = ("stated", "usual")
+
+
+@cache
+def published() -> Results:
+    return Results(None, ROOT / "results" / "paper")
+
+
+@cache
+def gains(data: str, method: str, other: str = "fedavg", profile: str = "usual") -> dict[str, Difference]:
+    return rivals.against(rivals.cells(published(), data, profile), method, other)
+
+
+def verdicts(data: str, method: str, other: str = "fedavg", profile: str = "usual") -> list[str]:
+    return [gain.verdict for gain in gains(data, method, other, profile).values()]
+
+
+def strong(method: str, other: str) -> list[str]:
+    """In the most skewed splits of CIFAR-10."""
+    return [gains("cifar10", method, other)[cell].verdict for cell in CELLS]
+
+
+def test_cifar10() -> None:
+    assert strong("fedla", "fedlc") == ["open", "open", "tied"]
+    assert strong("fedla+fedacg", "fedlc") == strong("fedlc+fedavgm:beta=0.5", "fedlc") == ["above"] * 3
+    assert strong("fedlc+fedacg", "fedlc") == strong("fedlc+fedopt", "fedlc") == ["open"] * 3
+    assert all(gains("cifar10", "fedvls", "fedla")[cell].mean < 0 for cell in CELLS)
+    assert all(gains("cifar10", "refit", "fedlc")[cell].mean > 0 for cell in CELLS)
+
+
+def test_cifar100() -> None:
+    assert all(gain.mean < 3 for gain in gains("cifar100", "fedlc").values())
+    ahead = [cell for cell, gain in gains("cifar100", "fedopt", "fedlc").items() if gain.mean > 0.1]
+    assert set(gains("cifar100", "fedlc")) - set(ahead) == {"cifar100/dirichlet:0.05"}
+
+
+def test_svhn() -> None:
+    assert all(gain.mean < 0 and gain.seeds == 1 for gain in gains("svhn", "fedla+fedacg").values())
+    assert sorted(verdicts("svhn", "fedla", "fedlc")) == ["below", "below", "open", "open"]
+    assert "above" not in verdicts("svhn", "fedlc")
+
+
+@pytest.mark.parametrize("profile", SYNTHETIC)
+def test_synthetic(profile: str) -> None:
+    for method in ("scaffold", "feddyn", "fedopt", "fedavgm", "fedacg"):
+        assert verdicts("synthetic", method, profile=profile) == ["above"] * 3
+    for method in ("fedlc", "fedla", "fedla+fedacg", "fedvls"):
+        assert verdicts("synthetic", method, profile=profile) == ["below"] * 3
+    nova = ["above", "above", "above" if profile == "stated" else "open"]
+    assert verdicts("synthetic", "fednova", profile=profile) == nova
+    assert verdicts("synthetic", "fedla", "fedlc", profile) == ["below"] * 3
+    travelled = {"stated": ["above", "tied", "above"], "usual": ["tied", "tied", "open"]}
+    assert verdicts("synthetic", "fedlc:travel=1", profile=profile) == travelled[profile]
