@@ -11,7 +11,6 @@ from typing import get_args
 
 from fedskew.algorithms import describe
 from fedskew.cli.options import RUN_OPTIONS, Algorithm
-from fedskew.core.spec import name_in
 from fedskew.paper import FIGURES, mapped
 from fedskew.paper.choice import Choice
 from fedskew.paper.map import Map
@@ -24,7 +23,7 @@ sys.path.insert(0, str(ROOT))
 from benchmarks import gpu_tables  # noqa: E402
 from benchmarks.summary import sources, summary  # noqa: E402
 from benchmarks.tables import TABLES, loading  # noqa: E402
-from docs.pages import choosing, front, readouts  # noqa: E402
+from docs.pages import choosing, front, readouts, small_data  # noqa: E402
 from docs.pages.json_page import page as json_page  # noqa: E402
 from docs.pages.reproduction import between, reproduction  # noqa: E402
 from tests.helpers.rooms import picture  # noqa: E402
@@ -86,8 +85,7 @@ def pages(root: Path) -> dict[Path, str]:
     repeats = [line for path in again for line in read_lines(path)]
     held = [read_lines(root / "results" / folder / "held_out.jsonl") for folder in ("readout", "tau")]
     drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")
-    others = read_lines(root / "results" / "travel" / "test.jsonl")
-    digits = [line for line in others if name_in(line.run["dataset"]) == "digits"]
+    digits = [line for path in _files(root, "digits") for line in read_lines(path)]
     names = "design", "which-method", "performance", "algorithms", "cli"
     design, which, speed, equations, commands = (root / "docs" / f"{name}.md" for name in names)
     readme = root / "README.md"
@@ -95,6 +93,7 @@ def pages(root: Path) -> dict[Path, str]:
     return {
         design: part(design.read_text(), "rooms", picture()),
         **{root / "docs" / name: text for name, text in written.items()},
+        root / "docs" / "tables" / "digits.md": small_data.page(digits),
         root / "docs" / "json.md": json_page(),
         commands: with_options(commands.read_text()),
         which: part(with_methods(which.read_text()), "evidence", choosing.evidence(results, tuned)),

@@ -22,7 +22,7 @@ from fedskew.runs.versions import result_version
 from fedskew.simulation.plan import build_federation, describe_partition
 
 FILE = Path(evidence.__file__).with_name("evidence.json")
-SOURCES = (Path("results/paper"), Path("results/travel/test.jsonl"))
+SOURCES = (Path("results/paper"), Path("results/digits"), Path("results/travel/test.jsonl"))
 """What was measured on test sets, without the files of tries on held-out examples."""
 
 

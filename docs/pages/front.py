@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from docs.pages import closing, depends, rivals
+from docs.pages import closing, depends, rivals, small_data
 from docs.pages.claims import SMALL, Claim, by_seed, claims, counted, lengths, listed, named, seeds, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.core.spec import name_in
@@ -15,7 +15,7 @@ from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach
 from fedskew.runs.results import Result, Results
-from fedskew.runs.verdict import BASELINE, CLOSE, MEASURE, VERDICTS, Difference, paired
+from fedskew.runs.verdict import BASELINE, CLOSE, VERDICTS, Difference
 
 DATA, CHART = "cifar10", "gains"
 REVEALS = "docs/algorithms.md#the-readout-refit-ours"
@@ -132,12 +132,8 @@ def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
         found = [*_claims(results, profile, data).values()]
         printed = [claim.printed_gain for claim in found if claim.printed_gain is not None]
         yield Place(name, training, lengths(found) if found else "", [c.against("fedavg") for c in found], printed)
-    ends = {
-        method: {one.seed: 100 * one.summary[MEASURE] for one in digits if one.short["algorithm"] == method}
-        for method in ("fedlc", "fedavg")
-    }
-    gain = paired(ends["fedlc"], ends["fedavg"])
-    yield Place("digits", neither, span([one.run["rounds"] for one in digits] or [0], "d"), [gain] if gain else [])
+    for training, gains in small_data.in_short(digits):
+        yield Place("digits", training, span([one.rounds for one in digits], "d"), gains)
 
 
 def detail(results: Results) -> Iterator[str]:
