@@ -11,15 +11,17 @@ from fedskew.runs.verdict import BASELINE, MEASURE, Difference, paired
 
 TITLE = "Every method on digits"
 METHODS = (
-    ("fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla",),
-    ("fedlc:tau=1", "fedlc:travel=1", "fedavgm", "fedavgm:beta=0.5"),
-    ("fedexp,fedacg,feddyn,fedcm,fedntd,fedvls,feddecorr,fedsam,fedgc",),
-    ("refit,fedlc+refit,fedla+fedacg,fedla+fedacg+refit,fedlc+scaffold",),
+    "--algorithm fedavg,fedprox,scaffold,fednova,fedopt,fedrs,fedlc,fedla",
+    "--algorithm fedlc:tau=1 --algorithm fedlc:travel=1",
+    "--algorithm fedavgm --algorithm fedavgm:beta=0.5",
+    "--algorithm fedexp,fedacg,feddyn,fedcm,fedntd,fedvls,feddecorr,fedsam,fedgc",
+    "--algorithm refit,fedlc+refit,fedla+fedacg,fedla+fedacg+refit,fedlc+scaffold",
 )
 COMMAND = (
-    "fedskew sweep --dataset digits --clients 20 --rounds 60 --lr 0.1 --batch-size 16 --eval-every 10 --seeds 5",
+    "fedskew sweep --dataset digits --clients 20 --rounds 60 --lr 0.1 --batch-size 16",
     "--partition dirichlet:0.1,dirichlet:0.5,shards:2,iid --momentum 0,0.9",
-    *(" ".join(f"--algorithm {methods}" for methods in line) for line in METHODS),
+    *METHODS,
+    "--eval-every 10 --seeds 5",
 )
 """What does these runs, line by line."""
 Seeds = Mapping[int, float | None]
