@@ -39,7 +39,8 @@ def draw(results: Results, folder: Path) -> list[Path]:
         "usual": f"ours, profile usual: momentum 0.9, crops and mirror images, {_length(found['usual'])}",
     }
     title = "What FedLC gains over FedAvg on CIFAR-10, 20 clients"
-    note = "means of the last ten rounds; dots are seeds, where there are several; no bar: not run"
+    ends = "ours: means of the last ten rounds, the paper: last round"
+    note = f"{ends}; dots are seeds, where there are several; no bar: not run"
     return gain_figure(folder / CHART, cells, labels, title, note)
 
 
