@@ -134,7 +134,7 @@ def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
         printed = [claim.printed_gain for claim in found if claim.printed_gain is not None]
         yield Place(name, training, lengths(found) if found else "", [c.against("fedavg") for c in found], printed)
     for training, gains in small_data.in_short(digits):
-        yield Place("digits", training, span([one.rounds for one in digits], "d"), gains)
+        yield Place("digits", training, small_data.rounds(digits), gains)
 
 
 def detail(results: Results) -> Iterator[str]:

@@ -30,6 +30,8 @@ NAMES = {
 LEAD = 0.1
 """Points by which a method must be ahead of all others to be first."""
 Cells = Mapping[str, Mapping[str, Mapping[int, float]]]
+Ends = Mapping[str, Mapping[str, Mapping[int, float | None]]]
+"""With seeds that diverged."""
 
 
 def cells(results: Results, data: str, profile: str = "usual") -> Cells:
@@ -43,7 +45,7 @@ def cells(results: Results, data: str, profile: str = "usual") -> Cells:
     return found
 
 
-def against(at: Cells, method: str, other: str) -> dict[str, Difference]:
+def against(at: Ends, method: str, other: str) -> dict[str, Difference]:
     """A method minus another in every cell that has both, over the seeds that both have."""
     both = {cell: paired(of[method], of[other]) for cell, of in at.items() if method in of and other in of}
     return {cell: found for cell, found in both.items() if found}

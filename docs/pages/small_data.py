@@ -3,7 +3,8 @@
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 
-from docs.pages.claims import by_verdict, listed, named, points
+from docs.pages.claims import by_verdict, listed, many, named, points, span
+from docs.pages.rivals import Ends, against
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import IID
 from fedskew.runs.results import Result
@@ -24,11 +25,9 @@ COMMAND = (
     "--eval-every 10 --seeds 5",
 )
 """What does these runs, line by line."""
-Seeds = Mapping[int, float | None]
-Cells = Mapping[str, Mapping[str, Seeds]]
 
 
-def ways(lines: Sequence[Result]) -> dict[float, Cells]:
+def ways(lines: Sequence[Result]) -> dict[float, Ends]:
     """By momentum, split and method the accuracy of each seed at the end, in percent; None for one that diverged."""
     found: dict[float, dict[str, dict[str, dict[int, float | None]]]] = {}
     for one in sorted(lines, key=lambda line: (line.run["momentum"], _order(line.short["partition"]), line.seed)):
@@ -38,14 +37,9 @@ def ways(lines: Sequence[Result]) -> dict[float, Cells]:
     return {momentum: dict(cells) for momentum, cells in found.items()}
 
 
-def gains(at: Cells, method: str) -> dict[str, Difference]:
-    """A method against FedAvg on every split."""
-    both = {cell: paired(of[method], of[BASELINE]) for cell, of in at.items() if method in of}
-    return {cell: gain for cell, gain in both.items() if gain}
-
-
-def skewed(found: Mapping[str, Difference]) -> dict[str, Difference]:
-    return {cell: gain for cell, gain in found.items() if cell != IID}
+def gains(at: Ends, method: str) -> dict[str, Difference]:
+    """A method against FedAvg on every skewed split."""
+    return {cell: gain for cell, gain in against(at, method, BASELINE).items() if cell != IID}
 
 
 def training(momentum: float) -> str:
@@ -61,11 +55,11 @@ def page(lines: Sequence[Result]) -> str:
         "scikit-learn, of which 355 are for testing (one is 0.3 points); the model is a small perceptron. This command "
         "does every run below, in minutes on one core:",
         "```bash\n" + " \\\n    ".join(COMMAND) + "\n```",
-        "Accuracies are means of the last ten of 60 rounds over 5 seeds, in percent; differences are points over "
-        "FedAvg with the same split and momentum, with the 95 % interval and the verdict ([the rule](../measuring.md"
-        "#seeds-and-verdicts)). Methods are ordered by their mean gain on the skewed splits. No knob was searched. "
-        f"With {_compared(found)} comparisons some verdicts are chance: about one in twenty of those on methods that "
-        "change nothing.",
+        f"Accuracies are means of the last ten of {rounds(lines)} rounds over {_seeds(found)}, in percent; differences "
+        "are points over FedAvg with the same split and momentum, with the 95 % interval and the verdict ([the rule]"
+        "(../measuring.md#seeds-and-verdicts)). Methods are ordered by their mean gain on the skewed splits. No "
+        f"knob was searched. With {_compared(found)} comparisons some verdicts are chance: about one in twenty of those on "
+        "methods that change nothing.",
     ]
     for momentum, at in found.items():
         parts += [f"## With {training(momentum)}", *_told(at), _table(at)]
@@ -73,56 +67,57 @@ def page(lines: Sequence[Result]) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _compared(found: Mapping[float, Cells]) -> int:
+def rounds(lines: Sequence[Result]) -> str:
+    """How long runs are."""
+    return span([one.rounds for one in lines], "d")
+
+
+def _seeds(found: Mapping[float, Ends]) -> str:
+    return many([len(seeds) for at in found.values() for of in at.values() for seeds in of.values()])
+
+
+def _compared(found: Mapping[float, Ends]) -> int:
     return sum(len(of) - 1 for at in found.values() for of in at.values())
 
 
-def _told(at: Cells) -> Iterator[str]:
+def _told(at: Ends) -> Iterator[str]:
     """What FedAvg loses to skew, what FedLC does, and who is above FedAvg wherever labels are skewed."""
     level = {cell: paired(of[BASELINE], at[IID][BASELINE]) for cell, of in at.items() if cell != IID}
     apart = listed(f"{gap.mean:+.1f} at {named(cell)}" for cell, gap in level.items() if gap)
     yield f"What skew costs FedAvg, its accuracy minus that on IID data: {apart} points."
-    mine = skewed(gains(at, "fedlc"))
-    always = [
-        f"`{method}`"
-        for method in _methods(at)
-        if {gain.verdict for gain in skewed(gains(at, method)).values()} == {"above"}
-    ]
+    mine = gains(at, "fedlc")
+    above = {method: {gain.verdict for gain in gains(at, method).values()} == {"above"} for method in _methods(at)}
+    always = [f"`{method}`" for method, is_above in above.items() if is_above]
     who = listed(always) if always else "no method"
     yield (
         f"FedLC against FedAvg: {by_verdict(mine)} ({points(mine)} points). Above FedAvg on every skewed split: {who}."
     )
 
 
-def _table(at: Cells) -> str:
+def _table(at: Ends) -> str:
     heads = ["method", *(named(cell) for cell in at)]
     base = [f"`{BASELINE}`", *(f"{_mean(of[BASELINE])}" for of in at.values())]
     rows = [[f"`{method}`", *(_cell(at, cell, method) for cell in at)] for method in _methods(at)]
     return "\n".join(as_markdown(heads, [base, *rows]))
 
 
-def _methods(at: Cells) -> list[str]:
+def _methods(at: Ends) -> list[str]:
     """All but FedAvg, by their mean gain on skewed splits."""
     names = [method for method in next(iter(at.values())) if method != BASELINE]
-    return sorted(names, key=lambda method: -_gain(skewed(gains(at, method))))
+    return sorted(names, key=lambda method: -_gain(gains(at, method)))
 
 
 def _gain(found: Mapping[str, Difference]) -> float:
     return statistics.fmean(gain.mean for gain in found.values()) if found else float("-inf")
 
 
-def _cell(at: Cells, cell: str, method: str) -> str:
-    gain = gains(at, method).get(cell)
-    said = "" if gain is None else f" ({gain.mean:+.1f} {_short(gain)} {gain.verdict})"
+def _cell(at: Ends, cell: str, method: str) -> str:
+    gain = against(at, method, BASELINE).get(cell)
+    said = "" if gain is None else f" ({gain.mean:+.2f} {gain.interval} {gain.verdict})"
     return f"{_mean(at[cell][method])}{said}"
 
 
-def _short(gain: Difference) -> str:
-    half = gain.half or 0.0
-    return f"[{gain.mean - half:+.1f}, {gain.mean + half:+.1f}]"
-
-
-def _mean(of: Seeds) -> str:
+def _mean(of: Mapping[int, float | None]) -> str:
     fine = [value for value in of.values() if value is not None]
     lost = len(of) - len(fine)
     return (f"{statistics.fmean(fine):.1f}" if fine else "-") + (f", {lost} diverged" if lost else "")
@@ -135,4 +130,4 @@ def _order(split: str) -> tuple[bool, str]:
 def in_short(lines: Sequence[Result]) -> Iterator[tuple[str, list[Difference]]]:
     """How clients train, and FedLC's differences to FedAvg on the skewed splits."""
     for momentum, at in reversed(ways(lines).items()):
-        yield "momentum" if momentum else "neither", [*skewed(gains(at, "fedlc")).values()]
+        yield "momentum" if momentum else "neither", [*gains(at, "fedlc").values()]

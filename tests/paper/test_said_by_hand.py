@@ -9,7 +9,7 @@ from docs.pages import rivals, small_data
 from docs.pages.depends import CELLS
 from fedskew.runs.measures import IID
 from fedskew.runs.results import Results, read_lines
-from fedskew.runs.verdict import Difference
+from fedskew.runs.verdict import Difference, paired
 
 ROOT = Path(__file__).parents[2]
 SYNTHETIC = ("stated", "usual")
@@ -68,14 +68,15 @@ def test_synthetic(profile: str) -> None:
 
 
 def test_digits() -> None:
-    found = small_data.ways(read_lines(ROOT / "results" / "digits" / "every_method.jsonl"))
+    files = sorted((ROOT / "results" / "digits").glob("*.jsonl"))
+    found = small_data.ways([line for file in files for line in read_lines(file)])
     for method in ("scaffold", "fedopt", "fedexp"):
-        gained = small_data.skewed(small_data.gains(found[0.0], method))
+        gained = small_data.gains(found[0.0], method)
         assert [gain.verdict for gain in gained.values()] == ["above"] * 3
         assert max(gain.mean for gain in gained.values()) < 3
     for at in found.values():
-        lost, less = (small_data.skewed(small_data.gains(at, method)) for method in ("fedlc", "fedlc:tau=1"))
+        lost, less = (small_data.gains(at, method) for method in ("fedlc", "fedlc:tau=1"))
         assert all(lost[cell].mean < less[cell].mean < 0 for cell in lost)
     level = found[0.9][IID]["fedavg"]
-    apart = [small_data.paired(of["fedavg"], level) for cell, of in found[0.9].items() if cell != IID]
+    apart = [paired(of["fedavg"], level) for cell, of in found[0.9].items() if cell != IID]
     assert all(gap is not None and abs(gap.mean) < 0.5 and gap.verdict == "tied" for gap in apart)

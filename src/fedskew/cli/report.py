@@ -14,7 +14,7 @@ from fedskew.cli.terminal.progress import echo, item_progress, note, print_json
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from fedskew.cli.documents import Report
+    from fedskew.cli.documents import Report, ReportedFederation
     from fedskew.report.page.entries import Entry, LeftOut
     from fedskew.report.page.federations import Federation
     from fedskew.runs.store import Folder, Store
@@ -63,10 +63,7 @@ def report_command(
             "file": str(out),
             "bytes": size,
             "runs": hashes_of(found),
-            "federations": [
-                {"title": f.name, "methods": [m.name for m in f.methods], "names": [m.label for m in f.methods]}
-                for f in found
-            ],
+            "federations": [_methods_of(federation) for federation in found],
             "left_out": [{"hash": each.hash, "problem": each.problem} for each in left_out],
             "held_out": list(dict.fromkeys(entry.hash for entry in held_out)),
             "notes": {entry.hash: entry.notes for entry in entries if entry.notes},
@@ -81,6 +78,11 @@ def report_command(
         more = f", and {len(made) - 1} files in {figures}" if figures else ""
         count = len(hashes_of(found))
         echo(f"report of {count} run{'' if count == 1 else 's'}, {size / 1e6:.1f} MB: {out}{more}")
+
+
+def _methods_of(federation: "Federation") -> "ReportedFederation":
+    methods = federation.methods
+    return {"title": federation.name, "methods": [m.name for m in methods], "names": [m.label for m in methods]}
 
 
 def _entries(

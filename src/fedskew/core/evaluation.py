@@ -1,7 +1,7 @@
 """How good the global model is: plain softmax on the test set, nothing calibrated at test time."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import torch
@@ -29,28 +29,23 @@ class Evaluation:
     client_accuracy: float | None = None
 
     @classmethod
-    def of(cls, logits: Tensor, labels: Tensor) -> "Evaluation":
-        """What a model's outputs [N, C] for N examples are worth."""
+    def of(cls, logits: Tensor, labels: Tensor, clients: Tensor | None = None) -> "Evaluation":
+        """What a model's outputs [N, C] for N examples are worth; `clients` [N] says whose they are."""
         right = logits.argmax(-1) == labels
         per_class = _group_mean(right, labels, logits.shape[-1])
-        present = [value for value in per_class if value is not None]
+        by_client = None if clients is None else _group_mean(right, clients, int(clients.max()) + 1)
         return cls(
             accuracy=right.double().mean().item(),
-            balanced_accuracy=sum(present) / len(present),
+            balanced_accuracy=_mean(per_class),
             loss=torch.nn.functional.cross_entropy(logits, labels).item(),
             per_class_accuracy=per_class,
+            client_accuracy=None if by_client is None else _mean(by_client),
         )
 
 
 def evaluate_model(model: "Model", params: Params, buffers: Params, data: Dataset, dtype: torch.dtype) -> Evaluation:
     logits = predict(model, params, buffers, data, data.x_test, dtype)
-    found = Evaluation.of(logits, data.y_test)
-    if data.client_test is None:
-        return found
-    right = logits.argmax(-1) == data.y_test
-    shares = _group_mean(right, data.client_test, int(data.client_test.max()) + 1)
-    known = [value for value in shares if value is not None]
-    return replace(found, client_accuracy=sum(known) / len(known))
+    return Evaluation.of(logits, data.y_test, data.client_test)
 
 
 def guessed(data: Dataset) -> tuple[float, float]:
@@ -94,3 +89,9 @@ def _group_mean(right: Tensor, group: Tensor, groups: int) -> list[float | None]
     total = torch.bincount(group, minlength=groups).tolist()
     hits = torch.bincount(group[right], minlength=groups).tolist()
     return [hit / n if n else None for hit, n in zip(hits, total, strict=True)]
+
+
+def _mean(shares: list[float | None]) -> float:
+    """Over the groups that have examples."""
+    known = [share for share in shares if share is not None]
+    return sum(known) / len(known)

@@ -276,14 +276,14 @@ def add_up(
     `merge` that is not a sum takes all of them at once.
     """
     with torch.no_grad():
-        squares = tree.norm(updates.delta, 1).to(scales).square() if square else torch.zeros_like(scales[1])
+        squares = (tree.norm(updates.delta, 1).to(scales).square() * scales[1]).sum() if square else None
         return Sums(
             delta=merge(updates.delta, scales[0]),
             buffers=merge(updates.buffers, scales[1]) if updates.buffers else {},
             message=tree.weighted_sum(updates.message, scales[2]),
             travel=(updates.travel.to(scales) * scales[1]).sum(),
             loss=updates.loss.double().mean() * (len(updates.loss) / count),
-            square=(squares * scales[1]).sum(),
+            square=scales.new_zeros(()) if squares is None else squares,
         )
 
 

@@ -12,7 +12,7 @@ training example, `client_test` that of each test example: integers or strings, 
 import hashlib
 import math
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,20 +60,20 @@ def count_clients(path: str) -> int | None:
 
 def own_examples(path: str) -> tuple[Array, Ints]:
     """The `x_train` and `y_train` of a file that belongs to one client, which may lack classes and test examples."""
-    return _own(path, "x_train", "y_train")
+    return _own(path, "train", _loaded(path, ("x_train", "y_train")))
 
 
 def own_tests(path: str) -> tuple[Array, Ints] | None:
     """The `x_test` and `y_test` of such a file, if it has any."""
     found = _loaded(path, ("x_test", "y_test"))
-    return _own(path, "x_test", "y_test") if any(array.size for array in found.values()) else None
+    return _own(path, "test", found) if any(array.size for array in found.values()) else None
 
 
-def _own(path: str, *names: str) -> tuple[Array, Ints]:
-    arrays, whole = _loaded(path, names), " and ".join(names)
+def _own(path: str, part: str, arrays: Mapping[str, Array]) -> tuple[Array, Ints]:
+    names = f"x_{part}", f"y_{part}"
     absent = [name for name in names if name not in arrays]
     if absent:
-        raise ValueError(f"{path} has no {', '.join(absent)}; a client's own file needs {whole}")
+        raise ValueError(f"{path} has no {', '.join(absent)}; a client's own file needs {' and '.join(names)}")
     x, y = (arrays[name] for name in names)
     if y.ndim != 1 or y.dtype.kind not in "iu" or x.ndim < 2 or len(x) != len(y) or not len(y):
         raise ValueError(f"{path}: {names[1]} is {y.dtype} {list(y.shape)} for examples {list(x.shape)}")

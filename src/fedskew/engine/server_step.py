@@ -25,10 +25,8 @@ def check_server_parts(recipe: Recipe, server: Server) -> None:
     if not any(is_own(part) for part in (algorithm.aggregate, algorithm.server, algorithm.correction)):
         return
     with suppress(FailsError), rng.seeded(0, "trial"), torch.no_grad():
-        sent = server.params, server.correction, server.optimizer
-        params, correction, optimizer = (
-            tree.map(torch.clone, part) for part in sent
-        )  # a part may change them in place
+        kept_by_server = server.params, server.correction, server.optimizer  # which a part may change in place
+        params, correction, optimizer = (tree.map(torch.clone, part) for part in kept_by_server)
         sums = replace(tried(zero_sums, recipe, server), delta=_merged(recipe, params))
         _check_optimizer(recipe, sums, optimizer, params)
         kept = tried(algorithm.correction.absorb, correction, sums, 0.5)

@@ -10,7 +10,7 @@ from typing import Any
 import flwr
 import numpy as np
 import torch
-from flwr.app import ConfigRecord, Context
+from flwr.app import ArrayRecord, ConfigRecord, Context
 from flwr.serverapp import Grid, ServerApp
 from flwr.serverapp.strategy import Strategy
 from flwr.supercore import log
@@ -130,7 +130,7 @@ def _measured(grid: Grid, strategy: LabelSkew, round: int, evaluate: Evaluate | 
     """What the model is worth to the server or, if that has no data, to the nodes."""
     if evaluate is not None:
         return checked(evaluate(strategy.server))
-    asks = list(strategy.configure_evaluate(round, to_record(strategy.server.params), ConfigRecord(), grid))
+    asks = list(strategy.configure_evaluate(round, ArrayRecord(), ConfigRecord(), grid))
     strategy.aggregate_evaluate(round, strategy.exchange(grid, asks))
     return strategy.measured
 

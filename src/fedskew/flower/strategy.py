@@ -126,13 +126,10 @@ class LabelSkew(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """In rounds that the nodes measure, the model as it is used, to each present node with test examples."""
-        self._asks, self._sent, run = {}, [], self.plan.run
-        if not self.nodes_evaluate or not is_evaluated(run, server_round):
-            return []
-        server = replace(self.server, params=from_record(arrays, self._device))
-        model, records = (server.used, server.buffers), model_records(server.used, server.buffers)
-        tested = self.roll.tested.items()
-        self._asks = {node: Ask(run.hash, client, server_round, *model, {}) for client, node in tested}
+        run, model = self.plan.run, (self.server.used, self.server.buffers)
+        tested = self.roll.tested if self.nodes_evaluate and is_evaluated(run, server_round) else {}
+        self._asks = {node: Ask(run.hash, client, server_round, *model, {}) for client, node in tested.items()}
+        records = model_records(*model) if tested else {}
         self._sent = [Message(encode_ask(ask, records), node, MessageType.EVALUATE) for node, ask in self._asks.items()]
         return self._sent
 
