@@ -134,13 +134,11 @@ def data_and_table(table: Table, dataset: str) -> str:
 def _counted(found: Sequence[Claim]) -> list[str]:
     """How many settings have each verdict, the range of gains, and how far our figures are from the printed ones."""
     gains = [claim.against("fedavg") for claim in found]
-    said = [gain.verdict for gain in gains]
-    counted = ", ".join(f"{word} in {said.count(word)}" for word in VERDICTS if word in said)
     theirs = [claim.printed_gain for claim in found if claim.printed_gain is not None]
     apart = [_from_printed(found, method) if theirs else "-" for method in ("fedlc", "fedavg")]
     seeds = listed(map(str, sorted({claim.seeds for claim in found})))
     printed = span(theirs) if theirs else "-"
-    return [str(len(said)), lengths(found), seeds, counted, span([gain.mean for gain in gains]), printed, *apart]
+    return [str(len(gains)), lengths(found), seeds, counted(gains), span([gain.mean for gain in gains]), printed, *apart]
 
 
 def _from_printed(found: Sequence[Claim], method: str) -> str:

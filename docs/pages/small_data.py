@@ -58,8 +58,8 @@ def page(lines: Sequence[Result]) -> str:
         f"Accuracies are means of the last ten of {rounds(lines)} rounds over {_seeds(found)}, in percent; differences "
         "are points over FedAvg with the same split and momentum, with the 95 % interval and the verdict ([the rule]"
         "(../measuring.md#seeds-and-verdicts)). Methods are ordered by their mean gain on the skewed splits. No "
-        f"knob was searched. With {_compared(found)} comparisons some verdicts are chance: about one in twenty of those on "
-        "methods that change nothing.",
+        f"knob was searched. With {_compared(found)} comparisons some verdicts are chance: about one in twenty of "
+        "those on methods that change nothing.",
     ]
     for momentum, at in found.items():
         parts += [f"## With {training(momentum)}", *_told(at), _table(at)]
