@@ -138,7 +138,8 @@ def _counted(found: Sequence[Claim]) -> list[str]:
     apart = [_from_printed(found, method) if theirs else "-" for method in ("fedlc", "fedavg")]
     seeds = listed(map(str, sorted({claim.seeds for claim in found})))
     printed = span(theirs) if theirs else "-"
-    return [str(len(gains)), lengths(found), seeds, counted(gains), span([gain.mean for gain in gains]), printed, *apart]
+    means = span([gain.mean for gain in gains])
+    return [str(len(gains)), lengths(found), seeds, counted(gains), means, printed, *apart]
 
 
 def _from_printed(found: Sequence[Claim], method: str) -> str:
