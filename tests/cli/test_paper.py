@@ -345,3 +345,24 @@ def test_list_counts_runs_of_one_arithmetic(capsys: pytest.CaptureFixture[str], 
 
     assert done() == ("bf16", 4)
     assert done("--precision", "fp32") == ("fp32", 2)
+
+
+def test_extend_does_what_a_table_lacks_and_counts_published_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ("table1", "--cells", "cifar10/dirichlet:0.5", "--methods", "fedavg,fedlc", "--stand-in")
+    call(capsys, "paper", "run", *few, "--rounds", "2", "--seeds", "1", "--quiet", "--runs", "first")
+    call(capsys, "runs", "condense", "published/x.jsonl", "--runs", "first")
+    again = ("paper", "run", *few, "--extend", "--seeds", "2", "--results", "published", "--runs", "second", "--json")
+    code, out, _ = call(capsys, *again)
+    assert code == 0
+    assert len(json.loads(out)["done"]) == 2  # the second seed of both; `--rounds` is the published runs'
+    assert {run["seed"] for run in json.loads(call(capsys, "runs", "--runs", "second", "--json")[1])} == {1}
+    assert json.loads(call(capsys, *again)[1])["done"] == []
+
+
+def test_words_that_do_not_go_with_extend_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    code, _, err = call(capsys, "paper", "run", "table1", "--within", "3")
+    assert code == 2
+    assert "within is 3.0; allowed with --extend only" in err
+    code, _, err = call(capsys, "paper", "run", "figure1", "--extend")
+    assert code == 2
+    assert "item is 'figure1'; allowed with --extend: table1" in err

@@ -13,6 +13,7 @@ from fedskew.cli.paper_request import (
     RESULTS,
     chosen,
     every_item,
+    extended,
     known_results,
     listed,
     named_item,
@@ -76,6 +77,20 @@ Published = Annotated[
     Path, typer.Option("--results", help="Folder of published results, relative to the current folder.")
 ]
 Jobs = Annotated[int, typer.Option("--jobs", help="Parallel processes on this machine; first seeds come first.")]
+Extend = Annotated[
+    bool,
+    typer.Option(
+        "--extend",
+        help="Only what the tables lack as `paper show` prints them, in the length and arithmetic of their cells. "
+        "Published runs count as done; later methods get more seeds where they have one.",
+    ),
+]
+Within = Annotated[
+    float | None,
+    typer.Option(
+        "--within", help="With --extend: more seeds only for methods at most this many points from FedAvg, and FedAvg."
+    ),
+]
 Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n disjoint shares of the runs.")]
 
 
@@ -139,6 +154,8 @@ def paper_run(
     precision: Precision = None,
     shard: Shard = "1/1",
     jobs: Jobs = 1,
+    extend: Extend = False,
+    within: Within = None,
     stand_in: StandIn = False,
     data_dir: DataDir = None,
     published: Published = RESULTS,
@@ -153,7 +170,10 @@ def paper_run(
     from fedskew.paper.jobs import MOST_JOBS
 
     check_number("jobs", jobs, 1, MOST_JOBS)
-    asked, store = every_item(cells, methods) if item == "all" else named_item(item), open_store(runs)
+    if within is not None and not extend:
+        raise ValueError(f"within is {within}; allowed with --extend only")
+    whole = every_item(cells, methods) if item == "all" else named_item(item)
+    asked, store = extended(item, within) if extend else whole, open_store(runs)
     choice = chosen(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
     done, problems = _do(asked, choice, shard, store, published, jobs, show=not (json_ or quiet))
     waits = _unsettled(asked, choice, known_results(store, published))

@@ -34,6 +34,19 @@ def every_item(cells: Sequence[str] | None, methods: Sequence[str] | None) -> An
     return Everything()
 
 
+def extended(item: str, within: float | None) -> Any:
+    """What the tables lack, or one of them."""
+    from fedskew.core.checks import check_number
+    from fedskew.paper import TABLES
+    from fedskew.paper.extended import Extended
+
+    if within is not None:
+        check_number("within", within, 0)
+    if item != "all" and item not in TABLES:
+        raise ValueError(f"item is {item!r}; allowed with --extend: {', '.join(TABLES)}, all")
+    return Extended([table for name, table in TABLES.items() if item in (name, "all")], within)
+
+
 def chosen(
     cells: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,

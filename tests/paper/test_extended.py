@@ -1,0 +1,84 @@
+"""`paper run --extend`: what shown tables lack."""
+
+from dataclasses import replace
+
+import pytest
+
+from fedskew.paper import TABLES
+from fedskew.paper.choice import Choice
+from fedskew.paper.extended import Extended
+from fedskew.paper.profiles import PROFILES
+from fedskew.paper.table import NOTHING
+from fedskew.runs.results import Result, Results
+from fedskew.runs.run import Run
+from fedskew.runs.versions import result_version
+from tests.paper.test_tables import Known, result
+
+TABLE, CELL = TABLES["table1"], "cifar10/dirichlet:0.5"
+ASKED = Choice(cells=(CELL,), seeds=3)
+SHORT = Choice(rounds=200, fields={"precision": "bf16"})
+
+
+def finished(run: Run, accuracy: float = 0.5) -> Result:
+    return replace(result(run, accuracy), result_version=result_version(run.algorithm))
+
+
+def known(**accuracies: float) -> Results:
+    """First seeds of methods, 200 rounds in bf16."""
+    return Known([finished(TABLE.run(CELL, name, SHORT), accuracy) for name, accuracy in accuracies.items()])
+
+
+def lacking(results: Results, choice: Choice = ASKED, within: float | None = None) -> list[tuple[str, int]]:
+    runs = Extended([TABLE], within).runs(choice, results)
+    assert len(runs) == len(set(runs))
+    return sorted((run.short_algorithm, run.seed) for run in runs)
+
+
+def test_an_empty_table_lacks_the_first_seed_of_the_papers_methods_in_full_length() -> None:
+    runs = Extended([TABLE]).runs(ASKED, NOTHING)
+    assert runs == TABLE.runs(replace(ASKED, seeds=1))
+    assert {run.rounds for run in runs} == {400}
+
+
+def test_runs_have_the_length_and_arithmetic_of_their_cell() -> None:
+    runs = Extended([TABLE]).runs(ASKED, known(fedavg=0.5, fedlc=0.6))
+    assert {(run.rounds, run.precision) for run in runs} == {(200, "bf16")}
+
+
+def test_known_runs_are_not_asked_for_again_and_known_methods_get_more_seeds() -> None:
+    found = lacking(known(fedavg=0.5, fedlc=0.6, feddyn=0.7))
+    more = [(name, seed) for name in ("fedavg", "feddyn", "fedlc") for seed in (1, 2)]
+    first = [(name, 0) for name in TABLE.methods if name not in ("fedavg", "fedlc")]
+    assert found == sorted([*more, *first])  # feddyn, which the paper does not have, because it has a seed
+
+
+def test_within_leaves_out_methods_that_are_far_from_fedavg() -> None:
+    methods = ("fedprox", "fedlc", "fedrs")
+    results = known(fedavg=0.5, fedprox=0.53, fedlc=0.531, fedrs=0.47)
+    close = replace(ASKED, methods=methods)
+    assert lacking(results, close, 3.0) == [(name, s) for name in ("fedavg", "fedprox", "fedrs") for s in (1, 2)]
+    assert lacking(results, replace(ASKED, methods=("fedlc",)), 3.0) == []  # so FedAvg needs no seed either
+    assert lacking(results, replace(ASKED, methods=("fedlc",)), 3.2) == [
+        (name, s) for name in ("fedavg", "fedlc") for s in (1, 2)
+    ]
+
+
+def test_a_method_without_fedavg_waits_for_it() -> None:
+    results = known(fedlc=0.5)
+    assert lacking(results, replace(ASKED, methods=("fedlc",)), 3.0) == [("fedavg", 0)]
+
+
+def test_it_ends() -> None:
+    """What is asked for, once done, is not asked for again, and nothing is left after a few passes."""
+    done: list[Run] = []
+    for _ in range(4):
+        runs = Extended([TABLE], 3.0).runs(ASKED, Known([finished(run) for run in done]))
+        assert not set(runs) & set(done)
+        done += runs
+    assert not runs
+    assert len(done) == 3 * len(TABLE.methods)
+
+
+def test_a_profile_with_tries_is_refused() -> None:
+    with pytest.raises(ValueError, match="profile tuned tries variants first; allowed"):
+        Extended([TABLE]).runs(replace(ASKED, profile=PROFILES["tuned"]), NOTHING)
