@@ -1,14 +1,12 @@
 """`fedskew paper`: any table or figure of the paper, ours next to the printed one."""
 
-from collections.abc import Sequence
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, interruption, open_store
+from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, open_store
 from fedskew.cli.paper_request import (
     RESULTS,
     chosen,
@@ -26,22 +24,17 @@ from fedskew.cli.paper_view import (
     of_the_paper,
     print_map,
     report_problems,
-    say_done,
     time_text,
     where_runs_are,
 )
+from fedskew.cli.paper_work import do_missing, unsettled
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, print_json, round_progress, say, say_written
+from fedskew.cli.terminal.progress import console, echo, print_json, say, say_written
 from fedskew.core.checks import check_choice, check_number
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import PaperRuns, UndoneRuns
-    from fedskew.paper.choice import Choice
-    from fedskew.paper.execute import Problem
-    from fedskew.runs.results import Results
-    from fedskew.runs.run import Run
-    from fedskew.runs.store import Store
 
 paper_app = typer.Typer(
     help="Tables and figures of the paper: list, run, show, map.", rich_markup_mode=None, no_args_is_help=True
@@ -134,8 +127,8 @@ def paper_list(
         grid.add_row(*map(str, shown))
     console().print(grid)
     say(
-        "five seeds; done in this store or published (`paper run` repeats published runs), in the arithmetic of most "
-        f"runs; time left on {device_name(device)}, from runs of the same kind there"
+        "five seeds; done in this store or published (`paper run` repeats published runs, `--extend` does not), in the "
+        f"arithmetic of most runs; time left on {device_name(device)}, from runs of the same kind there"
         + ("; no estimate: no such run on this device yet" if any(row["of_unknown_time"] for row in rows) else "")
     )
     if not any(row["done"] or row["shortened"] for row in rows):
@@ -175,8 +168,8 @@ def paper_run(
     whole = every_item(cells, methods) if item == "all" else named_item(item)
     asked, store = extended(item, within) if extend else whole, open_store(runs)
     choice = chosen(cells, methods, seeds, rounds, profile, device, precision, data_dir, stand_in)
-    done, problems = _do(asked, choice, shard, store, published, jobs, show=not (json_ or quiet))
-    waits = _unsettled(asked, choice, known_results(store, published))
+    done, problems = do_missing(asked, choice, shard, store, published, jobs, show=not (json_ or quiet))
+    waits = unsettled(asked, choice, known_results(store, published))
     if json_:
         failed: list[UndoneRuns] = [
             {"runs": [run.hash for run in p.runs], "reason": p.reason, "busy": p.busy} for p in problems
@@ -294,62 +287,8 @@ def paper_map(
     asked = Map(mapped(cell), cell, values, PARTS if part == "all" else (part,))
     choice = chosen(None, None, 1, rounds, "stated", device, precision, data_dir, stand_in)
     store = open_store(runs)
-    problems = [] if show else _do(asked, choice, shard, store, published, show=not (json_ or quiet))[1]
+    problems = [] if show else do_missing(asked, choice, shard, store, published, show=not (json_ or quiet))[1]
     results = known_results(store, published)
     with drawn_for(style):
         print_map(asked, choice, results, out, json_=json_, quiet=quiet)
-    report_problems(problems, None if show else _unsettled(asked, choice, results))
-
-
-def _do(
-    item: Any, choice: "Choice", shard: str, store: "Store", published: Path, jobs: int = 1, *, show: bool
-) -> tuple[list["Run"], list["Problem"]]:
-    """Run what is missing until nothing is; returns what was done and what was not."""
-    from fedskew.paper.execute import Problem, execute, missing
-    from fedskew.paper.jobs import by_need, in_jobs
-
-    problems: list[Problem] = []
-    done: list[Run] = []
-    while groups := missing(item, choice, shard, store, published, {run for p in problems for run in p.runs}):
-        if jobs > 1:
-            groups = by_need(groups)
-            _estimate([run for (run,) in groups], jobs, store, published, enabled=show)
-        doing = execute(groups, store) if jobs == 1 else in_jobs(groups, store, jobs)
-        with (
-            closing(doing) as events,
-            round_progress(sum(run.rounds for group in groups for run in group), enabled=show) as step,
-        ):
-            for event in events:
-                if isinstance(event, Problem):
-                    problems.append(event)
-                    continue
-                run, record = event
-                step(f"{run.short_algorithm} {run.title}", record)
-                if record.round == run.rounds or record.diverged:
-                    done.append(run)
-                    say_done(run, record, enabled=show)
-                interruption.check()
-    if hasattr(item, "measure"):
-        item.measure(store, choice)
-    return done, problems
-
-
-def _estimate(left: "Sequence[Run]", jobs: int, store: "Store", published: Path, *, enabled: bool) -> None:
-    """Print how much is left to do before starting."""
-    from fedskew.paper.estimate import Speeds, device_name
-
-    if not enabled:
-        return
-    where = device_name(left[0].device)
-    speeds = Speeds(known_results(store, published), where)
-    known = [speeds.seconds(run) for run in left]
-    time = time_text(sum(seconds for seconds in known if seconds is not None), known.count(None))
-    time += ", since no such run has finished there yet" if set(known) == {None} else ""
-    say(f"{len(left)} runs, {jobs} at a time; one after another on {where}: {time}", err=True)
-
-
-def _unsettled(item: Any, choice: "Choice", results: "Results") -> str | None:
-    """The note if the next runs depend on runs of other shares."""
-    if not hasattr(item, "settled") or item.settled(choice, results):
-        return None
-    return "the next runs depend on runs that are not in this store yet; repeat the command when they are"
+    report_problems(problems, None if show else unsettled(asked, choice, results))
