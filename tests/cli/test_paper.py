@@ -334,6 +334,15 @@ def test_list_and_show_do_not_hide_other_profiles(capsys: pytest.CaptureFixture[
     assert call(capsys, "paper", "show", "table6", *there)[2] == ""
 
 
+def test_show_takes_later_methods_by_name(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ("table1", "--stand-in", "--cells", "cifar10/dirichlet:0.5", "--methods", "fedavg,fedlc:travel=1")
+    assert call(capsys, "paper", "run", *asked, "--seeds", "1", "--rounds", "1")[0] == 0
+    code, out, _ = call(capsys, "paper", "show", *asked, "--format", "csv")
+    assert code == 0
+    assert [line.split(",")[1] for line in out.splitlines()] == ["method", "fedavg", "fedlc:travel=1"]
+    assert call(capsys, "paper", "show", *asked, "--profile", "tuned")[0] == 0  # which has no later methods
+
+
 def test_list_counts_runs_of_one_arithmetic(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     publish(tmp_path, "stated", "bf16", seeds=2)
     publish(tmp_path, "stated", "fp32")

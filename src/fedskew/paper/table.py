@@ -75,8 +75,8 @@ class Table:
         arithmetic: the requested one, else the most frequent. They also have one length: the requested one, else the
         one with most runs, on a tie the longest."""
         found = []
-        beyond = () if choice.profile.tries else self.beyond  # they have no tries
-        methods = chosen("method", choice.methods, (*self.methods, *beyond))
+        named = chosen("method", choice.methods, (*self.methods, *self.beyond))
+        methods = [one for one in named if one in self.methods or not choice.profile.tries]  # later ones have no tries
         for cell in chosen("cell", choice.cells, self.cells):
             found += in_one_arithmetic(results, choice, partial(self._cell, cell, methods, choice))
         return [row for row in found if row["ours"] or row["method"] in self.methods]
