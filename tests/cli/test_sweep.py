@@ -75,6 +75,7 @@ def test_what_a_comma_divides(name, texts, values):
     [
         ([], ["several values", "--tau"]),
         (["--tau", "1"], ["several values"]),
+        (["--tuu", "1"], ["tuu", "did you mean tau"]),
         (["--tua", "1,2"], ["tua", "did you mean tau"]),
         (["--tau"], ["--tau", "no values"]),
         (["--tau", "1,,2"], ["empty value"]),

@@ -41,9 +41,9 @@ def sweep_command(
     from fedskew.simulation.sweep import Sweep
 
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
+    sweep = Sweep.of(asked.fields, asked.values, seeds)
     if not any(len(values) > 1 for values in asked.values.values()):
         raise ValueError("sweep needs an option with several values; for example --algorithm fedlc --tau 0.5,1,2,5")
-    sweep = Sweep.of(asked.fields, asked.values, seeds)
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     decode(sweep.settings[sweep.reference].runs[0], enabled=show)
