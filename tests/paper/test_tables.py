@@ -238,6 +238,8 @@ def test_a_diverged_seed_counts_against_its_method() -> None:
     assert (gain.seeds, gain.lost, gain.verdict) == (3, 2, "open")
     assert rows[1]["ours"]["rounds_to_reach"]["seeds"] == 3
     assert "+10.00 [+10.00, +10.00] (2 more diverged)" in markdown(rows)
+    plain, lost = csv.DictReader(csv_text(rows).splitlines())
+    assert (plain["diverged_seeds"], lost["diverged_seeds"]) == ("", "3 4")
 
 
 def test_rows_hold_the_printed_figure_and_the_difference() -> None:

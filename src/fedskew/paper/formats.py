@@ -18,7 +18,7 @@ NOT_RUN = "None of this is in the store or among the published results."
 
 COLUMNS = (
     "cell", "method", "printed_mean", "printed_std", "ours_mean", "ours_std", "difference", "seeds", "rounds",
-    "shortened", "diverged", "algorithm", "model", "local_epochs", "momentum", "lr", "batch_size", "clients",
+    "shortened", "diverged_seeds", "algorithm", "model", "local_epochs", "momentum", "lr", "batch_size", "clients",
     "precision", "device", "seconds", "dataset", "stand_in", "balanced", "client_mean", "last_ten", "partitions",
     "hashes", "gain", "gain_half", "rounds_to_reach", "seeds_that_reached", "iid_gap", "iid_gap_closed", "iid_gain",
 )  # fmt: skip
@@ -239,7 +239,7 @@ _NESTED = {
     "ours_std": ("ours", "std"), "gain": ("ours", "gain", "mean"), "gain_half": ("ours", "gain", "half"),
     "rounds_to_reach": ("ours", "rounds_to_reach", "rounds"), "iid_gap": ("ours", "gap_closed", "gap"),
     "seeds_that_reached": ("ours", "rounds_to_reach", "reached"), "iid_gap_closed": ("ours", "gap_closed", "share"),
-    "iid_gain": ("ours", "iid_gain", "mean"),
+    "iid_gain": ("ours", "iid_gain", "mean"), "diverged_seeds": ("ours", "diverged"),
 }  # fmt: skip
 """Where in a row a column is; the others are in the row itself, or in `ours`."""
 
