@@ -103,7 +103,8 @@ def test_what_is_fixed_and_what_is_listed_is_not_searched(capsys):
         (["--algorithm", "fedavg", "--tua", "1"], ["tua", "nor an argument of fedavg"]),
         (["--algorithm", "fedavg", "--search", "best"], ["search is 'best'", "random, grid"]),
         (["--algorithm", "fedavg", "--partition", "iid,shards:2"], ["partition cannot be tuned"]),
-        ([], ["tune needs methods"]),
+        ([], ["tune needs methods", "rounds"]),
+        (["--algoritm", "fedlc"], ["tune needs methods", "algoritm"]),
     ],
 )
 def test_a_wrong_request_is_explained_and_nothing_is_begun(capsys, tmp_path, arguments, words):

@@ -115,7 +115,8 @@ def _methods(asked: Request) -> list[str]:
     """The methods to tune; other options with several values are knobs."""
     several, one = asked.values.pop("algorithm", []), asked.fields.pop("algorithm", None)
     if not several and one is None:
-        raise ValueError("tune needs methods; for example --algorithm fedavg,fedlc")
+        given = ", ".join((*asked.fields, *asked.values)) or "nothing"
+        raise ValueError(f"tune needs methods, for example --algorithm fedavg,fedlc; given: {given}")
     return several or [one]
 
 
