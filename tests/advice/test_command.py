@@ -102,6 +102,6 @@ def test_a_name_from_a_file_is_quoted():
 
 
 def test_variants_are_options_of_their_own():
-    mine = own({"fedavg": 90, "fedlc:tau=1": 93, "fedopt": 92})
+    mine = own({"fedavg": 90, "fedlc:tau=1": 93, "fedopt": (92, 94, 92.5)})
     said = command(advised({"fedavg": 60, "fedlc": 64}, own=mine))
     assert said.endswith("--algorithm fedavg,fedopt --algorithm fedlc:tau=1")

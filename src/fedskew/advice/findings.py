@@ -5,7 +5,7 @@ One order for everything: the user's own runs, the same data set, other data of 
 one's own runs the longest; there what several seeds decide. What comes first speaks."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -18,6 +18,7 @@ from fedskew.advice.gains import (
     Gain,
     Pair,
     Setting,
+    ahead,
     evidence_of,
     mean_skew,
     scaled,
@@ -28,7 +29,7 @@ from fedskew.core import spec
 from fedskew.data import resolve_dataset
 from fedskew.partition.cards import skew_indices
 from fedskew.partition.owners import Ints
-from fedskew.runs.verdict import CLOSE, NOT_DECIDED, OPEN, VERDICTS
+from fedskew.runs.verdict import CLOSE, NOT_DECIDED, OPEN, VERDICTS, Difference
 
 NEAR = 0.1
 """Evidence up to this distance is near. Two seeds of one Dirichlet setting can be as far apart."""
@@ -57,10 +58,19 @@ class Row:
 
 
 @dataclass(frozen=True)
+class Better:
+    """A method that is above the first recommended one in the setting that speaks for that."""
+
+    algorithm: str
+    ahead: Difference
+
+
+@dataclass(frozen=True)
 class Advice:
     """The whole advice. `do` is use, depends, keep (FedAvg), unknown, even (hardly any skew), or nothing (one
     client or one class), and `chosen` are the methods to use or to try. `own` judges the user's runs, `like` near
-    evidence on the same data set and, for methods that did not run on it, on the same kind of data."""
+    evidence on the same data set and, for methods that did not run on it, on the same kind of data. `better` are
+    methods to try besides: FedAvg can vary so much that it is open whether they are above it."""
 
     clients: int
     classes: int
@@ -75,6 +85,7 @@ class Advice:
     own: list[Row]
     like: list[Row]
     evidence: list[Evidence]
+    better: list[Better] = field(default_factory=list)
 
     @property
     def methods(self) -> list[str]:
@@ -84,6 +95,12 @@ class Advice:
         """A method in a setting, or in the one it is ranked in."""
         item = self.evidence[(number or row.ranked) - 1]
         return item, next(gain for gain in item.gains if gain.method == row.method)
+
+    def ahead(self, row: Row, other: Row) -> Difference | None:
+        """How far a method is ahead of another in the setting that speaks for the other."""
+        item, gain = self.gain(other)
+        methods = item.setting["methods"]
+        return ahead(row.algorithm, gain.algorithm, methods) if row.algorithm in methods else None
 
     @property
     def own_rounds(self) -> int:
@@ -136,10 +153,11 @@ def advise(
         return advice
     if not ours and skew["mean_total_variation"] < EVEN:
         return replace(advice, do="even")
-    do, chosen = decide(advice.counted, same, kin)
+    do, found_good = decide(advice.counted, same, kin)
     if do in ("keep", "unknown"):
-        chosen = to_try(advice, [advice.counted, same, kin, other, ours])
-    return replace(advice, do=do, chosen=chosen)
+        return replace(advice, do=do, chosen=to_try(advice, [advice.counted, same, kin, other, ours]))
+    chosen = _few(_as_good(advice, found_good))
+    return replace(advice, do=do, chosen=chosen, better=_better(advice, chosen))
 
 
 def _named(dataset: str | None, names: Iterable[str]) -> set[str]:
@@ -172,8 +190,34 @@ def decide(own: Sequence[Row], same: Sequence[Row], kin: Sequence[Row]) -> tuple
     for do in ("use", "depends"):
         for rows in (own, others):
             if stand := [row for row in rows if row.stands == do]:
-                return do, _few(stand)
+                return do, stand
     return "keep" if {row.stands for row in (*own, *others)} == {"keep"} else "unknown", []
+
+
+def _as_good(advice: Advice, rows: Sequence[Row]) -> list[Row]:
+    """Without those that are worse than an earlier one, unless that one has a readout and they have none."""
+    kept = list[Row]()
+    for row in rows:
+        rivals = (one for one in kept if has_readout(one.algorithm) <= has_readout(row.algorithm))
+        if not any(_is_worse(advice, row, one) for one in rivals):
+            kept.append(row)
+    return kept
+
+
+def _is_worse(advice: Advice, row: Row, other: Row) -> bool:
+    """Below it in the setting that speaks for it, or there with a whole interval of gains below its interval."""
+    gap, (item, gain) = advice.ahead(row, other), advice.gain(other)
+    mine = next((one for one in item.gains if one.algorithm == row.algorithm and one.has_interval), None)
+    return bool(gap and gap.verdict == "below") or bool(mine and mine.most < gain.least)
+
+
+def _better(advice: Advice, chosen: Sequence[Row]) -> list[Better]:
+    """Methods that are above the first of the chosen ones, and nowhere below FedAvg or diverged; the surest first."""
+    first, rows = chosen[0], [*advice.counted, *advice.like]
+    sound = [row for row in rows if row not in chosen and "below" not in row.settings and not row.diverged]
+    gaps = [(row, gap) for row in sound if (gap := advice.ahead(row, first)) and gap.verdict == "above"]
+    gaps.sort(key=lambda pair: (pair[1].half or 0.0) - pair[1].mean)
+    return [Better(row.algorithm, gap) for row, gap in gaps[:MOST]]
 
 
 def to_try(advice: Advice, groups: Sequence[Sequence[Row]]) -> list[Row]:

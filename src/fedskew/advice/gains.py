@@ -50,7 +50,16 @@ class Gain:
     @property
     def least(self) -> float:
         """The lower end of the interval."""
-        return self.mean - ((self.points and self.points.half) or 0.0)
+        return self.mean - self._half
+
+    @property
+    def most(self) -> float:
+        """The upper end of the interval."""
+        return self.mean + self._half
+
+    @property
+    def _half(self) -> float:
+        return (self.points and self.points.half) or 0.0
 
 
 @dataclass(frozen=True)
@@ -84,6 +93,7 @@ class Evidence:
 
 
 Pair = tuple[Evidence, Gain]
+_Seeds = dict[int, tuple[Any, Any, Any]]
 
 
 def scaled(skew: Mapping[str, float], classes: int) -> dict[str, float]:
@@ -125,11 +135,22 @@ def _held_out(method: Mapping[str, Any]) -> float:
     return statistics.fmean(values) if values and None not in method["accuracy"] else 0.0
 
 
+def ahead(name: str, other: str, methods: Mapping[str, Any]) -> Difference | None:
+    """How many points one method of a setting is ahead of another one."""
+    mine, base = (_by_seed(methods[one]) for one in (name, other))
+    alike = _alike(mine, base)
+    return paired(*({s: _percent(one[s][0]) for s in alike} for one in (mine, base)))
+
+
+def _alike(mine: _Seeds, base: _Seeds) -> list[int]:
+    """Seeds under which both runs had the same data, split, initial model and cohorts."""
+    return [s for s in mine if s in base and mine[s][2] == base[s][2]]
+
+
 def _gain(family: str, name: str, methods: Mapping[str, Any]) -> Gain:
-    """Paired by seed: both runs had the same data, split, initial model and cohorts."""
+    """Paired by seed."""
     mine, base = (_by_seed(methods[one]) for one in (name, BASELINE))
-    alike = [s for s in mine if s in base and mine[s][2] == base[s][2]]
-    points = paired(*({s: _percent(one[s][0]) for s in alike} for one in (mine, base)))
+    alike, points = _alike(mine, base), ahead(name, BASELINE, methods)
     finished = [s for s in alike if mine[s][0] is not None]
     seeds = [s for s in finished if base[s][0] is not None] or finished
     saved = paired(*({s: one[s][1] for s in seeds if one[s][1] is not None} for one in (base, mine)))
@@ -142,7 +163,7 @@ def _percent(accuracy: float | None) -> float | None:
     return None if accuracy is None else round(100 * accuracy, 4)
 
 
-def _by_seed(method: Mapping[str, Any]) -> dict[int, tuple[Any, Any, Any]]:
+def _by_seed(method: Mapping[str, Any]) -> _Seeds:
     """Accuracy over the last ten rounds, rounds to FedAvg's end, and the split, of each seed."""
     rows = zip(method["accuracy"], method["reach"], method["partitions"], strict=True)
     return dict(zip(method["seeds"], rows, strict=True))
