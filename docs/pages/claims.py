@@ -41,9 +41,9 @@ class Claim:
     def runs(self) -> tuple[str, ...]:
         return (*self.ours["fedavg"]["hashes"], *self.ours["fedlc"]["hashes"])
 
-    def against(self, other: str) -> Difference:
+    def against(self, other: str, measure: str = "each_last_ten") -> Difference:
         """FedLC minus another method, mean of the last ten rounds."""
-        found = paired(by_seed(self.ours["fedlc"]), by_seed(self.ours[other]))
+        found = paired(by_seed(self.ours["fedlc"], measure), by_seed(self.ours[other], measure))
         assert found is not None  # figures that are compared have a seed in common
         return found
 
@@ -55,13 +55,14 @@ class Claim:
     def __str__(self) -> str:
         if not self.compared:
             return f"{self.cell}: FedAvg and FedLC share no length or seed, or one diverged; not compared."
-        last = self.ours["fedlc"]["mean"] - self.ours["fedavg"]["mean"]
+        last = self.against("fedavg", "each").mean
         theirs = "" if self.printed_gain is None else f"; the paper {self.printed_gain:+.2f}"
-        means = on_common_seeds({method: by_seed(figures) for method, figures in self.ours.items()})
+        known = {method: by_seed(figures) for method, figures in self.ours.items()}
+        means, over = on_common_seeds(known), many([len(common_seeds(known))])
         both = {method: value for method, value in self.printed.items() if method in self.ours}
         return (
             f"{self.cell}: {self.against('fedavg').sentence('FedLC', 'FedAvg')} (last round {last:+.2f}{theirs}). "
-            f"Our means: {_listed(means)}; the paper's: {_listed(both)}."
+            f"Our means ({over}): {_listed(means)}; the paper's: {_listed(both)}."
         )
 
 
@@ -217,15 +218,20 @@ def many(numbers: Sequence[int]) -> str:
     return "one seed" if max(numbers) == 1 else f"{span(numbers, 'd')} seeds"
 
 
-def by_seed(ours: Mapping[str, Any]) -> dict[int, float]:
+def by_seed(ours: Mapping[str, Any], measure: str = "each_last_ten") -> dict[int, float]:
     """Mean of the last ten rounds of each seed that did not diverge, in percent."""
     fine = (seed for seed in ours["seeds"] if seed not in ours["diverged"])
-    return dict(zip(fine, ours["each_last_ten"], strict=True))
+    return dict(zip(fine, ours[measure], strict=True))
+
+
+def common_seeds(known: Mapping[str, Mapping[int, float]]) -> set[int]:
+    """The seeds that all methods have."""
+    return set.intersection(*map(set, known.values())) if known else set()
 
 
 def on_common_seeds(known: Mapping[str, Mapping[int, float]]) -> dict[str, float]:
     """The mean of each method over the seeds that all of them have; nothing if there are none."""
-    common = set.intersection(*map(set, known.values())) if known else set()
+    common = common_seeds(known)
     return {method: statistics.fmean(of[seed] for seed in common) for method, of in known.items() if common}
 
 

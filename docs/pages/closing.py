@@ -46,8 +46,8 @@ def section(results: Results) -> Iterator[str]:
         yield (
             f"{_HOW} Means over the same {SEEDS} seeds for every method, so FedAvg's can differ from "
             "that of tables with more seeds. [Another page](tables/gap.md) has methods "
-            "with one seed, and what was tried with the best one. Methods that were not run in all three cells are in "
-            "the pages of the tables."
+            "that lack seeds in some of these cells, and what was tried with the best one. Methods that were not run "
+            "in all three cells are in the pages of the tables."
         )
         yield _table(methods)
         yield from best(methods)
@@ -58,7 +58,10 @@ def once(results: Results) -> Iterator[str]:
     methods, single = closed(results), closed(results, range(1))
     rest = {method: at for method, at in single.items() if method not in methods or method in (BASELINE, "fedlc")}
     if rest.keys() - methods.keys():
-        yield f"{_HOW} One seed, which decides nothing; FedLC and FedAvg with the same seed are here to compare with:"
+        yield (
+            f"{_HOW} These methods lack seeds in some cells, so this is the first seed alone, which decides nothing; "
+            "FedLC and FedAvg with the same seed are here to compare with:"
+        )
         yield _table(rest)
 
 
@@ -117,7 +120,7 @@ def alone(methods: Mapping[str, Mapping[str, Row]], once: Mapping[str, Mapping[s
     yield table_of_shares(methods, dict.fromkeys((*combinations(methods), *known)))
     if others := {m: at for m, at in once.items() if _single(m) and m not in known}:
         ends = span([100 * ours["gap_closed"]["share"] for at in others.values() for ours in at.values()], ".0f")
-        yield f"With one seed, {listed(f'`{method}`' for method in others)} close {ends} %."
+        yield f"With the first seed alone, {listed(f'`{method}`' for method in others)} close {ends} %."
 
 
 def combinations(methods: Mapping[str, Mapping[str, Row]]) -> list[str]:

@@ -202,8 +202,9 @@ def _gap(results: Results) -> Iterator[str]:
     more = all(gain.verdict == "above" for name in best for gain in closing.over_fedlc(methods, name).values())
     elsewhere = {name: _elsewhere(results, name) for name in reversed(best)}
     loses = any(gain.verdict == "below" for at in elsewhere.values() for gains in at.values() for gain in gains)
+    title = "The best combinations gain more" if more else "Combinations"
     yield (
-        f"**Combinations{' gain more' if more else ''}{' on CIFAR-10, and can lose elsewhere' if loses else ''}.** How "
+        f"**{title}{' on CIFAR-10, and can lose elsewhere' if loses else ''}.** How "
         f"much of the gap between skewed and IID data is closed on CIFAR-10 ({closing.SEEDS} seeds, "
         f"{closing.SETTING.rounds} rounds; [other methods](docs/which-method.md)):"
     )

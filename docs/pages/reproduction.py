@@ -100,7 +100,7 @@ def reproduction(
         "tables/figures": figure_page.figures(results, figures),
         "tables/map": [*figure_page.around(results, figures), *depends.detail(results), *margins.section(taus)],
         "tables/gap": [
-            "# The gap to IID data: methods with one seed, and what was tried",
+            "# The gap to IID data: methods that lack seeds, and what was tried",
             *closing.once(results),
             *readouts.tried(fits),
         ],
@@ -140,7 +140,12 @@ def _repeats(results: Results, repeats: Sequence[Result]) -> Iterator[str]:
             f"{many} run{' is' if many == 1 else 's are'} among the results more than once: done again, or as a longer "
             f"run. In {many - differ} of them the accuracies of all rounds in common are equal (a longer run may have "
             f"resumed the shorter one)."
-            + (" The others differ; [Performance](../performance.md#does-a-gpu-run-repeat) says why:" if apart else "")
+            + (
+                " The others differ: a CPU and a GPU, and different engines, add in another order, and "
+                "[Performance](../performance.md#does-a-gpu-run-repeat) has other reasons:"
+                if apart
+                else ""
+            )
         )
     if apart:
         yield "\n".join(_repeated(*found) for found in apart)

@@ -69,7 +69,7 @@ def test_the_nearest_decided_setting_leads_and_what_is_open_there_is_said(said, 
     assert lines_of("fedlc", text)[0][1:3] == ["above", "5"]
     best, lc = (gains("cifar10", "dirichlet:0.1", name) for name in ("fedla+fedacg+refit", "fedlc"))
     (above,) = (line for line in text if line.startswith("Above fedlc in ["))
-    assert f" fedla+fedacg+refit {np.mean(np.subtract(best, lc[:3])):+.2f} [" in above
+    assert f" fedla+fedacg+refit, {np.mean(np.subtract(best, lc[:3])):+.2f} [" in above
     assert "fedla+fedacg+refit" in text[-1].rpartition(" ")[2].split(",")
 
 

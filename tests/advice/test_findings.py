@@ -41,7 +41,7 @@ def table(reached, seeds=1, skew=SKEW, **more):
         for seed, accuracy in enumerate(each if isinstance(each, tuple) else [each] * seeds)
     ]
     for one in found:
-        one.summary["partition_hash"] = sha256(one.run["partition"].encode()).hexdigest()
+        one.summary["partition_hash"] = sha256(f"{one.run['partition']} {one.run['clients']}".encode()).hexdigest()
     return known(found, skew)
 
 
@@ -231,13 +231,38 @@ def test_what_surely_gains_less_than_the_first_is_not_named_beside_it():
     assert "Also above FedAvg: fedgc." in verdict(advice)
 
 
+VARIED = {"fedavg": (60, 50, 40, 50, 50), "fedlc": (62, 56, 52, 58, 58), "fedla": (68, 61.5, 58.5)}
+"""FedAvg varies. FedLC is above it over five seeds, and FedLA is about 6 points above FedLC over three."""
+
+
 def test_what_is_above_the_first_is_named_though_it_is_open_against_fedavg():
-    """FedAvg varies. FedLC is above it over five seeds, and FedLA is about 6 points above FedLC over three."""
-    reached = {"fedavg": (60, 50, 40, 50, 50), "fedlc": (62, 56, 52, 58, 58), "fedla": (68, 61.5, 58.5)}
-    advice = advised(reached)
+    advice = advised(VARIED)
     assert {row.method: row.stands for row in advice.like} == {"fedlc": "use", "fedla": "open"}
-    assert "Above fedlc in [1], over the seeds that both have: fedla +6.00 [+4.76, +7.24]." in verdict(advice)
-    assert advised({**reached, "fedla": (68, 56, 58.5)}).better == []
+    assert (advice.methods, advice.tried) == (["fedlc"], ["fedlc", "fedla"])
+    said = "Above fedlc in [1]: fedla, +6.00 [+4.76, +7.24] over 3 seeds (against FedAvg open)."
+    assert f"{said} The command tries them too." in verdict(advice)
+    assert advised({**VARIED, "fedla": (68, 56, 58.5)}).better == []
+
+
+def test_what_is_above_the_first_is_named_where_it_is_an_alternative_too():
+    """FedLA is above FedAvg in another split, which is nearer than where FedLC ran, but not than FedLC's split."""
+    counts = dirichlet(0.1)
+    more = table({"fedavg": 50, "fedprox": 50}, 3, near(counts), clients=50)
+    other = table({"fedavg": 50, "fedla": (57, 58, 59)}, 3, skewed(counts, 0.01), partition="shards:2")
+    advice = advise(counts, both(more, other, table(VARIED, 1, skewed(counts, 0.02))), kind=IMAGES)
+    assert advice.methods == ["fedlc", "fedla"]
+    assert [one.algorithm for one in advice.better] == ["fedla"]
+    assert advice.tried == ["fedlc", "fedla"]
+
+
+@pytest.mark.parametrize(("mine", "named"), [(50, []), (60, []), ((60, 65, 71), ["fedla"])])
+def test_what_ones_own_runs_settled_is_not_named_above_the_first(mine, named):
+    """FedLA is below FedAvg, tied with it, or open in the user's own runs."""
+    runs = own({"fedavg": 60, "fedla": mine}, dataset="cifar10")
+    advice = advised(VARIED, own=runs)
+    assert advice.methods == ["fedlc"]
+    assert [one.algorithm for one in advice.better] == named
+    assert advice.tried == ["fedlc", *named]
 
 
 def test_where_clients_have_two_classes_of_unknown_data_the_published_best_are_tried():

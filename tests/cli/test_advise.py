@@ -117,7 +117,7 @@ def test_indices_are_those_of_the_card(capsys, card):
     assert shown["skew"] == json.loads(card.read_text())["skew"] == skew_indices(read_counts(card)[0])
     assert set(shown) == {
         "verdict", "training", "command", "clients", "classes", "classes_held", "samples", "sizes", "skew", "kind",
-        "nearest", "do", "methods", "chosen", "own", "like", "evidence",
+        "nearest", "do", "methods", "chosen", "better", "own", "like", "evidence",
     }  # fmt: skip
 
 

@@ -59,5 +59,5 @@ def test_what_methods_close_alone_is_told_with_all_seeds_and_in_a_range_with_one
         "| `fedlc` | 50 % | 50 % | 50 % | - | - |",
         "| `fedrs` | -25 % | -25 % | -25 % | below in all: -30.0 | - |",
     ]
-    assert once == "With one seed, `fedcm` close -25 %."
+    assert once == "With the first seed alone, `fedcm` close -25 %."
     assert not list(alone({}, few))

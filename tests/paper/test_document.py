@@ -191,7 +191,7 @@ def test_methods_with_fewer_seeds_are_compared_over_those_that_both_have() -> No
         for seed, accuracy in enumerate(values)
     ]
     (claim,) = claims(table, table.rows(Known(runs)))
-    assert "Our means: fedopt 70.00, fedlc 60.00, fedavg 50.00" in str(claim)
+    assert "Our means (3 seeds): fedopt 70.00, fedlc 60.00, fedavg 50.00" in str(claim)
 
 
 def test_what_was_not_run_still_shows_the_printed_figure_and_other_versions() -> None:

@@ -53,8 +53,7 @@ def try_command(advice: Advice, origin: Mapping[str, Any], dataset: str | None) 
         return None
     where = _where(origin, dataset)
     trained, own, seeds = _trained(advice, origin if where is origin else {})
-    tried = [BASELINE, *advice.methods, *(one.algorithm for one in advice.better)]
-    bare, rest = ([name for name in tried if (":" in name) is long] for long in (False, True))
+    bare, rest = ([name for name in (BASELINE, *advice.tried) if (":" in name) is long] for long in (False, True))
     named = {name: where[name] for name in ("dataset", "partition", "seed") if where.get(name) is not None}
     named |= {"seed": min(seeds)} if seeds else {}
     named |= {"clients": advice.clients, **_training(advice, trained, own=own), "seeds": max(SEEDS, len(seeds) + 2)}

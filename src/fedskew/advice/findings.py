@@ -59,7 +59,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Better:
-    """A method that is above the first recommended one in the setting that speaks for that."""
+    """A method that is above the first recommended one in the setting that speaks for that one."""
 
     algorithm: str
     ahead: Difference
@@ -70,7 +70,7 @@ class Advice:
     """The whole advice. `do` is use, depends, keep (FedAvg), unknown, even (hardly any skew), or nothing (one
     client or one class), and `chosen` are the methods to use or to try. `own` judges the user's runs, `like` near
     evidence on the same data set and, for methods that did not run on it, on the same kind of data. `better` are
-    methods to try besides: FedAvg can vary so much that it is open whether they are above it."""
+    above the first of the chosen: FedAvg can vary so much that it is open whether they are above it."""
 
     clients: int
     classes: int
@@ -97,10 +97,15 @@ class Advice:
         return item, next(gain for gain in item.gains if gain.method == row.method)
 
     def ahead(self, row: Row, other: Row) -> Difference | None:
-        """How far a method is ahead of another in the setting that speaks for the other."""
+        """How far a method is ahead of another in the setting that speaks for the other, if both count there."""
         item, gain = self.gain(other)
-        methods = item.setting["methods"]
-        return ahead(row.algorithm, gain.algorithm, methods) if row.algorithm in methods else None
+        counts = row.algorithm in {one.algorithm for one in item.gains}
+        return ahead(row.algorithm, gain.algorithm, item.setting["methods"]) if counts else None
+
+    @property
+    def tried(self) -> list[str]:
+        """The methods to use or to try, and those above them."""
+        return list(dict.fromkeys([*self.methods, *(one.algorithm for one in self.better)]))
 
     @property
     def own_rounds(self) -> int:
@@ -205,18 +210,22 @@ def _as_good(advice: Advice, rows: Sequence[Row]) -> list[Row]:
 
 
 def _is_worse(advice: Advice, row: Row, other: Row) -> bool:
-    """Below it in the setting that speaks for it, or there with a whole interval of gains below its interval."""
+    """Below it in the setting that speaks for it; where that is open, with a whole interval of gains below its own."""
     gap, (item, gain) = advice.ahead(row, other), advice.gain(other)
-    mine = next((one for one in item.gains if one.algorithm == row.algorithm and one.has_interval), None)
-    return bool(gap and gap.verdict == "below") or bool(mine and mine.most < gain.least)
+    if gap and gap.verdict not in (OPEN, NOT_DECIDED):
+        return gap.verdict == "below"
+    mine = next((one.points for one in item.gains if one.algorithm == row.algorithm and one.has_interval), None)
+    return mine is not None and mine.most < gain.least
 
 
 def _better(advice: Advice, chosen: Sequence[Row]) -> list[Better]:
-    """Methods that are above the first of the chosen ones, and nowhere below FedAvg or diverged; the surest first."""
-    first, rows = chosen[0], [*advice.counted, *advice.like]
-    sound = [row for row in rows if row not in chosen and "below" not in row.settings and not row.diverged]
-    gaps = [(row, gap) for row in sound if (gap := advice.ahead(row, first)) and gap.verdict == "above"]
-    gaps.sort(key=lambda pair: (pair[1].half or 0.0) - pair[1].mean)
+    """Methods that are above the first of the chosen ones, and in no setting below FedAvg or diverged; the surest
+    first. Of a method that the user has run, these runs count."""
+    mine = {row.algorithm for row in advice.counted}
+    rows = [*advice.counted, *(row for row in advice.like if row.algorithm not in mine)]
+    sound = [row for row in rows if row.stands in ("use", "open") and "below" not in row.settings and not row.diverged]
+    gaps = [(row, gap) for row in sound if (gap := advice.ahead(row, chosen[0])) and gap.verdict == "above"]
+    gaps.sort(key=lambda pair: -pair[1].least)
     return [Better(row.algorithm, gap) for row, gap in gaps[:MOST]]
 
 

@@ -50,16 +50,7 @@ class Gain:
     @property
     def least(self) -> float:
         """The lower end of the interval."""
-        return self.mean - self._half
-
-    @property
-    def most(self) -> float:
-        """The upper end of the interval."""
-        return self.mean + self._half
-
-    @property
-    def _half(self) -> float:
-        return (self.points and self.points.half) or 0.0
+        return self.points.least if self.points else float("-inf")
 
 
 @dataclass(frozen=True)

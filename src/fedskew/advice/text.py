@@ -70,7 +70,9 @@ def _what(advice: Advice) -> str:
     methods, named = advice.methods, ", ".join(advice.methods)
     if advice.do == "use":
         item, gain = advice.gain(advice.chosen[0])
-        points = f"{gain.mean:+.1f} points of accuracy over FedAvg ({gain.least:+.1f} to {gain.most:+.1f})"
+        assert gain.points is not None  # it has an interval
+        span = f"{gain.least:+.1f} to {gain.points.most:+.1f}"
+        points = f"{gain.mean:+.1f} points of accuracy over FedAvg ({span})"
         others = f" (or else {', or else '.join(methods[1:])})" if methods[1:] else ""
         where = f"in your runs of {rounds_text(item.rounds)}" if item.own else f"on {item.cell}"
         said = f"expect {points}" if item.data == SAME and not item.own else f"{where} it gained {points}"
@@ -172,11 +174,12 @@ def _others(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def _better(advice: Advice) -> Iterator[str]:
-    """`Above fedlc in [1], over the seeds that both have: fedla+fedacg +6.00 [+0.81, +11.19] (3 seeds).`"""
+    """`Above fedlc in [1]: fedla+fedacg, +6.00 [+0.81, +11.19] over 3 seeds (against FedAvg open). To try too.`"""
     if advice.better:
         first = advice.chosen[0]
-        said = ", ".join(f"{one.algorithm} {one.ahead.mean:+.2f} {one.ahead.interval}" for one in advice.better)
-        yield f"Above {first.algorithm} in [{first.ranked}], over the seeds that both have: {said}."
+        words = {gain.algorithm: gain.verdict for gain in advice.gain(first)[0].gains}
+        said = (f"{b.algorithm}, {b.ahead.figures} (against FedAvg {words[b.algorithm]})" for b in advice.better)
+        yield f"Above {first.algorithm} in [{first.ranked}]: {'; '.join(said)}. The command tries them too."
 
 
 def _points(gain: Gain) -> str:
@@ -184,8 +187,8 @@ def _points(gain: Gain) -> str:
 
 
 def _readout(advice: Advice) -> Iterator[str]:
-    """What `refit` reveals, where it is among the methods."""
-    named = [*(one.algorithm for one in advice.better), *advice.methods]
+    """What `refit` reveals, where it is among the methods to use or to try."""
+    named = advice.tried
     without = [name for name in named if not has_readout(name)]
     if len(without) < len(named):
         best = (

@@ -83,7 +83,7 @@ class MethodStanding(TypedDict):
 
 
 class Better(TypedDict):
-    """A method that is above the first recommended one, though open against FedAvg."""
+    """A method that is above the first recommended one."""
 
     algorithm: Annotated[str, "its variant"]
     ahead: Annotated[Difference, "points ahead of the first of `methods`, in the setting that speaks for that one"]
@@ -106,7 +106,7 @@ class Advice(TypedDict):
     do: Annotated[str, "`use`, `depends`, `keep` (FedAvg), `unknown`, `even` (hardly any skew) or `nothing`"]
     methods: Annotated[list[str], "the methods to use or to try"]
     chosen: Annotated[list[MethodStanding], "where these methods stand"]
-    better: Annotated[list[Better], "methods to try besides"]
+    better: Annotated[list[Better], "methods above the first of `methods`, to try too"]
     own: Annotated[list[MethodStanding], "methods in your runs"]
     like: Annotated[list[MethodStanding], "methods in near evidence on your data set, else on your kind of data"]
     evidence: Annotated[list[Evidence], "the settings"]

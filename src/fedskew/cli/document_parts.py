@@ -163,9 +163,10 @@ class Ours(TypedDict):
     """Our runs for a cell and method of the paper. Accuracies are in percent, without the seeds that diverged."""
 
     mean: Annotated[float | None, "accuracy after the last round"]
+    each: Annotated[list[float], "the same, for each seed"]
     std: Annotated[float | None, "its sample standard deviation; null for fewer than two seeds"]
     last_ten: Annotated[float | None, "mean accuracy of the last ten rounds, at most half of all"]
-    each_last_ten: Annotated[list[float], "the same, for each seed"]
+    each_last_ten: Annotated[list[float], "that, for each seed"]
     balanced: Annotated[float | None, "mean of the accuracies per class"]
     client_mean: Annotated[float | None, "mean over clients of the accuracy on their own test parts"]
     seeds: Annotated[list[int], "the seeds"]

@@ -214,9 +214,9 @@ _LABELS = {
 
 
 def _values(found: Sequence[Row], name: str) -> str:
-    """The distinct values of a setting among these."""
+    """The distinct values of a setting among these; runs of one cell may have several devices."""
     shown = (f"{ours[name]:g}" if isinstance(ours[name], float) else str(ours[name]) for ours in found)
-    return ", ".join(dict.fromkeys(shown))
+    return ", ".join(dict.fromkeys(value for text in shown for value in text.split(", ")))
 
 
 def latex(rows: Sequence[Row], target: float | None = None) -> str:

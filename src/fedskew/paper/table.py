@@ -245,6 +245,7 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
     seconds = [result.summary["seconds"] for result in group]
     return {
         "mean": _mean(values),
+        "each": values,
         "std": statistics.stdev(values) if len(values) > 1 else None,
         "last_ten": _mean(ends),
         "each_last_ten": ends,

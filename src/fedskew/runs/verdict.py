@@ -51,7 +51,7 @@ class Difference:
     def _finished(self) -> str:
         """What the seeds that both finished say."""
         half = self.half or 0.0
-        if abs(self.mean) <= half:
+        if self.least <= 0 <= self.most:
             return "tied" if abs(self.mean) + half <= CLOSE else OPEN
         return "above" if self.mean > 0 else "below"
 
@@ -61,10 +61,19 @@ class Difference:
         return {*(("above", "tied") if self.lost else ()), *(("below", "tied") if self.other_lost else ())}
 
     @property
+    def least(self) -> float:
+        """The lower end of the interval; the mean without one."""
+        return self.mean - (self.half or 0.0)
+
+    @property
+    def most(self) -> float:
+        """The upper end of the interval."""
+        return self.mean + (self.half or 0.0)
+
+    @property
     def interval(self) -> str:
         """`[+3.52, +8.48]`"""
-        half = self.half or 0.0
-        return "" if self.half is None else f"[{self.mean - half:+.2f}, {self.mean + half:+.2f}]"
+        return "" if self.half is None else f"[{self.least:+.2f}, {self.most:+.2f}]"
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready, with the verdict."""
