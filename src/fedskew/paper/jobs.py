@@ -16,6 +16,7 @@ from fedskew.core.round import Server
 from fedskew.paper.execute import Problem, execute
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
+from fedskew.runs.verdict import FEWEST
 from fedskew.simulation.records import RoundRecord
 
 Event = tuple[Run, RoundRecord] | Problem
@@ -27,8 +28,9 @@ MOST_JOBS = 256
 
 
 def by_need(groups: Sequence[list[Run]]) -> list[list[Run]]:
-    """Every run separately, and all first seeds before any second seed."""
-    return [[run] for run in sorted((run for group in groups for run in group), key=lambda run: run.seed)]
+    """Every run separately: all first seeds, then method by method the others that a verdict needs, then more."""
+    runs = [run for group in groups for run in group]
+    return [[run] for run in sorted(runs, key=lambda run: (run.seed > 0) + (run.seed >= FEWEST))]
 
 
 def in_jobs(groups: Sequence[list[Run]], store: Store, jobs: int) -> Generator[Event, None, None]:
