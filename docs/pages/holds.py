@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from docs.pages.claims import by_profile, by_seed, data_and_table, on_common_seeds, rank, span
+from docs.pages.claims import by_profile, by_seed, common_seeds, data_and_table, on_common_seeds, rank, span
 from fedskew.paper import TABLES
 from fedskew.paper.profiles import PROFILES
 from fedskew.paper.table import SEVEN
@@ -38,7 +38,7 @@ class Cell:
     @property
     def seeds(self) -> int:
         """How many seeds all of them have."""
-        return len(set.intersection(*map(set, self.known.values())))
+        return len(common_seeds(self.known))
 
     @property
     def ordered(self) -> bool:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from docs.pages.claims import by_seed, by_verdict, listed, named, on_common_seeds, points, span
+from docs.pages.claims import by_seed, by_verdict, common_seeds, listed, named, on_common_seeds, points, span
 from docs.pages.closing import READOUT
 from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
@@ -105,7 +105,7 @@ def first(at: Cells) -> tuple[str, str] | None:
         (best, most), (_, second), *_ = sorted(means.items(), key=lambda pair: -pair[1])
         winners.setdefault(f"`{best}`" if most - second >= LEAD else "nobody", []).append(named(cell))
     each = [f"{who} in {'all' if len(there) == len(known) else ', '.join(there)}" for who, there in winners.items()]
-    common = [len(set.intersection(*(set(values) for values in at[cell].values()))) for cell in known]
+    common = [len(common_seeds(at[cell])) for cell in known]
     return listed(each), span(common, "d")
 
 

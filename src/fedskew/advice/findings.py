@@ -158,10 +158,10 @@ def advise(
         return advice
     if not ours and skew["mean_total_variation"] < EVEN:
         return replace(advice, do="even")
-    do, found_good = decide(advice.counted, same, kin)
+    do, standing = decide(advice.counted, same, kin)
     if do in ("keep", "unknown"):
         return replace(advice, do=do, chosen=to_try(advice, [advice.counted, same, kin, other, ours]))
-    chosen = _few(_as_good(advice, found_good))
+    chosen = _few(_as_good(advice, standing))
     return replace(advice, do=do, chosen=chosen, better=_better(advice, chosen))
 
 

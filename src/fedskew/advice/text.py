@@ -204,7 +204,7 @@ def _saved(gain: Gain) -> str:
     saved = gain.saved
     if saved is None:
         return "never gets there"
-    span = "" if saved.half is None else f" [{round(saved.mean - saved.half)}, {round(saved.mean + saved.half)}]"
+    span = "" if saved.half is None else f" [{round(saved.least)}, {round(saved.most)}]"
     return f"{round(saved.mean)}{span}" + (
         f" in {saved.seeds} of {len(gain.seeds)}" if saved.seeds < len(gain.seeds) else ""
     )

@@ -50,9 +50,8 @@ class Difference:
     @property
     def _finished(self) -> str:
         """What the seeds that both finished say."""
-        half = self.half or 0.0
         if self.least <= 0 <= self.most:
-            return "tied" if abs(self.mean) + half <= CLOSE else OPEN
+            return "tied" if self.least >= -CLOSE and self.most <= CLOSE else OPEN
         return "above" if self.mean > 0 else "below"
 
     @property

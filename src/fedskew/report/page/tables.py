@@ -23,7 +23,7 @@ def results(federation: Federation) -> Html:
     measures = shown_measures(federation, columns)
     marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
     differences = {method.name: federation.difference(method) for method in methods}
-    reach = max((abs(d.mean) + (d.half or 0.0) for d in differences.values() if d is not None), default=0.0)
+    reach = max((max(-d.least, d.most) for d in differences.values() if d is not None), default=0.0)
     judged, more = any(differences.values()), [more_columns(federation, method) for method in methods]
     rows = []
     for i, method in enumerate(methods):
