@@ -124,3 +124,23 @@ def test_what_is_not_there_says_so(tmp_path):
         load_model("3fa9")
     with pytest.raises(ValueError, match="there is no run '3fa9'"):
         load_model("3fa9", tmp_path)
+
+
+def test_for_a_client_it_adds_the_logarithms_of_its_label_counts(folder, tmp_path):
+    folder()
+    model, counts = load_model(tmp_path / "model.safetensors"), [40, 0, 1, 7, 0, 0, 300, 2, 9, 12]
+    here = model.for_client(counts)
+    prior = torch.tensor([math.log(max(n, 1)) for n in counts])
+    torch.testing.assert_close(outputs(here), outputs(model) + prior)
+    assert model.prior is None
+    assert not here.training
+    here.save(tmp_path / "here.safetensors")
+    assert torch.equal(outputs(load_model(tmp_path / "here.safetensors")), outputs(model))
+    assert torch.equal(outputs(model.for_client(torch.full((10,), 8))).argmax(-1), outputs(model).argmax(-1))
+
+
+@pytest.mark.parametrize("counts", [[1] * 9, [[1] * 10], [3] * 9 + [-1], [0.1] * 10])
+def test_counts_that_are_no_label_counts_are_refused(folder, tmp_path, counts):
+    folder()
+    with pytest.raises(ValueError, match=r"counts (are|have) "):
+        load_model(tmp_path / "model.safetensors").for_client(counts)

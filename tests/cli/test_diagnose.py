@@ -106,7 +106,7 @@ def test_one_json_document(capsys, monkeypatch):
     found = json.loads(out)
     assert set(found) == {
         "run_hash", "title", "dataset", "algorithm", "local_epochs", "seed", "round", "classes", "class_names",
-        "methods", "calibration", "repairs", "forgetting", "files",
+        "methods", "at_home", "calibration", "repairs", "forgetting", "files",
     }  # fmt: skip
     assert list(found["methods"]) == ["fedlc:tau=2", "fedavg"]
     for method in found["methods"].values():

@@ -1,5 +1,6 @@
 """A trained model that takes inputs as stored and knows the names of its outputs."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from torch import Tensor, nn
 
 from fedskew.core import spec
 from fedskew.core.tree import Params
+from fedskew.losses.counts import check_not_shares, filled
 from fedskew.runs.export import final_model, read_export, rebuild, write_export
 from fedskew.runs.store import Store
 
@@ -21,6 +23,7 @@ class TrainedModel(nn.Module):
 
     mean: Tensor | None
     std: Tensor | None
+    prior: Tensor | None
 
     def __init__(self, module: nn.Module, about: dict[str, Any]) -> None:
         super().__init__()
@@ -32,18 +35,34 @@ class TrainedModel(nn.Module):
         normalised = about["mean"] is not None and about["std"] is not None
         for name in ("mean", "std"):
             self.register_buffer(name, self._by_channel(about[name]) if normalised else None, persistent=False)
+        self.register_buffer("prior", None, persistent=False)
+
+    def _like(self) -> Tensor:
+        return next(leaf for leaf in self.module.parameters() if leaf.is_floating_point())
 
     def _by_channel(self, values: list[float]) -> Tensor:
-        like = next(leaf for leaf in self.module.parameters() if leaf.is_floating_point())
         shape = (-1,) + (1,) * (len(self.input_shape) - 1)
-        return torch.tensor(values, dtype=like.dtype, device=like.device).reshape(shape)
+        return torch.tensor(values, dtype=self._like().dtype, device=self._like().device).reshape(shape)
+
+    def for_client(self, counts: Sequence[int] | Tensor) -> "TrainedModel":
+        """The same model for a client with these label counts n: log n is added to its outputs, so that what the client
+        often sees is likelier. A class without examples counts as having one."""
+        given = torch.as_tensor(counts, device=self._like().device)
+        if given.shape != (len(self.classes),) or bool((given < 0).any()):
+            raise ValueError(
+                f"counts are {given.tolist()}; allowed: how many examples of each of the {len(self.classes)} classes"
+            )
+        check_not_shares(given)
+        here = TrainedModel(self.module, self._about)
+        here.prior = filled(given, "floor", self._like().dtype).log()
+        return here.train(self.training)
 
     def forward(self, x: Tensor) -> Tensor:
         if tuple(x.shape[1:]) != self.input_shape:
             raise ValueError(f"inputs have the shape {list(x.shape)}; allowed: [B, {str(list(self.input_shape))[1:]}")
-        x = x.to(next(leaf for leaf in self.module.parameters() if leaf.is_floating_point()).dtype)
+        x = x.to(self._like().dtype)
         logits: Tensor = self.module(x if self.mean is None or self.std is None else (x - self.mean) / self.std)
-        return logits
+        return logits if self.prior is None else logits + self.prior
 
     @torch.no_grad()
     def predict(self, x: Tensor) -> list[str]:

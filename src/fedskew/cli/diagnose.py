@@ -16,6 +16,9 @@ def diagnose_command(
     run: Annotated[str, typer.Argument(help="The run's hash, its beginning, or the run's folder.")],
     out: Annotated[Path | None, typer.Option(help="Folder for the JSON and figures.  [default: diagnosis/RUN]")] = None,
     clients: Annotated[int, typer.Option(help="How many of the cohort's clients to report.")] = 20,
+    alone: Annotated[
+        bool, typer.Option("--alone", help="Also train these clients each by itself, as long as the run took.")
+    ] = False,
     style: Style = "screen",
     json_: Json = False,
     quiet: Quiet = False,
@@ -34,7 +37,7 @@ def diagnose_command(
     from fedskew.report.style import drawn_for
 
     folder = open_store(runs).find(run)
-    document = diagnose(folder, client_limit=clients, data_dir=data_dir)
+    document = diagnose(folder, client_limit=clients, by_themselves=alone, data_dir=data_dir)
     try:
         folder.write_diagnosis(document)
     except OSError as error:  # a store may be somebody else's; what was measured is still worth showing
@@ -65,6 +68,8 @@ def _print(document: dict[str, Any]) -> None:
     if shown < cohort:
         say(f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all")
     echo("")
+    say("What clients get: accuracy where labels are as frequent as among the client's own examples")
+    console().print(_at_home(document["at_home"]))
     for title, table in _TABLES.items():
         say(title)
         console().print(table(document["methods"]))
@@ -84,6 +89,23 @@ def _mended(repairs: dict[str, float | None]) -> str:
     told = [f"{percent_of(repairs[name])} % with {part}" for name, part in parts.items() if repairs[name] is not None]
     more = f"; it would be {', '.join(told)} fitted to all clients' training examples" if told else ""
     return f"accuracy {percent_of(repairs['as_is'])} %{more}"
+
+
+def _at_home(found: dict[str, Any]) -> Grid:
+    from fedskew.diagnostics.kinds import mean
+
+    ways = {
+        "the global model": found["global"],
+        "with the client's label counts as a prior": found["prior"],
+        **{f"after a local update with {method}": each for method, each in found["after"].items()},
+        "trained by the client alone": found["alone"],
+    }
+    grid = Grid("model", "mean %", "lowest client %")
+    for way, each in ways.items():
+        if each is not None:
+            lowest = min((value for value in each if value is not None), default=None)
+            grid.add_row(way, percent_of(mean(each)), percent_of(lowest))
+    return grid
 
 
 def _kinds(methods: dict[str, Any]) -> Grid:

@@ -6,6 +6,7 @@ import torch
 
 from fedskew.core.checks import check_number
 from fedskew.diagnostics.accuracy_by_class import class_accuracy
+from fedskew.diagnostics.at_home import alone, at_home
 from fedskew.diagnostics.calibration_error import calibration_of
 from fedskew.diagnostics.client_drift import drift, forgetting
 from fedskew.diagnostics.deviation_bound import deviation
@@ -22,10 +23,13 @@ from fedskew.simulation.records import Observation
 PLAIN, CALIBRATED = "fedavg", "fedlc"
 
 
-def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str | None = None) -> dict[str, Any]:
+def diagnose(
+    folder: Folder, *, client_limit: int | None = None, by_themselves: bool = False, data_dir: str | None = None
+) -> dict[str, Any]:
     """Make one local round from the checkpoint with the run's method, a plain and a calibrated one, and probe each.
 
-    `client_limit` limits how many clients are reported in `methods`, except for drift, which covers the whole cohort.
+    `client_limit` limits how many clients are reported, except for drift, which covers the whole cohort. With
+    `by_themselves` they are also trained without the federation, which takes as long as the run did.
     """
     if client_limit is not None:
         check_number("clients", client_limit, 1)
@@ -38,11 +42,17 @@ def diagnose(folder: Folder, *, client_limit: int | None = None, data_dir: str |
     calibration = calibration_of(first, simulation.server)
     if calibration is None:
         raise StoreError(f"run {folder.path.name} has diverged: its model's outputs are not finite")
+    looked = {name: _looked(seen, client_limit) for name, seen in views.items()}
+    updated = {name: found["class_accuracy"]["clients"] for name, found in looked.items()}
     return {
         "run_hash": folder.path.name,
         **about(first),
         "round": simulation.round,
-        "methods": {name: _looked(seen, client_limit) for name, seen in views.items()},
+        "methods": looked,
+        "at_home": {
+            **at_home(first, simulation.server, updated),
+            "alone": alone(simulation, updated[own]) if by_themselves else None,
+        },
         "calibration": calibration,
         "repairs": repairs(first.model, simulation.server, simulation.federation),
         "forgetting": forgetting([record["per_class_accuracy"] for record in folder.records()[: simulation.round]]),
