@@ -3,9 +3,10 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from docs.pages import closing, depends, rivals, small_data
-from docs.pages.claims import SMALL, Claim, by_seed, claims, counted, lengths, listed, named, seeds, span
+from docs.pages.claims import SMALL, Claim, by_seed, claims, listed, named, seeds, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
@@ -15,12 +16,11 @@ from fedskew.paper.profiles import PROFILES
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach
 from fedskew.runs.results import Result, Results
-from fedskew.runs.verdict import BASELINE, CLOSE, VERDICTS, Difference
+from fedskew.runs.verdict import BASELINE, NOT_DECIDED, Difference
 
 DATA, CHART = "cifar10", "gains"
 REVEALS = "docs/algorithms.md#the-readout-refit-ours"
 _TABLES = ("table1", "table2", "table3", "table4")
-_BOTH = ("fedlc", "fedavg")
 
 
 def draw(results: Results, folder: Path) -> list[Path]:
@@ -35,58 +35,73 @@ def draw(results: Results, folder: Path) -> list[Path]:
             cells.append({"name": named(cell), "gains": {"paper": [] if printed is None else [printed], **gains}})
     labels = {
         "paper": "the paper",
-        "stated": f"ours, profile stated: no momentum, no crops, {_length(found['stated'])}",
-        "usual": f"ours, profile usual: momentum 0.9, crops and mirror images, {_length(found['usual'])}",
+        "stated": f"ours without momentum and crops, {_length(found['stated'])}",
+        "usual": f"ours with momentum and crops, {_length(found['usual'])}",
     }
-    title = "What FedLC gains over FedAvg on CIFAR-10, 20 clients"
-    ends = "ours: means of the last ten rounds, the paper: last round"
-    note = f"{ends}; dots are seeds, where there are several; no bar: not run"
+    title = "What FedLC gains over FedAvg on CIFAR-10, from strong to mild skew"
+    note = "ours: means of the last ten rounds, dots are seeds; the paper: last round"
     return gain_figure(folder / CHART, cells, labels, title, note)
 
 
 @dataclass(frozen=True)
 class Place:
-    """FedLC against FedAvg in the splits of a data set, trained in one way for so many rounds, and the paper's."""
+    """FedLC against FedAvg in the splits of a data set, trained in one way, and what the paper prints for them."""
 
     data: str
     training: str
-    rounds: str
+    rounds: int
     gains: Sequence[Difference]
     printed: Sequence[float] = ()
+    stated: int | None = None
+    """The paper's rounds, if it states them."""
 
     def row(self) -> list[str]:
-        said = [gain.verdict for gain in self.gains]
-        verdicts = ", ".join(f"{word} in {said.count(word)}{self._by(word)}" for word in VERDICTS if word in said)
         shown = span(self.printed, "+.1f") if self.printed else "-"
-        numbers = span([gain.seeds for gain in self.gains], "d")
-        return [self.data, self.training, self.rounds, _span(self.gains), verdicts, numbers, shown]
+        return [self.data, self.training, self._count("above"), self._count("below"), _span(self.gains), shown]
 
-    def _by(self, word: str) -> str:
-        """By how much, where all that is above or below is so by little."""
+    def _count(self, word: str) -> str:
+        """In how many splits, and by how much if in all of them by little."""
+        if all(gain.verdict == NOT_DECIDED for gain in self.gains):
+            return f"? ({seeds(self.gains)})"
         sizes = [abs(gain.mean) for gain in self.gains if gain.verdict == word]
-        little = word in ("above", "below") and max(sizes) < SMALL
-        return f" (by {span(sizes, '.2f')})" if little else ""
+        little = f" (by {span(sizes, '.2f')})" if sizes and max(sizes) < SMALL else ""
+        return f"{len(sizes) or 'none'} of {len(self.gains)}{little}"
 
 
 def part(results: Results, figures: str, digits: Sequence[Result] = ()) -> str:
     """The text in the README, with the chart from a folder of figures; nothing if nothing was run."""
-    usual = _claims(results, "usual")
-    if not usual:
+    if not _claims(results, "usual"):
         return ""
-    chart = f"![FedLC's gain over FedAvg by skew: the paper's, and ours under two profiles]({figures}/{CHART}.png)"
-    heads = ("data", "clients train with", "rounds", "FedLC − FedAvg, points", "splits", "seeds", "the paper prints")
-    table = as_markdown(heads, [place.row() for place in _places(results, digits) if place.gains])
-    known = [" ".join(_answer(results)), chart, "\n".join(table), _KEY, "\n".join(_caveats(results, usual))]
-    return "\n\n".join([text for text in known if text] + [*_gap(results)])
+    chart = (
+        "![FedLC's gain over FedAvg on CIFAR-10, by skew: the paper's, and ours with and without momentum and crops]"
+        f"({figures}/{CHART}.png)"
+    )
+    heads = ("data", "clients train with", "above FedAvg in", "below in", "points over FedAvg", "in the paper")
+    places = [place for place in _places(results, digits) if place.gains]
+    table = "\n".join(as_markdown(heads, [place.row() for place in places]))
+    known = ["\n".join(_answer(results)), chart, _KEY, table, _note(places), _gap(results)]
+    return "\n\n".join(text for text in known if text)
 
 
 _KEY = (
-    "A split is above or below if the 95 % interval over seeds excludes zero, tied if all of it is within "
-    f"{CLOSE:g} points, and otherwise open; one or two seeds decide nothing ([how we measure](docs/measuring.md)). "
-    "`200 of 400` rounds: the paper has 400. D(beta) is Dirichlet label skew, Q(alpha) gives every client alpha "
-    f"shards: the smaller, the more skewed. Strong skew is {listed(map(named, depends.CELLS))}. "
-    "[Every split, method and run](docs/reproduction.md)."
+    "D(β) is Dirichlet label skew; Q(α) gives every client α pieces of the sorted data. The smaller, the more skewed: "
+    f"strong skew is {listed(map(named, depends.CELLS))}."
 )
+
+
+def _note(places: Sequence[Place]) -> str:
+    """How to read the table."""
+    usual = places[0].rounds
+    others = {place.data: place.rounds for place in places if place.rounds != usual}
+    ours = f" ({', '.join(f'{data} {rounds}' for data, rounds in others.items())})" if others else ""
+    longer = {place.data: place.stated for place in places if place.stated and place.stated != place.rounds}
+    theirs = f", the paper's {span([*longer.values()], 'd')} on {listed(longer)}" if longer else ""
+    return (
+        "A split deals the examples to the clients. FedLC is above or below FedAvg in it if the 95 % interval of their "
+        "difference over at least three seeds excludes zero; otherwise they are close, or more seeds are needed ([how "
+        f"we measure](docs/measuring.md)). Our runs have {usual} rounds{ours}{theirs}. [Every split, method and run]"
+        "(docs/reproduction.md)."
+    )
 
 
 def _answer(results: Results) -> Iterator[str]:
@@ -96,45 +111,53 @@ def _answer(results: Results) -> Iterator[str]:
         for profile in ("usual", "stated")
     }
     usual, stated = ([claim.against("fedavg") for claim in found] for found in strong.values())
+    yield "It depends on the data and on how clients train.\n"
     if usual:
         yield (
-            f"On CIFAR-10 under strong label skew, FedLC gains **{_span(usual)} points** over FedAvg after "
-            f"{_rounds(strong['usual'])}{_longer(results)} if clients train with momentum and random crops, as is "
-            "usual."
+            "- **On CIFAR-10 under strong skew, with momentum and random crops, as is usual:** FedLC gains "
+            f"**{_span(usual)} points** of accuracy over FedAvg ({_rounds(strong['usual'])}, {seeds(usual)})."
+            f"{_longer(results)}"
         )
     if stated:
         printed = [claim.printed_gain for claim in strong["stated"] if claim.printed_gain is not None]
         yield (
-            f"The paper names neither; without them FedLC gains **{_span(stated)}** ({seeds(stated)}), where the paper "
-            f"prints {span(printed, '+.1f')}."
+            f"- **The same without momentum and crops:** **{_span(stated)}** ({_rounds(strong['stated'])}, "
+            f"{seeds(stated)}). The paper names neither and prints {span(printed, '+.1f')}."
         )
-    yield "On other data it gains less, or loses."
+    yield "- **On other data** it gains less, or loses: see the table."
 
 
 def _longer(results: Results) -> str:
-    """What is left of that gain in the longest runs, where FedAvg has more time."""
-    last = depends.SETTINGS[-1]
-    gains = [one.gain for one in depends.measured(results) if one.setting == last]
-    return f" ({_span(gains)} after {last.rounds}, {seeds(gains)})" if gains else ""
+    """What is left of that gain in the longest runs, where FedAvg has more time, and over the best FedAvg."""
+    measured, last = depends.measured(results), depends.SETTINGS[-1]
+    gains = [one.gain for one in measured if one.setting == last]
+    best = depends.against_best(measured).values()
+    over = f", and {_span(best)} over the better of FedAvg with and without them" if best else ""
+    return f" After {last.rounds} rounds ({seeds(gains)}) it is {_span(gains)}{over}." if gains else ""
 
 
 def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
-    """Every data set on which both methods were run."""
-    crops, neither = "momentum, crops", "neither"
-    for data, name, profile, training in (
-        ("cifar10", "CIFAR-10", "usual", crops),
-        ("cifar10", "CIFAR-10", "stated", neither),
-        ("cifar100", "CIFAR-100", "usual", crops),
-        ("imagenet12", "12 classes of Tiny-ImageNet", "usual", crops),
-        ("svhn", "SVHN", "usual", "momentum"),
-        ("synthetic", "Synthetic (linear model)", "usual", "momentum"),
-        ("synthetic", "Synthetic (linear model)", "stated", neither),
+    """Every data set on which both methods were run, trained as is usual."""
+    for data, name, training in (
+        ("cifar10", "CIFAR-10", "momentum, crops"),
+        ("cifar100", "CIFAR-100", "momentum, crops"),
+        ("imagenet12", "12 classes of Tiny-ImageNet", "momentum, crops"),
+        ("svhn", "SVHN", "momentum"),
+        ("synthetic", "Synthetic", "momentum, linear model"),
     ):
-        found = [*_claims(results, profile, data).values()]
-        printed = [claim.printed_gain for claim in found if claim.printed_gain is not None]
-        yield Place(name, training, lengths(found) if found else "", [c.against("fedavg") for c in found], printed)
-    for training, gains in small_data.in_short(digits):
-        yield Place("digits", training, small_data.rounds(digits), gains)
+        if found := [*_claims(results, "usual", data).values()]:
+            printed = [claim.printed_gain for claim in found if claim.printed_gain is not None]
+            rounds, first = max(claim.ours["fedlc"]["rounds"] for claim in found), found[0]
+            gains = [claim.against("fedavg") for claim in found]
+            yield Place(name, training, rounds, gains, printed, first.full_rounds if _states_rounds(first) else None)
+    if trained := dict(small_data.in_short(digits)).get("momentum"):
+        yield Place("digits", "momentum", digits[0].rounds, trained)
+
+
+def _states_rounds(claim: Claim) -> bool:
+    """Whether the paper says how many rounds it has there."""
+    tables = [table for table in TABLES.values() if claim.cell in table.cells]
+    return not any(text.startswith("rounds") for table in tables for text in table.assumed)
 
 
 def detail(results: Results) -> Iterator[str]:
@@ -176,65 +199,59 @@ def _rounds(found: Iterable[Claim]) -> str:
     return f"{span([claim.ours['fedlc']['rounds'] for claim in found], 'd')} rounds"
 
 
-def _caveats(results: Results, usual: Mapping[str, Claim]) -> Iterator[str]:
-    """A bullet each for a better FedAvg, and for the rounds that FedLC takes."""
-    if best := depends.against_best(depends.measured(results)):
-        yield (
-            "- **Momentum can harm FedAvg.** Over the best of our FedAvgs, with or without momentum and crops, FedLC "
-            f"gains {_span(best.values())} points under strong skew ({depends.SETTINGS[-1].rounds} rounds, "
-            f"{seeds(best.values())}). All have one learning rate; [the map](docs/tables/map.md) has others."
-        )
-    took = {method: [claim.ours[method]["rounds_to_reach"]["rounds"] for claim in usual.values()] for method in _BOTH}
-    reached = {method: [rounds for rounds in found if rounds is not None] for method, found in took.items()}
-    if all(reached.values()):
-        yield (
-            f"- **Rounds**, with momentum and crops: FedLC first has FedAvg's final accuracy after "
-            f"{span(reached['fedlc'], 'd')} of {_length(usual)}, FedAvg after {span(reached['fedavg'], 'd')}."
-        )
+_WHAT = {"fedla": "logit adjustment", "fedlc": "FedLC", "fedacg": "server momentum", "refit": "a refitted last layer"}
+"""What the methods of the best combinations are."""
 
 
-def _gap(results: Results) -> Iterator[str]:
-    """How much of the gap FedLC and the best combinations close, and what these gain elsewhere."""
+def _gap(results: Results) -> str:
+    """How much of what skew costs FedLC and the best combinations win back, and what is to be said against these."""
     methods = closing.closed(results)
-    best = closing.combinations(methods) if "fedlc" in methods else []
+    best = [*reversed(closing.combinations(methods))] if "fedlc" in methods else []
     if not best:
-        return
+        return ""
+    shares = {
+        name: span([100 * ours["gap_closed"]["share"] for ours in methods[name].values()], ".0f")
+        for name in ("fedlc", *best)
+    }
+    told = [f"`{name}` ({listed(map(_part_of, name.split('+')))}) {shares[name]} %" for name in best]
     more = all(gain.verdict == "above" for name in best for gain in closing.over_fedlc(methods, name).values())
-    elsewhere = {name: _elsewhere(results, name) for name in reversed(best)}
-    loses = any(gain.verdict == "below" for at in elsewhere.values() for gains in at.values() for gain in gains)
-    title = "The best combinations gain more" if more else "Combinations"
-    yield (
-        f"**{title}{' on CIFAR-10, and can lose elsewhere' if loses else ''}.** How "
-        f"much of the gap between skewed and IID data is closed on CIFAR-10 ({closing.SEEDS} seeds, "
-        f"{closing.SETTING.rounds} rounds; [other methods](docs/which-method.md)):"
+    return (
+        f"**{'Some combinations do better on CIFAR-10.' if more else 'Combinations.'}** Of the accuracy that strong "
+        f"skew costs FedAvg there, FedLC wins back {shares['fedlc']} %, {listed(told)} ({closing.SEEDS} seeds). "
+        f"{' '.join(_warnings(results, methods, best))} [All methods](docs/which-method.md)."
     )
-    yield closing.table_of_shares(methods, ["fedlc", *reversed(best)])
-    said = [
-        "A gain on IID data is better training, not a cure for skew. Combinations were found by looking at test "
-        "accuracies, so their lead is somewhat flattered."
-    ]
+
+
+def _part_of(method: str) -> str:
+    return _WHAT.get(name_in(method), f"`{method}`")
+
+
+def _warnings(results: Results, methods: Mapping[str, Any], best: Sequence[str]) -> Iterator[str]:
+    """What is to be said against the best combinations."""
+    yield "They were found by looking at test accuracies, so their lead is somewhat flattered."
+    if level := [gain for name in best if (gain := closing.iid_gain(methods[name]))]:
+        yield f"They also gain without skew ({_span(level)}, {seeds(level)}), so part of it is just better training."
+    lost = {name: _elsewhere(results, name) for name in best}
+    where = {
+        name: [f"{_below(of)} of {rivals.NAMES[data]}" for data, of in at.items() if _below(of)]
+        for name, at in lost.items()
+    }
+    if told := [f"`{name}` is below FedAvg in {listed(places)}" for name, places in where.items() if places]:
+        yield f"Elsewhere they can lose: {', '.join(told)}."
     if any(closing.READOUT in name for name in best):
-        said.append(f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS}).")
-    if told := [_gains(name, at) for name, at in elsewhere.items() if at]:
-        said.append(f"On other data, points over FedAvg: {'; '.join(told)}.")
-    yield " ".join(said)
+        yield f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS})."
+
+
+def _below(gains: Sequence[Difference]) -> str:
+    """`2 of 4 splits`; nothing if none."""
+    count = sum(gain.verdict == "below" for gain in gains)
+    return f"{count} of {len(gains)} splits" if count else ""
 
 
 def _elsewhere(results: Results, method: str) -> dict[str, list[Difference]]:
-    """What a method gains over FedAvg on each other data set, in every split and way of training."""
-    found: dict[str, list[Difference]] = {}
-    for data, profiles in rivals.PLACES.items():
-        for profile in profiles if data != DATA else ():
-            if gains := rivals.against(rivals.cells(results, data, profile), method, BASELINE):
-                found.setdefault(data, []).extend(gains.values())
-    return found
-
-
-def _gains(method: str, at: Mapping[str, Sequence[Difference]]) -> str:
-    """What a method gains on each data set."""
-    said = {data: seeds(of) for data, of in at.items()}
-    said |= {data: f"{counted(of)}; {said[data]}" for data, of in at.items() if any(gain.half for gain in of)}
-    return f"`{method}` {listed(f'{_span(of)} on {rivals.NAMES[data]} ({said[data]})' for data, of in at.items())}"
+    """What a method gains over FedAvg in every split of each other data set, trained as is usual."""
+    others = [data for data in rivals.PLACES if data != DATA]
+    return {data: [*rivals.against(rivals.cells(results, data), method, BASELINE).values()] for data in others}
 
 
 def _table(found: Mapping[str, Claim]) -> str:

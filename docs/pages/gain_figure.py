@@ -8,7 +8,7 @@ from fedskew.report.figures import canvas, finish
 
 _LOOKS = {"paper": ("#c6c6c6", "black"), "stated": ("#7fb3d5", "black"), "usual": ("#b2182b", "white")}
 """A bar's colour and that of its number; they remain distinct in grey."""
-_WIDTH, _TALL = 0.27, 2.5
+_WIDTH, _TALL = 0.29, 2.5
 
 
 def gain_figure(
@@ -18,7 +18,7 @@ def gain_figure(
 
     A cell is {"name", "gains": {series: [points of each seed]}}; `labels` names the series in the order of bars.
     """
-    with canvas(8.4, 3.6) as figure:
+    with canvas(7.6, 3.6) as figure:
         axes = figure.subplots()
         for position, (series, label) in enumerate(labels.items()):
             colour, ink = _LOOKS[series]
@@ -35,7 +35,7 @@ def gain_figure(
                     (0, 3 if len(each) == 1 or mean > _TALL else 5),
                     textcoords="offset points",
                     ha="center",
-                    fontsize=7,
+                    fontsize=7.5,
                     color=colour,
                 )
                 if len(each) > 1:
