@@ -63,6 +63,13 @@ def test_within_leaves_out_methods_that_are_far_from_fedavg() -> None:
     ]
 
 
+@pytest.mark.parametrize("within", [None, 3.0])
+def test_a_method_that_computes_the_same_as_fedavg_needs_no_more_seeds(within: float | None) -> None:
+    results = known(fedavg=0.5, fednova=0.5, fedprox=0.5001)
+    asked = replace(ASKED, methods=("fednova", "fedprox"))
+    assert lacking(results, asked, within) == [(name, s) for name in ("fedavg", "fedprox") for s in (1, 2)]
+
+
 def test_a_method_without_fedavg_waits_for_it() -> None:
     results = known(fedlc=0.5)
     assert lacking(results, replace(ASKED, methods=("fedlc",)), 3.0) == [("fedavg", 0)]
@@ -72,7 +79,8 @@ def test_it_ends() -> None:
     """What is asked for, once done, is not asked for again, and nothing is left after a few passes."""
     done: list[Run] = []
     for _ in range(4):
-        runs = Extended([TABLE], 3.0).runs(ASKED, Known([finished(run) for run in done]))
+        results = [finished(run, 0.5 + TABLE.methods.index(run.short_algorithm) / 1000) for run in done]
+        runs = Extended([TABLE], 3.0).runs(ASKED, Known(results))
         assert not set(runs) & set(done)
         done += runs
     assert not runs

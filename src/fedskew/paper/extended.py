@@ -19,7 +19,9 @@ class Extended:
     """Tables as an item whose runs are those that they still lack. Published runs count as done.
 
     Every method of the paper gets the first seed. Further seeds are for methods that have one: with `within`, only for
-    those that differ from FedAvg by at most that many points, and for FedAvg itself where one of them needs it.
+    those that differ from FedAvg by at most that many points, and for FedAvg itself where one of them needs it. A
+    method that equals FedAvg exactly computes the same there (FedNova, if all clients have as many examples): it gets
+    none.
     """
 
     tables: Sequence[Table]
@@ -46,8 +48,8 @@ class Extended:
     def _seeds(self, row: Row, seeds: int) -> range:
         """The seeds that a method should have in a cell, by what it has."""
         gain = None if row["ours"] is None else row["ours"]["gain"]
-        close = gain is not None and (self.within is None or abs(gain["mean"]) <= self.within)
-        return range(seeds if close else 1)
+        more = gain is not None and gain["mean"] != 0 and (self.within is None or abs(gain["mean"]) <= self.within)
+        return range(seeds if more else 1)
 
 
 def as_shown(rows: Sequence[Row], full: int, choice: Choice) -> Choice:
