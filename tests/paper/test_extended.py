@@ -19,8 +19,9 @@ ASKED = Choice(cells=(CELL,), seeds=3)
 SHORT = Choice(rounds=200, fields={"precision": "bf16"})
 
 
-def finished(run: Run, accuracy: float = 0.5) -> Result:
-    return replace(result(run, accuracy), result_version=result_version(run.algorithm))
+def finished(run: Run, accuracy: float = 0.5, loss: float | None = None) -> Result:
+    found = result(run, accuracy, loss=1 - accuracy if loss is None else loss)
+    return replace(found, result_version=result_version(run.algorithm))
 
 
 def known(**accuracies: float) -> Results:
@@ -52,20 +53,27 @@ def test_known_runs_are_not_asked_for_again_and_known_methods_get_more_seeds() -
     assert found == sorted([*more, *first])  # feddyn, which the paper does not have, because it has a seed
 
 
-def test_within_leaves_out_methods_that_are_far_from_fedavg() -> None:
-    methods = ("fedprox", "fedlc", "fedrs")
-    results = known(fedavg=0.5, fedprox=0.53, fedlc=0.531, fedrs=0.47)
+def test_within_leaves_out_methods_that_are_far_from_fedavg_and_from_the_best() -> None:
+    results = known(fedavg=0.5, fedprox=0.53, fedlc=0.531, fedrs=0.47, fedopt=0.6, scaffold=0.571)
+    methods = ("fedprox", "fedlc", "fedrs", "fedopt", "scaffold")
     close = replace(ASKED, methods=methods)
-    assert lacking(results, close, 3.0) == [(name, s) for name in ("fedavg", "fedprox", "fedrs") for s in (1, 2)]
+    found = lacking(results, close, 3.0)
+    assert found == [(name, s) for name in ("fedavg", "fedopt", "fedprox", "fedrs", "scaffold") for s in (1, 2)]
     assert lacking(results, replace(ASKED, methods=("fedlc",)), 3.0) == []  # so FedAvg needs no seed either
     assert lacking(results, replace(ASKED, methods=("fedlc",)), 3.2) == [
         (name, s) for name in ("fedavg", "fedlc") for s in (1, 2)
     ]
 
 
+def test_a_wrong_method_is_refused() -> None:
+    with pytest.raises(ValueError, match="unknown method 'fedlcc'"):
+        lacking(NOTHING, replace(ASKED, methods=("fedlcc",)))
+
+
 @pytest.mark.parametrize("within", [None, 3.0])
 def test_a_method_that_computes_the_same_as_fedavg_needs_no_more_seeds(within: float | None) -> None:
-    results = known(fedavg=0.5, fednova=0.5, fedprox=0.5001)
+    ends = {"fedavg": (0.5, 1.0), "fednova": (0.5, 1.0), "fedprox": (0.5, 1.001)}
+    results = Known([finished(TABLE.run(CELL, name, SHORT), *end) for name, end in ends.items()])
     asked = replace(ASKED, methods=("fednova", "fedprox"))
     assert lacking(results, asked, within) == [(name, s) for name in ("fedavg", "fedprox") for s in (1, 2)]
 

@@ -81,7 +81,8 @@ Extend = Annotated[
 Within = Annotated[
     float | None,
     typer.Option(
-        "--within", help="With --extend: more seeds only for methods at most this many points from FedAvg, and FedAvg."
+        "--within",
+        help="With --extend: more seeds only for methods at most this many points from FedAvg or from the best one.",
     ),
 ]
 Shard = Annotated[str, typer.Option("--shard", help="k/n: only the k-th of n disjoint shares of the runs.")]

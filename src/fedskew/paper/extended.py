@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Any
 
-from fedskew.paper.choice import Choice
+from fedskew.paper.choice import Choice, chosen
 from fedskew.paper.table import Table
 from fedskew.runs.results import Results
 from fedskew.runs.run import Run
@@ -19,9 +19,9 @@ class Extended:
     """Tables as an item whose runs are those that they still lack. Published runs count as done.
 
     Every method of the paper gets the first seed. Further seeds are for methods that have one: with `within`, only for
-    those that differ from FedAvg by at most that many points, and for FedAvg itself where one of them needs it. A
-    method that equals FedAvg exactly computes the same there (FedNova, if all clients have as many examples): it gets
-    none.
+    those that differ from FedAvg, or from the highest mean of their cell, by at most that many points, and for FedAvg
+    itself where one of them needs it. A method that equals FedAvg exactly computes the same there (FedNova, if all
+    clients have as many examples): it gets none.
     """
 
     tables: Sequence[Table]
@@ -30,26 +30,43 @@ class Extended:
     def runs(self, choice: Choice, results: Results) -> list[Run]:
         if choice.profile.tries:
             raise ValueError(f"profile {choice.profile.name} tries variants first; allowed to extend: other profiles")
-        if choice.methods and BASELINE not in choice.methods:
-            choice = replace(choice, methods=(BASELINE, *choice.methods))
         return [run for table in self.tables for run in self._lacking(table, choice, results)]
 
     def _lacking(self, table: Table, choice: Choice, results: Results) -> Iterator[Run]:
-        for cell, group in groupby(table.rows(results, choice), lambda row: str(row["cell"])):
+        named = {*chosen("method", choice.methods, (*table.methods, *table.beyond)), BASELINE}
+        everyone = table.rows(results, replace(choice, methods=()))
+        for cell, group in groupby(everyone, lambda row: str(row["cell"])):
             rows = list(group)
-            wanted = {row["method"]: self._seeds(row, choice.seeds) for row in rows}
-            wanted[BASELINE] = range(max(map(len, wanted.values())))
+            best = max(_gain(row) or 0.0 for row in rows)
             here = as_shown(rows, table.full_rounds(cell), choice)
+            runs = {row["method"]: table.run(cell, row["method"], here) for row in rows}
+            plain = _loss(results, runs[BASELINE])
+            wanted = {
+                row["method"]: range(choice.seeds if self._more(row, best) and _loss(results, run) != plain else 1)
+                for row, run in zip(rows, runs.values(), strict=True)
+                if row["method"] in named
+            }
+            wanted[BASELINE] = range(max(map(len, wanted.values())))
             for row in rows:
-                run = table.run(cell, row["method"], here)
                 have = row["ours"]["seeds"] if row["ours"] else ()
-                yield from (run.model_copy(update={"seed": s}) for s in wanted[row["method"]] if s not in have)
+                lacking = (seed for seed in wanted.get(row["method"], ()) if seed not in have)
+                yield from (runs[row["method"]].model_copy(update={"seed": seed}) for seed in lacking)
 
-    def _seeds(self, row: Row, seeds: int) -> range:
-        """The seeds that a method should have in a cell, by what it has."""
-        gain = None if row["ours"] is None else row["ours"]["gain"]
-        more = gain is not None and gain["mean"] != 0 and (self.within is None or abs(gain["mean"]) <= self.within)
-        return range(seeds if more else 1)
+    def _more(self, row: Row, best: float) -> bool:
+        """Whether a method should have more than one seed, by what it gained and the highest gain of its cell."""
+        gain = _gain(row)
+        return gain is not None and (self.within is None or min(abs(gain), best - gain) <= self.within)
+
+
+def _gain(row: Row) -> float | None:
+    """Points over FedAvg, over the seeds that both have."""
+    gain = None if row["ours"] is None else row["ours"]["gain"]
+    return None if gain is None else float(gain["mean"])
+
+
+def _loss(results: Results, run: Run) -> float | None:
+    """The test loss at the end of this very run."""
+    return next((found.summary["loss"] for found in results.exactly(run.model_dump())), None)
 
 
 def as_shown(rows: Sequence[Row], full: int, choice: Choice) -> Choice:
