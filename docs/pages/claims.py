@@ -52,19 +52,6 @@ class Claim:
         both = {"fedavg", "fedlc"} <= set(self.printed)
         return self.printed["fedlc"] - self.printed["fedavg"] if both else None
 
-    def __str__(self) -> str:
-        if not self.compared:
-            return f"{self.cell}: FedAvg and FedLC share no length or seed, or one diverged; not compared."
-        last = self.against("fedavg", "each").mean
-        theirs = "" if self.printed_gain is None else f"; the paper {self.printed_gain:+.2f}"
-        known = {method: by_seed(figures) for method, figures in self.ours.items()}
-        means, over = on_common_seeds(known), many([len(common_seeds(known))])
-        both = {method: value for method, value in self.printed.items() if method in self.ours}
-        return (
-            f"{self.cell}: {self.against('fedavg').sentence('FedLC', 'FedAvg')} (last round {last:+.2f}{theirs}). "
-            f"Our means ({over}): {_listed(means)}; the paper's: {_listed(both)}."
-        )
-
 
 @lru_cache(len(TABLES))  # every section of a page asks for all of them
 def by_profile(name: str, results: Results) -> list[tuple[Profile, list[dict[str, Any]]]]:
@@ -168,9 +155,10 @@ def named(cell: str) -> str:
 
 
 def placed(cell: str) -> str:
-    """A cell in short with all that it names: `cifar10 D(0.1)`, `E=5 svhn Q(5)`, `m=10`."""
-    place, _, _ = cell.rpartition("/")
-    return f"{place.replace('/', ' ')} {named(cell)}" if place else cell
+    """A cell in short with all that it names: `cifar10 D(0.1)`, `E=5 svhn Q(5)`, `D(0.1)`, `m=10`."""
+    place, _, split = cell.rpartition("/")
+    short = named(cell) if place or split.partition(":")[0] in _KINDS else cell
+    return f"{place.replace('/', ' ')} {short}".strip()
 
 
 def span(values: Sequence[float], form: str = "+.2f") -> str:

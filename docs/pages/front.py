@@ -11,8 +11,8 @@ from docs.pages.gain_figure import gain_figure
 from fedskew.core.spec import name_in
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
-from fedskew.paper.formats import share_text
 from fedskew.paper.profiles import PROFILES
+from fedskew.paper.sections import share_text
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach
 from fedskew.runs.results import Result, Results

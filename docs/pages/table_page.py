@@ -8,6 +8,7 @@ from fedskew.core.spec import name_in
 from fedskew.paper import formats
 from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES, Profile
+from fedskew.paper.sections import by_data, sections
 from fedskew.paper.table import SEVEN, Table, end, printed
 from fedskew.report.page.provenance import command
 from fedskew.report.text_tables import as_markdown
@@ -124,21 +125,14 @@ def _line(result: Result) -> list[str]:
 
 
 def _shown(table: Table, profile: Profile, rows: Sequence[dict[str, Any]], length: str = "") -> Iterator[str]:
-    """The figures, what they say of the claims, and their runs, for each data set that was run; those that were not are
-    named with the last one."""
-    ran = list(dict.fromkeys(_data(table, row["cell"]) for row in rows if row["ours"]))
-    for data in ran:
-        elsewhere = {*ran} - {data} if data == ran[-1] else {_data(table, cell) for cell in table.cells} - {data}
-        here = [row for row in rows if _data(table, row["cell"]) not in elsewhere]
-        yield f"## Profile `{profile.name}`{length}" + (f", {data}" if len(ran) > 1 else "")
-        yield formats.markdown(here).rstrip()
-        if said := list(claims(table, here)):
-            yield "\n".join(f"- {claim}" for claim in said)
+    """The figures of each data set that was run, what they rest on, and their runs."""
+    if not any(row["ours"] for row in rows):
+        return
+    for data, here in by_data(rows).items():
+        yield f"## Profile `{profile.name}`, {data}{length}"
+        yield "\n".join(formats.markdown_tables(sections(here, named=placed))).rstrip()
+        yield "\n".join(f"- {line}" for line in formats.rests_on(here))
         yield from _runs(table, profile, here)
-
-
-def _data(table: Table, cell: str) -> str:
-    return name_in(str({**table.fields, **table.cells[cell]}["dataset"]))
 
 
 def other_lengths(rows: Sequence[dict[str, Any]]) -> list[int]:
@@ -153,9 +147,10 @@ def _runs(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> 
         if ours := row["ours"]:
             runs = ", ".join(f"{seed}: {name}" for seed, name in zip(ours["seeds"], ours["hashes"], strict=True))
             by_method.setdefault(row["method"], []).append(f"{row['cell']} {runs}")
-    yield "Runs by seed, and the commands that do them:"
+    yield '<details markdown="1">\n<summary>Runs by seed, and the commands that do them</summary>'
     yield "\n".join(f"- `{method}`: {'; '.join(runs)}" for method, runs in by_method.items())
     yield "\n".join(["```bash", *_commands(table, profile, rows), "```"])
+    yield "</details>"
 
 
 def _commands(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

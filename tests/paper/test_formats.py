@@ -7,6 +7,7 @@ from typing import Any
 
 from fedskew.paper import TABLES, formats
 from fedskew.paper.choice import Choice
+from fedskew.paper.sections import by_data, sections, share_text
 from tests.paper.test_tables import Known, result
 
 CHOICE = Choice(cells=("cifar10/dirichlet:0.1", "cifar10/dirichlet:0.5"), methods=("fedavg", "fedlc"), seeds=2)
@@ -20,9 +21,13 @@ def rows(**more: Any) -> list[dict[str, Any]]:
 
 def test_markdown_has_ours_the_printed_figure_and_what_it_rests_on() -> None:
     text = formats.markdown(rows())
-    assert "| method | cifar10/dirichlet:0.1 |\n" in text  # a cell that nobody ran is left out
-    assert "| fedlc | 50.50 ± 0.71 · 50.50 (65.91; -15.41) |" in text
-    assert "Rounds 400; E 1; momentum 0; lr 0.01; batch 128" in text
+    assert "| method | dirichlet:0.1 |\n" in text  # a cell that nobody ran is left out
+    assert "| fedlc | 50.50 ± 0.71 (65.91) |" in text
+    assert "| fedlc | +0.00 (+17.84) |" in text
+    assert (
+        "**Accuracy after 400 rounds, %: mean of the last ten rounds ± standard deviation over seeds (the paper" in text
+    )
+    assert "- Rounds 400; E 1; momentum 0; lr 0.01; batch 128" in text
     assert "Seeds 0, 1; " in text
     assert "fedlc:tau=5,missing=floor,denominator=all" in text
 
@@ -37,19 +42,36 @@ def test_figures_over_different_seeds_are_said_to_be() -> None:
 
 def test_a_share_of_the_gap_over_fewer_seeds_than_the_gain_says_so() -> None:
     share = {"share": 0.38, "gap": 0.2, "seeds": 1}
-    assert formats.share_text({"gap_closed": share, "gain": {"seeds": 3}}) == "38 % (one seed)"
-    assert formats.share_text({"gap_closed": {**share, "seeds": 3}, "gain": {"seeds": 5}}) == "38 % (3 seeds)"
-    assert formats.share_text({"gap_closed": share, "gain": {"seeds": 1}}) == "38 %"
-    assert formats.share_text({"gap_closed": None, "gain": None}) == "-"
+    assert share_text({"gap_closed": share, "gain": {"seeds": 3}}) == "38 % (one seed)"
+    assert share_text({"gap_closed": {**share, "seeds": 3}, "gain": {"seeds": 5}}) == "38 % (3 seeds)"
+    assert share_text({"gap_closed": share, "gain": {"seeds": 1}}) == "38 %"
+    assert share_text({"gap_closed": None, "gain": None}) == "-"
 
 
 def test_shortened_and_diverged_runs_are_marked() -> None:
     short = [result(run.model_copy(update={"rounds": 60}), 0.5) for run in TABLES["table1"].runs(CHOICE)]
     text = formats.markdown(TABLES["table1"].rows(Known(short), CHOICE))
-    assert "50.00 ± 0.00 · 50.00 (48.07; +1.93)" in text
-    assert "cifar10/dirichlet:0.1 [60 rounds]" in text
-    assert "square brackets" in text
-    assert "diverged (2 diverged, round 9)" in formats.markdown(rows(diverged=True, rounds=9))
+    assert "50.00 ± 0.00 (48.07)" in text
+    assert "Accuracy after 60 rounds" in text
+    assert "- All have fewer rounds than in the paper." in text
+    varied = [*short[:2], *(result(run) for run in TABLES["table1"].runs(CHOICE)[4:])]  # FedAvg at 0.1, all at 0.5
+    text = formats.markdown(TABLES["table1"].rows(Known(varied), CHOICE))
+    assert "| method | dirichlet:0.1 [60 rounds] | dirichlet:0.5 [400 rounds] |" in text
+    assert "- Some have fewer rounds than in the paper." in text
+    assert "2 diverged, round 9 (65.91)" in formats.markdown(rows(diverged=True, rounds=9))
+    both = rows()
+    both[1]["ours"] |= {"diverged": {1: 7}, "each_last_ten": [50.0], "last_ten": 50.0}
+    assert "50.00, 1 diverged, round 7 (65.91)" in formats.markdown(both)
+
+
+def on_iid(text: str, method: str) -> dict[str, str]:
+    """What a method gains on IID data, by column."""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line.startswith("|")]
+    found = {}
+    for i, heads in enumerate(lines):
+        for line in lines[i:]:
+            found |= {h: c for h, c in zip(heads, line, strict=False) if h.endswith("IID data") and line[0] == method}
+    return found
 
 
 def test_gains_on_iid_data_are_told_apart_by_data_set() -> None:
@@ -59,12 +81,12 @@ def test_gains_on_iid_data_are_told_apart_by_data_set() -> None:
     for run in TABLES["table1"].runs(choice):
         level = run.model_copy(update={"partition": "iid"})
         found += [result(run, 0.5), result(level, 0.7 + (run.algorithm != "fedavg") * gain[run.short["dataset"]])]
-    text = formats.markdown(TABLES["table1"].rows(Known(found), choice))
-    assert "Gain on IID data, points: svhn: fedlc +3.00; cifar10: fedlc +1.00." in text
+    svhn, cifar10 = formats.markdown(TABLES["table1"].rows(Known(found), choice)).split("### cifar10")
+    assert svhn.startswith("### svhn\n")
+    assert (on_iid(svhn, "fedlc"), on_iid(cifar10, "fedlc")) == ({"IID data": "+3.00"}, {"IID data": "+1.00"})
     without = Known([one for one in found if one.run["partition"] != "iid" or one.short["dataset"] == "svhn"])
-    assert "points: svhn: fedlc +3.00." in formats.markdown(TABLES["table1"].rows(without, choice))
-    one = replace(choice, cells=cells[1:])
-    assert "Gain on IID data, points: fedlc +1.00." in formats.markdown(TABLES["table1"].rows(Known(found), one))
+    svhn, cifar10 = formats.markdown(TABLES["table1"].rows(without, choice)).split("### cifar10")
+    assert (on_iid(svhn, "fedlc"), on_iid(cifar10, "fedlc")) == ({"IID data": "+3.00"}, {})
 
 
 def test_gains_on_iid_data_are_told_apart_by_what_a_table_varies() -> None:
@@ -74,7 +96,26 @@ def test_gains_on_iid_data_are_told_apart_by_what_a_table_varies() -> None:
         level = run.model_copy(update={"partition": "iid"})
         found += [result(run, 0.5), result(level, 0.7 + (run.algorithm != "fedavg") * run.clients / 1000)]
     text = formats.markdown(table.rows(Known(found), choice))
-    assert "Gain on IID data, points: m=10: fedlc +1.00; m=30: fedlc +3.00." in text
+    assert on_iid(text, "fedlc") == {"m=10, IID data": "+1.00", "m=30, IID data": "+3.00"}
+
+
+def test_cells_are_named_by_what_they_differ_in() -> None:
+    table = TABLES["table5"]
+    cells = [cell for cell in table.cells if cell.startswith(("E=1/", "E=5/"))]
+    choice = Choice(cells=tuple(cells), methods=("fedavg",), seeds=1)
+    found = by_data(table.rows(Known([result(run) for run in table.runs(choice)]), choice))
+    heads = {data: sections(rows)[0].heads[1:] for data, rows in found.items()}
+    assert list(heads) == ["cifar10", "svhn"]
+    for shown in heads.values():
+        assert shown == ["E=1/dirichlet:0.5", "E=1/shards:5", "E=5/dirichlet:0.5", "E=5/shards:5"]
+
+
+def test_cells_that_were_not_run_stand_with_their_data_set() -> None:
+    table, choice = TABLES["table1"], Choice(methods=("fedavg",), seeds=1)
+    ran = [result(run) for run in table.runs(choice) if run.partition.startswith("dirichlet:b=0.1")]
+    shown = by_data(table.rows(Known(ran), choice))
+    assert {data: len(rows) for data, rows in shown.items()} == {"svhn": 4, "cifar10": 4, "cifar100": 4}
+    assert by_data(table.rows(Known([]), choice)).keys() == {""}
 
 
 def test_the_end_of_a_short_run_is_its_last_half() -> None:
@@ -92,13 +133,15 @@ def test_nothing_run_yet() -> None:
     text = formats.markdown(TABLES["table1"].rows(Known([]), CHOICE))
     assert formats.NOT_RUN in text
     assert "| fedavg | - (48.07) | - (60.18) |" in text
+    assert ", one seed" not in text
 
 
 def test_latex_is_for_booktabs_and_escaped() -> None:
     text = formats.latex(rows())
-    assert text.startswith("\\begin{tabular}{lc}\n\\toprule")
+    assert text.startswith("% cifar10: Accuracy after 400 rounds, %")
+    assert "\n\\begin{tabular}{lc}\n\\toprule" in text
     assert text.endswith("\\bottomrule\n\\end{tabular}\n")
-    assert "50.50 $\\pm$ 0.71 · 50.50 (65.91; -15.41) \\\\" in text
+    assert "50.50 $\\pm$ 0.71 (65.91) \\\\" in text
 
 
 def test_csv_has_everything_a_figure_rests_on() -> None:

@@ -138,6 +138,7 @@ def _terminal(
     rows: Sequence[dict[str, Any]], title: str, target: float | None, notes: Sequence[str], *, quiet: bool
 ) -> str:
     from fedskew.paper import formats
+    from fedskew.paper.sections import by_data, sections
 
     screen = console(color_system=None)  # printed like any other text, or written to a file
 
@@ -147,12 +148,12 @@ def _terminal(
 
     with screen.capture() as capture:
         tell([title])
-        screen.print(Grid.of(*formats.whole(rows)))
-        tell([] if quiet else formats.rests_on(rows))
-        if gained := formats.gains(rows, target, words=True):
-            heads, texts, said = gained
-            screen.print(*([] if quiet else [""]), Grid.of(heads, texts))
-            tell([] if quiet else said)
+        for data, here in by_data(rows).items():
+            tell([*(["", data] if data else []), ""])
+            for one in sections(here, target):
+                tell([one.title])
+                screen.print(Grid.of(one.heads, one.rows))
+            tell([] if quiet else formats.rests_on(here))
         tell(notes)
     return str(capture.get())
 
