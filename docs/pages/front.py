@@ -84,7 +84,8 @@ def part(results: Results, figures: str, digits: Sequence[Result] = ()) -> str:
 
 
 _KEY = (
-    "D(β) is Dirichlet label skew; Q(α) gives every client α pieces of the sorted data. The smaller, the more skewed: "
+    "D(β) deals out each class in random (Dirichlet) shares; Q(α) gives every client α pieces of the sorted data. The "
+    "smaller, the more skewed: "
     f"strong skew is {listed(map(named, depends.CELLS))}."
 )
 
@@ -132,8 +133,9 @@ def _longer(results: Results) -> str:
     measured, last = depends.measured(results), depends.SETTINGS[-1]
     gains = [one.gain for one in measured if one.setting == last]
     best = depends.against_best(measured).values()
-    over = f", and {_span(best)} over the better of FedAvg with and without them" if best else ""
-    return f" After {last.rounds} rounds ({seeds(gains)}) it is {_span(gains)}{over}." if gains else ""
+    over = f", and {_span(best)} over the best of our FedAvgs, with or without either" if best else ""
+    rate = " All have the same learning rate." if best else ""
+    return f" After {last.rounds} rounds ({seeds(gains)}) it is {_span(gains)}{over}.{rate}" if gains else ""
 
 
 def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
@@ -237,15 +239,16 @@ def _warnings(results: Results, methods: Mapping[str, Any], best: Sequence[str])
         for name, at in lost.items()
     }
     if told := [f"`{name}` is below FedAvg in {listed(places)}" for name, places in where.items() if places]:
-        yield f"Elsewhere they can lose: {', '.join(told)}."
+        yield f"Elsewhere they can lose: {'; '.join(told)}."
     if any(closing.READOUT in name for name in best):
         yield f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS})."
 
 
 def _below(gains: Sequence[Difference]) -> str:
-    """`2 of 4 splits`; nothing if none."""
-    count = sum(gain.verdict == "below" for gain in gains)
-    return f"{count} of {len(gains)} splits" if count else ""
+    """`2 (above in 1) of 4 splits`; nothing if it is below in none."""
+    below, above = (sum(gain.verdict == word for gain in gains) for word in ("below", "above"))
+    more = f" (above in {above})" if above else ""
+    return f"{below}{more} of {len(gains)} splits" if below else ""
 
 
 def _elsewhere(results: Results, method: str) -> dict[str, list[Difference]]:

@@ -137,9 +137,12 @@ def test_for_a_client_it_adds_the_logarithms_of_its_label_counts(folder, tmp_pat
     here.save(tmp_path / "here.safetensors")
     assert torch.equal(outputs(load_model(tmp_path / "here.safetensors")), outputs(model))
     assert torch.equal(outputs(model.for_client(torch.full((10,), 8))).argmax(-1), outputs(model).argmax(-1))
+    relative = outputs(model.for_client(counts, everybody=[10 * n + 10 for n in counts]))
+    shares = torch.tensor([math.log(max(n, 1) / (10 * n + 10)) for n in counts])
+    torch.testing.assert_close(relative, outputs(model) + shares)
 
 
-@pytest.mark.parametrize("counts", [[1] * 9, [[1] * 10], [3] * 9 + [-1], [0.1] * 10])
+@pytest.mark.parametrize("counts", [[1] * 9, [[1] * 10], [3] * 9 + [-1], [3] * 9 + [math.nan], [0.1] * 10])
 def test_counts_that_are_no_label_counts_are_refused(folder, tmp_path, counts):
     folder()
     with pytest.raises(ValueError, match=r"counts (are|have) "):

@@ -1,13 +1,12 @@
 import json
-import math
 
 import numpy as np
 import pytest
-import torch
 
 from fedskew import Run, Store, simulate
 from fedskew.diagnostics import diagnose
-from fedskew.diagnostics.at_home import alone, own_mix, with_prior
+from fedskew.diagnostics.at_home import alone, own_mix
+from fedskew.diagnostics.observing import observe
 from fedskew.simulation.simulation import Simulation, advance
 
 RUN = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 4, "lr": 0.1, "batch_size": 16}
@@ -23,50 +22,81 @@ def test_with_balanced_counts_it_is_the_accuracy():
     assert own_mix([0.9, 0.5, 0.1], [7, 7, 7]) == pytest.approx(0.5)
 
 
-def test_the_prior_is_the_rule_of_bayes():
-    """Two classes with means -1 and 1 and unit variance: softmax(f) with f = (-x, x) is right where they are balanced.
-    Where the second has 9 of 10 examples, the best rule takes it from x = -log(9) / 2 on."""
-    x = torch.linspace(-4, 4, 801, dtype=torch.float64)
-    logits = torch.stack([-x, x], -1)
-    for label, sign in ((0, -1), (1, 1)):
-        found = with_prior(logits, torch.full((801,), label), [10, 90])[label]
-        right = sign * (x + math.log(9) / 2) > 0
-        assert found == pytest.approx(right.double().mean().item(), abs=2 / 801)
-
-
-def test_a_missing_class_counts_as_one_example():
-    logits = torch.tensor([[0.0, 3.0], [0.0, 5.0]])  # log 50 = 3.9
-    assert with_prior(logits, torch.tensor([1, 1]), [50, 0]) == [None, 0.5]
-
-
 def test_a_model_at_its_clients(tmp_path):
     run = Run(**RUN, rounds=4)
     list(simulate(run, store=(store := Store(tmp_path))))
     document = diagnose(store.folder(run.hash), client_limit=3, by_themselves=True)
     found, effect = document["at_home"], document["methods"]["fedavg"]["class_accuracy"]
     assert found["clients"] == [client["client"] for client in effect["clients"]] == [0, 1, 2]
+    assert not found["own_tests"]
     assert list(found["after"]) == list(document["methods"])
     for k, client in enumerate(effect["clients"]):
         share = [n / sum(client["counts"]) for n in client["counts"]]
         for values, by_class in ((found["global"], effect["before"]), (found["after"]["fedavg"], client["after"])):
             assert values[k] == pytest.approx(sum(a * b for a, b in zip(share, by_class, strict=True)), abs=1e-5)
-    for each in (found["global"], found["prior"], found["alone"]):
+    for each in (found["global"], found["prior"], found["relative"], found["alone"]):
         assert len(each) == 3
         assert all(0 <= value <= 1 for value in each)
     assert sum(found["prior"]) > sum(found["global"])
 
 
-def test_alone_is_a_federation_of_one(tmp_path):
-    """In steps over all of a client's examples, so that their order does not matter, and without momentum."""
-    simulation = Simulation(Run(**{**RUN, "batch_size": 2000}, rounds=3))
+def test_own_test_examples_are_what_a_client_meets(tmp_path):
+    """Two clients call the same inputs by opposite names: a model of one is always wrong about the other."""
+    x = np.repeat(np.array([[-1.0, 0], [1, 0]], dtype=np.float32), 20, axis=0)
+    y, whose = np.repeat([0, 1], 20), np.repeat([0, 1], 40)
+    both = {"x_train": np.concatenate([x, x]), "y_train": np.concatenate([y, 1 - y]), "client_train": whose}
+    own = {"x_test": x, "y_test": y, "client_test": np.zeros(40, int)}
+    np.savez(tmp_path / "own.npz", **both, **own)
+    about = {"dataset": f"npz:{tmp_path / 'own.npz'}", "partition": "natural", "clients": 2, "model": "logistic"}
+    run = Run(**about, rounds=3, lr=1.0, batch_size=8)
+    list(simulate(run, store=(store := Store(tmp_path / "runs"))))
+    found = diagnose(store.folder(run.hash), by_themselves=True)["at_home"]
+    assert found["own_tests"]
+    assert found["alone"] == found["after"]["fedavg"] == [1.0, None], "the second client has no test example"
+
+
+def test_relative_counts_undo_what_is_frequent_overall(tmp_path):
+    """Every client holds what all hold together: then log n - log N is the same for all classes, and log n is not."""
+    g = np.random.default_rng(0)
+    y = np.repeat([0, 1], [180, 20])
+    x = (g.normal(size=(200, 1)) + 2 * y[:, None]).astype(np.float32)
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y, client=np.arange(200) % 2)
+    about = {"dataset": f"npz:{tmp_path / 'own.npz'}", "partition": "natural", "clients": 2, "model": "logistic"}
+    run = Run(**about, rounds=20, lr=0.5, batch_size=20)
+    list(simulate(run, store=(store := Store(tmp_path / "runs"))))
+    found = diagnose(store.folder(run.hash))["at_home"]
+    assert found["relative"] == found["global"] != found["prior"]
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"momentum": 0.9, "lr_schedule": "cosine"}, {"optimizer": "adam"}, {"algorithm": "fedlc+scaffold"}]
+)
+def test_alone_is_a_federation_of_one(how, tmp_path):
+    """In steps over all of a client's examples, so that their order does not matter."""
+    fields = {**RUN, "batch_size": 2000, "lr": 0.02, **how}
+    simulation = Simulation(Run(**fields, rounds=3))
     for _ in range(3):
         advance([simulation])
-    counts = simulation.federation.counts(np.arange(4)).tolist()
-    clients = [{"client": k, "counts": counts[k]} for k in (1, 2)]
+    seen = observe(simulation)
     split = tmp_path / "split.json"
-    for found, client in zip(alone(simulation, clients), clients, strict=True):
-        split.write_text(json.dumps([simulation.federation.indices[client["client"]].tolist()]))
-        run = Run(**{**RUN, "batch_size": 2000, "clients": 1, "partition": f"replay:{split}"}, rounds=3)
-        *_, last = simulate(run)
-        assert found == pytest.approx(own_mix(last.per_class_accuracy, client["counts"]), abs=1e-5)
+    for k, found in enumerate(alone(simulation, seen, 2)):
+        split.write_text(json.dumps([simulation.federation.indices[k].tolist()]))
+        one = {**fields, "clients": 1, "partition": f"replay:{split}", "algorithm": "fedavg"}
+        *_, last = simulate(Run(**one, rounds=3))
+        counts = simulation.federation.counts(np.array([k]))[0].tolist()
+        assert found == pytest.approx(own_mix(last.per_class_accuracy, counts), abs=1e-5)
     assert simulation.round == 3
+
+
+def test_a_client_that_diverges_alone_has_no_accuracy():
+    simulation = Simulation(Run(**{**RUN, "lr": 1e30}, rounds=3))
+    seen = observe(simulation)
+    simulation.round = 3
+    assert alone(simulation, seen, None) == [None] * 4
+
+
+def test_a_method_whose_update_diverges_says_nothing(tmp_path, monkeypatch):
+    run = Run(**RUN, rounds=1)
+    list(simulate(run, store=(store := Store(tmp_path))))
+    monkeypatch.setattr("fedskew.diagnostics.accuracy_by_class.finite_update", lambda seen: None)
+    assert diagnose(store.folder(run.hash))["at_home"]["after"] == {"fedavg": None, "fedlc": None}

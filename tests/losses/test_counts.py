@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from fedskew.losses import adjusted, calibrated, check_labels, restricted
-from fedskew.losses.counts import check_length, filled, hidden
+from fedskew.losses.counts import check_length, filled, hidden, log_prior
 
 COUNTS = torch.tensor([0, 1, 16, 0])
 
@@ -48,3 +48,21 @@ def test_check_labels() -> None:
             check_labels(torch.tensor([1, wrong]), COUNTS)
     with pytest.raises(ValueError, match="a training label is class 3, whose count is 0"):
         check_labels(torch.tensor([1, 3]), COUNTS)
+
+
+def test_the_prior_is_the_rule_of_bayes():
+    """Two classes with means -1 and 1 and unit variance: the odds of the second are exp(2x) where both are as frequent,
+    and exp(2x) N_2/N_1 for a model of everybody's examples. A client's own are exp(2x) n_2/n_1."""
+    x = torch.linspace(-4, 4, 9, dtype=torch.float64)
+    own, everybody = torch.tensor([10, 90]), torch.tensor([800, 200])
+    balanced = torch.stack([-x, x], -1)
+    right = (2 * x).exp() * 9
+    trained = balanced + everybody.log()
+    for outputs in (balanced + log_prior(own), trained + log_prior(own, everybody)):
+        torch.testing.assert_close((outputs[:, 1] - outputs[:, 0]).exp(), right)
+
+
+def test_a_prior_of_classes_without_examples():
+    own, everybody = torch.tensor([50, 0, 0]), torch.tensor([100, 20, 0])
+    assert log_prior(own).exp().tolist() == pytest.approx([50, 1, 1])
+    assert log_prior(own, everybody).exp().tolist() == pytest.approx([1 / 2, 1 / 20, 1 / 20])

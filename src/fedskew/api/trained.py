@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from fedskew.core import spec
 from fedskew.core.tree import Params
-from fedskew.losses.counts import check_not_shares, filled
+from fedskew.losses.counts import check_not_shares, log_prior
 from fedskew.runs.export import final_model, read_export, rebuild, write_export
 from fedskew.runs.store import Store
 
@@ -44,18 +44,28 @@ class TrainedModel(nn.Module):
         shape = (-1,) + (1,) * (len(self.input_shape) - 1)
         return torch.tensor(values, dtype=self._like().dtype, device=self._like().device).reshape(shape)
 
-    def for_client(self, counts: Sequence[int] | Tensor) -> "TrainedModel":
+    def for_client(
+        self, counts: Sequence[int] | Tensor, everybody: Sequence[int] | Tensor | None = None
+    ) -> "TrainedModel":
         """The same model for a client with these label counts n: log n is added to its outputs, so that what the client
-        often sees is likelier. A class without examples counts as having one."""
-        given = torch.as_tensor(counts, device=self._like().device)
-        if given.shape != (len(self.classes),) or bool((given < 0).any()):
-            raise ValueError(
-                f"counts are {given.tolist()}; allowed: how many examples of each of the {len(self.classes)} classes"
-            )
-        check_not_shares(given)
+        often sees is likelier. A class without examples counts as having one.
+
+        With `everybody`'s label counts N, log N is subtracted: most methods' models already favour what is frequent
+        overall, those of `fedlc` and `fedla` do not. `save` writes the model for everybody.
+        """
+        n, total = self._counts(counts), None if everybody is None else self._counts(everybody)
         here = TrainedModel(self.module, self._about)
-        here.prior = filled(given, "floor", self._like().dtype).log()
+        here.prior = log_prior(n, total).to(self._like().dtype)
         return here.train(self.training)
+
+    def _counts(self, given: Sequence[int] | Tensor) -> Tensor:
+        counts = torch.as_tensor(given, device=self._like().device)
+        if counts.shape != (len(self.classes),) or not bool((counts >= 0).all()):
+            raise ValueError(
+                f"counts are {counts.tolist()}; allowed: how many examples of each of the {len(self.classes)} classes"
+            )
+        check_not_shares(counts)
+        return counts
 
     def forward(self, x: Tensor) -> Tensor:
         if tuple(x.shape[1:]) != self.input_shape:

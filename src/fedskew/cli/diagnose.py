@@ -68,8 +68,10 @@ def _print(document: dict[str, Any]) -> None:
     if shown < cohort:
         say(f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all")
     echo("")
-    say("What clients get: accuracy where labels are as frequent as among the client's own examples")
-    console().print(_at_home(document["at_home"]))
+    home = document["at_home"]
+    where = "on each client's own test examples" if home["own_tests"] else "with labels as frequent as at the client"
+    say(f"What clients get: accuracy {where}")
+    console().print(_at_home(home))
     for title, table in _TABLES.items():
         say(title)
         console().print(table(document["methods"]))
@@ -97,6 +99,7 @@ def _at_home(found: dict[str, Any]) -> Grid:
     ways = {
         "the global model": found["global"],
         "with the client's label counts as a prior": found["prior"],
+        "with those relative to everybody's": found["relative"],
         **{f"after a local update with {method}": each for method, each in found["after"].items()},
         "trained by the client alone": found["alone"],
     }

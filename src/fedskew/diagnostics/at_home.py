@@ -1,10 +1,11 @@
-"""What a model is worth to each client: its accuracy where labels are as frequent as among the client's own examples.
+"""What a model is worth to each client: how often it is right about what the client meets.
 
-The global test set says how a model does on everybody's labels; a client meets its own. There, test examples of class c
-count in proportion to the client's number n_c of training examples.
+That is the client's own test examples, if clients have some. Otherwise it is the common ones, of which those of class c
+count in proportion to the client's number n_c of training examples: clients are taken to differ in their labels alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,17 +15,33 @@ from torch import Tensor
 from fedskew.core import tree
 from fedskew.core.evaluation import Evaluation, predict
 from fedskew.core.round import Server
-from fedskew.diagnostics.observing import observe
+from fedskew.core.tree import Params
+from fedskew.diagnostics.observing import train_alone
 from fedskew.diagnostics.values import plain
-from fedskew.diagnostics.views import data_of, evaluated, local_model
-from fedskew.losses.counts import filled
-from fedskew.runs.verdict import BASELINE
+from fedskew.diagnostics.views import client_counts, data_of, local_model
+from fedskew.losses.counts import log_prior
 from fedskew.simulation.records import Observation
 from fedskew.simulation.simulation import Simulation
 
 ByClass = Sequence[float | None]
-Client = dict[str, Any]
-"""A client's number, its label counts, and its model's accuracy per class after a local update (`local_effect`)."""
+
+
+@dataclass(frozen=True)
+class Client:
+    """A client's number and label counts, the labels of the test examples, and which of these are its own, if clients
+    have some."""
+
+    number: int
+    counts: list[int]
+    labels: Tensor
+    own: Tensor | None
+
+    def worth(self, logits: Tensor) -> float | None:
+        """What outputs for the test examples are worth to the client; None if nothing that it meets is tested."""
+        if self.own is None:
+            return own_mix(Evaluation.of(logits, self.labels).per_class_accuracy, self.counts)
+        right = (logits.argmax(-1) == self.labels)[self.own]
+        return right.double().mean().item() if len(right) else None
 
 
 def own_mix(by_class: ByClass, counts: Sequence[int]) -> float | None:
@@ -33,39 +50,61 @@ def own_mix(by_class: ByClass, counts: Sequence[int]) -> float | None:
     return sum(n * right for n, right in known) / sum(n for n, _ in known) if known else None
 
 
-def at_home(seen: Observation, server: Server, updated: dict[str, list[Client]]) -> dict[str, Any]:
-    """The global model at its clients: as it is, with their label counts as a prior, and after each method's local
-    update."""
-    data, clients = data_of(seen), next(iter(updated.values()))
-    logits = predict(seen.model, server.used, server.buffers, data, data.x_test, tree.first(server.params).dtype)
-    everywhere = Evaluation.of(logits, data.y_test).per_class_accuracy
+def at_home(
+    views: Mapping[str, Observation], looked: Mapping[str, Any], server: Server, limit: int | None
+) -> dict[str, Any]:
+    """The global model at the first clients of a cohort: as it is, with their label counts as a prior, and after the
+    local update of each method; `looked` has what a probe found of that."""
+    seen = next(iter(views.values()))
+    clients, federation = _clients(seen, limit), seen.cohort.federation
+    logits = _outputs(seen, server.used, server.buffers)
+    counts = [torch.tensor(client.counts, device=logits.device) for client in clients]
+    everybody = torch.from_numpy(federation.counts(np.arange(federation.num_clients)).sum(0)).to(logits.device)
+    both = [*zip(clients, counts, strict=True)]
     return {
-        "clients": [client["client"] for client in clients],
-        "global": _each(clients, [everywhere] * len(clients)),
-        "prior": _each(clients, [with_prior(logits, data.y_test, client["counts"]) for client in clients]),
-        "after": {method: _each(rows, [client["after"] for client in rows]) for method, rows in updated.items()},
+        "clients": [client.number for client in clients],
+        "own_tests": clients[0].own is not None,
+        "global": plain([client.worth(logits) for client in clients]),
+        "prior": plain([client.worth(logits + log_prior(n)) for client, n in both]),
+        "relative": plain([client.worth(logits + log_prior(n, everybody)) for client, n in both]),
+        "after": {name: _after(view, clients, looked[name]["class_accuracy"]) for name, view in views.items()},
     }
 
 
-def with_prior(logits: Tensor, labels: Tensor, counts: Sequence[int]) -> ByClass:
-    """The accuracy per class of outputs f + log n, as `fedla` trains them on the client; a missing class counts as one
-    example."""
-    prior = filled(torch.tensor(counts, device=logits.device), "floor", logits.dtype).log()
-    return Evaluation.of(logits + prior, labels).per_class_accuracy
-
-
-def alone(simulation: Simulation, clients: list[Client]) -> list[float | None]:
-    """The same of clients that never met: from the initial model each trains by itself, as many epochs as the run has
-    trained so far."""
-    run, numbers = simulation.run, np.array([client["client"] for client in clients])
-    epochs = simulation.round * run.local_epochs
-    seen = observe(Simulation(run), algorithm=BASELINE, local_epochs=epochs, clients=numbers)
-    assert seen.update is not None
-    models = [local_model(seen, seen.update, k) for k in range(len(numbers))]
-    return _each(clients, [evaluated(seen, model).per_class_accuracy for model in models])
-
-
-def _each(clients: Sequence[Client], by_class: Sequence[ByClass]) -> list[float | None]:
-    found = [own_mix(one, client["counts"]) for one, client in zip(by_class, clients, strict=True)]
+def alone(simulation: Simulation, seen: Observation, limit: int | None) -> list[float | None]:
+    """The same of models that each client has trained by itself (`train_alone`); None for one that is not finite."""
+    models = train_alone(simulation, seen.cohort.clients[:limit])
+    found = [
+        client.worth(_outputs(seen, model.params, model.buffers)) if simulation.plan.finite(model) else None
+        for client, model in zip(_clients(seen, limit), models, strict=True)
+    ]
     rounded: list[float | None] = plain(found)
     return rounded
+
+
+def _clients(seen: Observation, limit: int | None) -> list[Client]:
+    data, numbers = data_of(seen), seen.cohort.clients[:limit].tolist()
+    owner = data.client_test if seen.run.partition == "natural" else None
+    return [
+        Client(number, counts, data.y_test, None if owner is None else owner == number)
+        for number, counts in zip(numbers, client_counts(seen, limit), strict=True)
+    ]
+
+
+def _after(seen: Observation, clients: Sequence[Client], effect: Mapping[str, Any] | None) -> list[float | None] | None:
+    """What clients' own models are worth to them after a local update (`class_accuracy`); None if that diverged."""
+    if effect is None or seen.update is None:
+        return None
+    found = []
+    for k, (client, row) in enumerate(zip(clients, effect["clients"], strict=True)):
+        if client.own is None:
+            found.append(own_mix(row["after"], client.counts))
+        else:
+            found.append(client.worth(_outputs(seen, *local_model(seen, seen.update, k))))
+    rounded: list[float | None] = plain(found)
+    return rounded
+
+
+def _outputs(seen: Observation, params: Params, buffers: Params) -> Tensor:
+    data = data_of(seen)
+    return predict(seen.model, params, buffers, data, data.x_test, tree.first(params).dtype)

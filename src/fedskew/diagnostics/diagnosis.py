@@ -43,15 +43,14 @@ def diagnose(
     if calibration is None:
         raise StoreError(f"run {folder.path.name} has diverged: its model's outputs are not finite")
     looked = {name: _looked(seen, client_limit) for name, seen in views.items()}
-    updated = {name: found["class_accuracy"]["clients"] for name, found in looked.items()}
     return {
         "run_hash": folder.path.name,
         **about(first),
         "round": simulation.round,
         "methods": looked,
         "at_home": {
-            **at_home(first, simulation.server, updated),
-            "alone": alone(simulation, updated[own]) if by_themselves else None,
+            **at_home(views, looked, simulation.server, client_limit),
+            "alone": alone(simulation, first, client_limit) if by_themselves else None,
         },
         "calibration": calibration,
         "repairs": repairs(first.model, simulation.server, simulation.federation),

@@ -2,13 +2,17 @@
 
 import copy
 
+import torch
+
 from fedskew.core.client_states import ClientStates
 from fedskew.core.federation import Cohort, Ints
+from fedskew.core.round import Server, server_update
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.export import check_usable
 from fedskew.runs.origin import check_files, check_origin
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
+from fedskew.runs.verdict import BASELINE
 from fedskew.simulation.records import Observation
 from fedskew.simulation.session import FEDERATED
 from fedskew.simulation.simulation import Simulation
@@ -67,6 +71,19 @@ def observe(
     (update,) = twin.engine.train(twin.recipe(round), [before], [cohort], round)
     twin.absorb(cohort, update)
     return Observation(round, twin.run, twin.model, cohort, before, update, twin.server)
+
+
+def train_alone(simulation: Simulation, clients: Ints) -> list[Server]:
+    """The models of clients that never met: each is a federation of one under FedAvg, from the initial model, for as
+    many rounds as the simulation has had."""
+    twin = _copy(simulation, BASELINE, None)
+    cohorts = [Cohort(twin.federation, clients[k : k + 1], {}, twin.run.seed) for k in range(len(clients))]
+    servers = [twin.plan.start(twin.device)] * len(clients)
+    for round in range(1, simulation.round + 1):
+        updates = twin.engine.train(twin.recipe(round), servers, cohorts, round)
+        both = zip(servers, updates, strict=True)
+        servers = [server_update(twin.algorithm, server, update, torch.ones(1)) for server, update in both]
+    return servers
 
 
 def _answered(simulation: Simulation, first: int) -> tuple[int, Cohort]:

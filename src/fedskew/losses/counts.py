@@ -31,6 +31,16 @@ def filled(counts: Tensor, missing: str, dtype: torch.dtype) -> Tensor:
     return counts.to(dtype).clamp(min=EPSILON if missing == "epsilon" else 1.0)
 
 
+def log_prior(counts: Tensor, everybody: Tensor | None = None) -> Tensor:
+    """log n of a client's label counts, and log n/N relative to `everybody`'s. A class without examples counts as
+    having one; a class that nobody has is as unlikely as the least likely of the others."""
+    own = filled(counts, "floor", torch.float64).log()
+    if everybody is None:
+        return own
+    relative = own - filled(everybody, "floor", torch.float64).log()
+    return torch.where(everybody > 0, relative, relative.min(-1, keepdim=True).values)
+
+
 def hidden(offset: Tensor, counts: Tensor, missing: str) -> Tensor:
     """An additive offset per class, -inf for missing classes where the rule is to mask them."""
     return offset.masked_fill(counts <= 0, -math.inf) if missing == "mask" else offset
