@@ -85,12 +85,12 @@ class Table:
         methods = chosen("method", choice.methods, (*self.methods, *self.beyond)) if choice.methods else self.methods
         return ((c, m) for c in chosen("cell", choice.cells, self.cells) for m in methods)
 
-    def run(self, cell: str, method: str, choice: Choice, **more: Any) -> Run:
-        """The first seed's run of a cell."""
+    def run(self, cell: str, method: str, choice: Choice, algorithm: str | None = None, **more: Any) -> Run:
+        """The first seed's run of a cell; `algorithm` is a variant to run in place of the method."""
         dataset = STAND_IN if choice.stand_in else {**self.fields, **self.cells[cell]}["dataset"]
         profile = choice.profile.fields_for(dataset)
         fields = {"eval_every": 10, **self.fields, **profile, **self.cells[cell], **choice.fields}
-        fields["algorithm"] = choice.profile.methods.get(method, method)
+        fields["algorithm"] = algorithm or choice.profile.methods.get(method, method)
         if choice.stand_in:
             fields = standing_in(fields)
         if choice.rounds is not None:
@@ -107,12 +107,11 @@ class Table:
             raise ValueError(
                 f"rounds is {choice.rounds}; allowed: at most the paper's, {self.full_rounds(cell)} for {cell}"
             )
-        run = self.run(cell, method, choice)
+        settled: str | None = None
         tries = self._tries(cell, method, choice)
-        settled = best_try(tries, results.only(run.precision))
-        if tries and settled is None:
+        if tries and (settled := best_try(tries, results.only(tries[0].precision))) is None:
             return tries
-        run = self.run(cell, method, choice, algorithm=settled) if settled else run
+        run = self.run(cell, method, choice, settled)
         return [run.model_copy(update={"seed": run.seed + s}) for s in range(choice.seeds)]
 
     def _tries(self, cell: str, method: str, choice: Choice) -> list[Run]:
@@ -138,7 +137,7 @@ class Table:
         settled = self._settled(cell, method, choice, results)
         if method in choice.profile.tries and settled is None:
             return None
-        return self.run(cell, method, choice, **({"algorithm": settled} if settled else {})).model_dump()
+        return self.run(cell, method, choice, settled).model_dump()
 
     def _row(self, cell: str, method: str, choice: Choice, ours: dict[str, Any] | None) -> dict[str, Any]:
         mean, std = (None, None) if choice.stand_in else printed(self.name).get(method, {}).get(cell, (None, None))
