@@ -1,6 +1,7 @@
 """The page: a section per federation, the data its scripts draw, styles and scripts, all in one file."""
 
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -60,12 +61,7 @@ def page(
         "RULE": join(RULE),
         "MAIN": join([_section(number, federation, store) for number, federation in enumerate(federations)]),
     }
-    whole = _asset("template.html")
-    head, *pieces = whole.split("<!--")
-    for piece in pieces:
-        name, _, rest = piece.partition("-->")
-        head += parts[name] + rest
-    return head
+    return re.sub("<!--([A-Z_]+)-->", lambda found: parts[found[1]], _asset("template.html"))
 
 
 def _texts(federation: Federation) -> dict[str, str]:
