@@ -16,6 +16,7 @@ from fedskew.partition.owners import Ints
 from fedskew.runs.measures import end, first_round
 from fedskew.runs.results import Result, Results, question
 from fedskew.runs.store import Store
+from fedskew.runs.summary import counted
 from fedskew.runs.verdict import BASELINE
 
 _SHOWN = ("dataset", "partition", "model")
@@ -48,7 +49,7 @@ def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[
     here = {_setting(result) for result in found if is_here(result)}
     kept = [r for r in found if _setting(r) in here]
     earlier = len(list(results)) - len(found)
-    said = [f"{earlier} run{'s' * (earlier > 1)} with an earlier content of your own files"] if earlier else []
+    said = [f"{counted(earlier, 'run')} with an earlier content of your own files"] if earlier else []
     return settings(kept, _told_apart), [*results.problems, *said]
 
 

@@ -24,7 +24,7 @@ from fedskew.cli.options import (
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
 from fedskew.cli.terminal.progress import Spent, note, print_comparison, print_json, say_what_decides, say_written
-from fedskew.runs.summary import rounds_text
+from fedskew.runs.summary import counted, seeds_text
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
@@ -69,9 +69,9 @@ def compare_command(
     level = comparison.on_iid() if iid else None
     some = next(iter(comparison.runs.values()))[0]
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
-    title = f"{some.title}, {rounds_text(some.rounds)}"
+    title = f"{some.title}, {counted(some.rounds, 'round')}"
     against = f", against {judged_by}" if judged_by in hashes else ""
-    named = f"{title}, {_counted(seeds)}: {', '.join(hashes)}{against}"
+    named = f"{title}, {seeds_text(seeds)}: {', '.join(hashes)}{against}"
     about = {"title": named, "runs": hashes, "iid_runs": level_hashes}
     check_replaceable("compare", out, comparison_files(out), "--out")
     _note_earlier(out, about)
@@ -117,10 +117,6 @@ def _document(
         "rows": cast("list[MethodRow]", rows),
         "files": [str(path) for path in made],
     }
-
-
-def _counted(seeds: int) -> str:
-    return "one seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def _note_earlier(out: Path, about: dict[str, Any]) -> None:

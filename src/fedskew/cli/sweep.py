@@ -9,7 +9,7 @@ from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, open
 from fedskew.cli.shared import decode, followed
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, print_json, say, say_written
+from fedskew.cli.terminal.progress import console, print_json, say, say_over_seeds, say_written
 from fedskew.cli.values import Assignments, Rest, requested
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def sweep_command(
 
 
 def _print(swept: "SweepTable", seeds: int) -> None:
-    say(f"{swept.title}, one seed" if seeds == 1 else f"{swept.title}, {seeds} seeds (mean ± std)")
+    say_over_seeds(swept.title, seeds)
     console().print(Grid.of(*swept.table(), keys=len(swept.names)))
     if swept.measure == "validation_accuracy":
         say("differences are of accuracy on held-out examples; `fedskew tune` chooses on them")

@@ -34,7 +34,7 @@ from fedskew.cli.terminal.progress import (
 )
 from fedskew.cli.values import Assignments, Request, Rest, requested
 from fedskew.progress import Step, held_out_only, round_progress
-from fedskew.runs.summary import rounds_text
+from fedskew.runs.summary import counted
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import TunedMethod
@@ -104,7 +104,7 @@ def tune_command(
     if show:
         console().print(Grid.of(HEADS, try_cells(tries)))
     _print_choices(choices, some.validation)
-    print_comparison(rows, f"{some.title}, {rounds_text(some.rounds)}, {CHOSEN}", spent, target, some.eval_every)
+    print_comparison(rows, f"{some.title}, {counted(some.rounds, 'round')}, {CHOSEN}", spent, target, some.eval_every)
     say(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
     if show:
         say_what_decides(rows)

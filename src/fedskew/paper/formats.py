@@ -8,7 +8,7 @@ from fedskew.paper.table import answer
 from fedskew.report.text_tables import as_csv, as_latex, as_markdown
 from fedskew.runs.measures import Reach, Share, target_words
 from fedskew.runs.results import Results
-from fedskew.runs.summary import LAST, tail
+from fedskew.runs.summary import LAST, seeds_text, tail
 from fedskew.runs.verdict import Difference
 
 Row = dict[str, Any]
@@ -130,7 +130,7 @@ def share_text(ours: Mapping[str, Any]) -> str:
         return "-"
     share = Share(**ours["gap_closed"])
     fewer = ours["gain"] is not None and share.seeds != ours["gain"]["seeds"]
-    return f"{share}" + (f" ({'one seed' if share.seeds == 1 else f'{share.seeds} seeds'})" if fewer else "")
+    return f"{share}" + (f" ({seeds_text(share.seeds)})" if fewer else "")
 
 
 def _difference_text(gain: Row, *, words: bool) -> str:
