@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedskew.core import spec
 from fedskew.core.spec import Value
@@ -14,19 +14,11 @@ from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
 
+if TYPE_CHECKING:
+    from fedskew.simulation.sweep import PlannedSetting
+
 FEDERATION = ("dataset", "partition", "clients")
 """Fields that say what is to be learnt by whom; the others say how."""
-
-
-class SweptSetting(Protocol):
-    """A combination of values, its runs and how long they are."""
-
-    @property
-    def values(self) -> Mapping[str, Value]: ...
-    @property
-    def hashes(self) -> Sequence[str]: ...
-    @property
-    def rounds(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ class SweepTable:
     @classmethod
     def of(
         cls,
-        settings: Sequence[SweptSetting],
+        settings: "Sequence[PlannedSetting]",
         runs: Sequence[Sequence[FinishedRun]],
         reference: int = 0,
         title: str = "",
@@ -161,12 +153,12 @@ class SweepTable:
         return [*made, *draw_sweep(out / "sweep", self)]
 
 
-def stored_runs(store: Store, settings: Sequence[SweptSetting]) -> list[list[FinishedRun]]:
+def stored_runs(store: Store, settings: "Sequence[PlannedSetting]") -> list[list[FinishedRun]]:
     """The runs of each setting that a store has."""
     return [[stored(store, hash, setting.rounds) for hash in setting.hashes] for setting in settings]
 
 
-def _row(setting: SweptSetting, runs: Sequence[FinishedRun]) -> dict[str, Any]:
+def _row(setting: "PlannedSetting", runs: Sequence[FinishedRun]) -> dict[str, Any]:
     summaries = [summarise(one.run, one.records, one.card) for one in runs]
     about = {"values": dict(setting.values), "rounds": setting.rounds, "runs": list(setting.hashes)}
     return {**about, **over_seeds(summaries)}
