@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from fedskew.core.checks import check_choice
 from fedskew.core.spec import family
 
 _LOOKS: dict[str, tuple[str, str]] = {
@@ -87,8 +88,7 @@ _style: ContextVar[str] = ContextVar("style", default="screen")
 
 
 def checked_style(style: str) -> str:
-    if style not in STYLES:
-        raise ValueError(f"style is {style!r}; allowed: {', '.join(STYLES)}")
+    check_choice("style", style, STYLES)
     return style
 
 
