@@ -7,7 +7,7 @@ from typing import Any
 
 from fedskew.core.files import write_whole
 from fedskew.report import figures
-from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, method_latex
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, result_latex, shown_measures
 from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.runs.store import Store
@@ -186,8 +186,9 @@ def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str
 
 def latex(rows: Sequence[dict[str, Any]], hashes: Hashes | None = None) -> str:
     """For a paper; with the hashes of the runs, a comment names them."""
-    names, runs = [name_of(row) for row in rows], [hashes[row["method"]] for row in rows] if hashes else ()
-    return method_latex(names, rows, end_of(rows), differences(rows), base_name(rows), runs)
+    names, measures = [[name_of(row)] for row in rows], shown_measures(rows, end_of(rows))
+    runs = [hashes[row["method"]] for row in rows] if hashes else ()
+    return result_latex(["method"], names, rows, measures, differences(rows), base_name(rows), runs)
 
 
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:

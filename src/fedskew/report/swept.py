@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from fedskew.core import spec
 from fedskew.core.spec import Value
 from fedskew.report.comparison import FinishedRun, heads_of, stored, write_texts
-from fedskew.report.result_table import DIFFERENCE_COLUMNS, ResultTable, difference_values, shown_measures
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, result_latex, shown_measures
 from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, setting_text, summarise
@@ -110,7 +110,7 @@ class SweepTable:
         base = self._base_text + ("" if self.measure == MEASURE else ", held out")
         measures = shown_measures(self.rows, self._end)
         runs = [row["runs"] for row in self.rows]
-        return ResultTable(self.names, self._settings(), self.rows, measures, self.differences, base, runs).latex()
+        return result_latex(self.names, self._settings(), self.rows, measures, self.differences, base, runs)
 
     @property
     def _base_text(self) -> str:
