@@ -230,14 +230,10 @@ def best_try(tries: Sequence[Run], results: Results) -> str | None:
 
 
 def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dict[str, Any] | None:
-    """Our figure in percent over seeds. Runs of different length are never averaged: those of the requested length
-    count, or else the longest (no longer than the paper's). A seed that diverged is counted separately."""
-    groups = {
-        length: group for length, group in by_length(found).items() if length <= full and rounds in (None, length)
-    }
-    if not groups:
+    """Our figure in percent over seeds, of the `longest` runs. A seed that diverged is counted separately."""
+    group = longest(found, full, rounds)
+    if not group:
         return None
-    group = groups[max(groups)]
     first, finished = group[0], [result for result in group if not result.diverged]
     fine, ends = [result.summary for result in finished], [end(result) for result in finished]
     values = [100 * summary["accuracy"] for summary in fine]
@@ -264,6 +260,13 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
         "hashes": [result.hash for result in group],
         "seconds": None if None in seconds else round(sum(seconds), 1),
     }
+
+
+def longest(found: Sequence[Result], full: int, rounds: int | None = None) -> list[Result]:
+    """Runs of different length are never averaged: those of the requested length count, or else the longest (no longer
+    than the paper's)."""
+    groups = {n: group for n, group in by_length(found).items() if n <= full and rounds in (None, n)}
+    return groups[max(groups)] if groups else []
 
 
 def by_length(found: Sequence[Result]) -> dict[int, list[Result]]:
