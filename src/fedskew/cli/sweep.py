@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, open_store, run_options
-from fedskew.cli.shared import decode, followed
+from fedskew.cli.shared import decode, trained
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, print_json, say, say_over_seeds, say_written
@@ -47,8 +47,7 @@ def sweep_command(
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     decode(sweep.settings[sweep.reference].runs[0], enabled=show)
-    for _ in followed(sweep.groups, store, str, show=show):
-        pass
+    trained([((name, ""), group) for name, group in sweep.groups], store, show=show)
     swept = SweepTable.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
     with drawn_for(style):
         made = swept.write(out)
