@@ -149,7 +149,7 @@ class SweepTable:
         from fedskew.report.sweep_figure import draw_sweep
 
         out.mkdir(parents=True, exist_ok=True)
-        made = write_texts(out, {"md": self.markdown(), "tex": self.latex(), "csv": self.csv()})
+        made = write_texts(out / "table", {"md": self.markdown(), "tex": self.latex(), "csv": self.csv()})
         return [*made, *draw_sweep(out / "sweep", self)]
 
 
