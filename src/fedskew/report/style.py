@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-from fedskew.core.checks import check_choice
 from fedskew.core.spec import family
 
 _LOOKS: dict[str, tuple[str, str]] = {
@@ -88,7 +87,8 @@ _style: ContextVar[str] = ContextVar("style", default="screen")
 
 
 def checked_style(style: str) -> str:
-    check_choice("style", style, STYLES)
+    if style not in STYLES:
+        raise ValueError(f"style is {style!r}; allowed: {', '.join(STYLES)}")
     return style
 
 
