@@ -119,8 +119,7 @@ def method(factory: Callable[P, Algorithm]) -> Callable[P, Algorithm]:
         algorithm = factory(*values, **named)
         given = inspect.signature(factory).bind(*values, **named).arguments
         if all(value is None or isinstance(value, bool | int | float | str) for value in given.values()):
-            tail = ",".join(f"{name}={spec.show(value)}" for name, value in given.items())
-            _remember(algorithm, f"{factory.__name__}:{tail}" if tail else factory.__name__)
+            _remember(algorithm, spec.text_of(factory.__name__, (), given))
         return algorithm
 
     ALGORITHMS[factory.__name__] = made
@@ -338,9 +337,8 @@ def describe() -> list[Description]:
     """Every registered method, in order."""
     found = []
     for name, factory in ALGORITHMS.items():
-        made, arguments = factory(), spec.parameters(factory).values()
-        given = ",".join(f"{p.name}={spec.show(p.default)}" for p in arguments)
+        made, defaults = factory(), {p.name: p.default for p in spec.parameters(factory).values()}
         sets = tuple(f.name for f in fields(Algorithm)[1:] if getattr(made, f.name) != f.default)
         about = " ".join((factory.__doc__ or "").split())
-        found.append(Description(name, f"{name}:{given}" if given else name, sets, about))
+        found.append(Description(name, spec.text_of(name, (), defaults), sets, about))
     return found

@@ -144,8 +144,7 @@ def with_arguments(algorithm: str, values: Mapping[str, Value]) -> str:
             raise ValueError(f"{algorithm} has no argument {name}; allowed: {', '.join(known) or 'none'}")
         method, bare, named = spec.parse(parts[argument.part])
         named[argument.name] = value
-        given = [*map(spec.show, bare), *(f"{key}={spec.show(set_)}" for key, set_ in named.items())]
-        parts[argument.part] = f"{method}:{','.join(given)}"
+        parts[argument.part] = spec.text_of(method, bare, named)
     return "+".join(part.text for part in resolve_algorithm("+".join(parts)))
 
 
@@ -156,7 +155,7 @@ def short_without(algorithm: str, names: Collection[str]) -> str:
     for number, part in enumerate(resolve_algorithm(algorithm)):
         head, _, tail = spec.short(part.text, ALGORITHMS).partition(":")
         kept = [text for text in tail.split(",") if text and (number, text.partition("=")[0]) not in left_out]
-        parts.append(f"{head}:{','.join(kept)}" if kept else head)
+        parts.append(spec.text_of(head, kept, {}))
     return "+".join(parts)
 
 

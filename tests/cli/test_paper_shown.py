@@ -27,16 +27,14 @@ def test_the_terminal_shows_the_papers_methods_with_verdicts_and_where_runs_are(
     show = ("paper", "show", "table1", "--cells", "cifar10/dirichlet:0.1", "--results", str(tmp_path))
     out = call(capsys, *show)[1]
     assert "fedacg" not in out
-    assert re.search(r"^fedlc +\+10.00 \[\+10.00, \+10.00\] above · ", out, re.M)
+    assert re.search(r"^fedlc +\+10.00 \[\+10.00, \+10.00\] above \(\+17.84\) *$", out, re.M)
     assert "Later methods were run too (1): `--methods all` shows them." in out
     assert f"Runs are in {tmp_path}/; `fedskew paper show table1 --profile stated --format csv` has" in out
     (tmp_path / "runs").mkdir()
     assert f"Runs are in runs/ and {tmp_path}/; " in call(capsys, *show)[1]
     everything = call(capsys, *show, "--methods", "all")[1]
-    assert re.search(r"^fedacg +-10.00 \[-10.00, -10.00\] below · ", everything, re.M)
+    assert re.search(r"^fedacg +-10.00 \[-10.00, -10.00\] below *$", everything, re.M)
     assert "Later methods" not in everything
     for format in ("csv", "markdown", "latex", "json"):
-        out = call(capsys, *show, "--format", format)[1]
-        assert "fedacg" in out
-        assert "] above" not in out
+        assert "fedacg" in call(capsys, *show, "--format", format)[1]
     assert "Runs are in" not in call(capsys, *show, "--quiet")[1]

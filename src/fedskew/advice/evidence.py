@@ -15,14 +15,14 @@ from fedskew.core import spec
 from fedskew.partition.owners import Ints
 from fedskew.runs.measures import end, first_round
 from fedskew.runs.results import Result, Results, question
+from fedskew.runs.run import Run
 from fedskew.runs.store import Store
+from fedskew.runs.summary import counted
 from fedskew.runs.verdict import BASELINE
+from fedskew.runs.versions import DECIDING_NOTHING
 
 _SHOWN = ("dataset", "partition", "model")
-_PLAIN = (
-    "clients", "clients_per_round", "rounds", "local_epochs", "batch_size", "optimizer", "lr", "momentum",
-    "weight_decay", "augment", "weighting", "lr_schedule", "grad_clip", "dropout_rate", "validation", "precision",
-)  # fmt: skip
+_PLAIN = [name for name in Run.model_fields if name not in {*_SHOWN, "algorithm", "seed", *DECIDING_NOTHING}]
 Short = Callable[[Result], Mapping[str, str]]
 """How a run's specs are written."""
 
@@ -48,14 +48,12 @@ def own_settings(store: Store, counts: Ints, dataset: str | None) -> tuple[list[
     here = {_setting(result) for result in found if is_here(result)}
     kept = [r for r in found if _setting(r) in here]
     earlier = len(list(results)) - len(found)
-    said = [f"{earlier} run{'s' * (earlier > 1)} with an earlier content of your own files"] if earlier else []
+    said = [f"{counted(earlier, 'run')} with an earlier content of your own files"] if earlier else []
     return settings(kept, _told_apart), [*results.problems, *said]
 
 
 def _is_current(result: Result) -> bool:
     """Whether the user's own files that a run names are there and have the same content."""
-    from fedskew.runs.run import Run
-
     if "contents" not in result.short:
         return True
     try:
@@ -72,8 +70,6 @@ def partition_name(result: Result, dataset: str | None = None) -> str:
 
 def _short(result: Result) -> Mapping[str, str]:
     """Specs as people write them with today's defaults, which may differ from those stored in a line."""
-    from fedskew.runs.run import Run
-
     return Run(**result.run).short
 
 

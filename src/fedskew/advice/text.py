@@ -11,7 +11,7 @@ from fedskew.advice.kinds import UNKNOWN
 from fedskew.algorithms import ALGORITHMS
 from fedskew.core import spec
 from fedskew.runs.run import Run
-from fedskew.runs.summary import mean_words, rounds_text
+from fedskew.runs.summary import counted, mean_words, seeds_text
 from fedskew.runs.verdict import BASELINE, CLOSE, FEWEST, NOT_DECIDED
 
 _INDICES = {
@@ -74,7 +74,7 @@ def _what(advice: Advice) -> str:
         span = f"{gain.least:+.1f} to {gain.points.most:+.1f}"
         points = f"{gain.mean:+.1f} points of accuracy over FedAvg ({span})"
         others = f" (or else {', or else '.join(methods[1:])})" if methods[1:] else ""
-        where = f"in your runs of {rounds_text(item.rounds)}" if item.own else f"on {item.cell}"
+        where = f"in your runs of {counted(item.rounds, 'round')}" if item.own else f"on {item.cell}"
         said = f"expect {points}" if item.data == SAME and not item.own else f"{where} it gained {points}"
         return f"Use {methods[0]}{others}: {said}."
     if advice.do == "depends":
@@ -110,12 +110,12 @@ def _basis(advice: Advice, rows: Sequence[Row]) -> str:
         nearest = "there is none for this training" if advice.nearest is None else f"nearest at {_far(advice.nearest)}"
         return f"Evidence: none under similar skew; {nearest}."
     used = advice.gain(rows[0])[0] if rows else advice.evidence[0]
-    how = f"{rounds_text(used.rounds)} [{used.number}]"
+    how = f"{counted(used.rounds, 'round')} [{used.number}]"
     if used.own:
         base = used.setting["methods"][BASELINE]
         splits = {name.rpartition(" ")[2] for name in base["partitions"]}
         drawn = ", each with its own draw of the split" if len(splits) > 1 else ""
-        return f"Evidence: your own runs on {used.cell}, {how}, {_seeds(base['seeds'])}{drawn}."
+        return f"Evidence: your own runs on {used.cell}, {how}, {seeds_text(len(base['seeds']))}{drawn}."
     whose = {SAME: "your data set", KIND: f"not your data set, but of its kind ({used.kind})"}
     like = whose.get(used.data, "not known to be like your data")
     far = "" if used.distance <= NEAR else ", which is not near"
@@ -132,7 +132,7 @@ def _short(advice: Advice) -> Iterator[str]:
     """What own runs of few rounds are worth."""
     if 0 < advice.own_rounds <= SHORT:
         worth = "which is short: longer ones may differ" if advice.own_counts else "too few to count beside longer runs"
-        yield f"Your own runs have {rounds_text(advice.own_rounds)}, {worth}."
+        yield f"Your own runs have {counted(advice.own_rounds, 'round')}, {worth}."
 
 
 def _methods(advice: Advice, rows: Sequence[Row]) -> Iterator[str]:
@@ -233,14 +233,16 @@ def training(advice: Advice) -> str | None:
     if not ranked:
         return None
     pair = max(ranked, key=lambda one: one[:2])[2]
-    said = [f"{gain.mean:+.1f} {_way(item.setting)} ({_seeds(gain.seeds)}) [{item.number}]" for item, gain in pair]
+    said = [
+        f"{gain.mean:+.1f} {_way(item.setting)} ({seeds_text(len(gain.seeds))}) [{item.number}]" for item, gain in pair
+    ]
     return f"on {pair[0][0].cell} {pair[0][1].algorithm} gains {', '.join(said)}."
 
 
 def _way(setting: Setting) -> str:
     parts = [f"momentum {setting['momentum']:g}"] if setting["momentum"] else []
     parts += ["crops"] if setting["augment"] != "none" else []
-    return f"with {' and '.join(parts) or 'neither momentum nor crops'} after {rounds_text(setting['rounds'])}"
+    return f"with {' and '.join(parts) or 'neither momentum nor crops'} after {counted(setting['rounds'], 'round')}"
 
 
 def indices(advice: Advice) -> Iterator[str]:
@@ -267,12 +269,13 @@ def evidence(advice: Advice, shown: Sequence[Evidence], *, whole: bool) -> Itera
         setting = item.setting
         kind = "" if advice.kind in (item.kind, UNKNOWN) else ", another kind of data"
         whose = "your runs" if item.own else f"distance {_far(item.distance)}{kind}"
-        fedavg = "diverged" if item.base.accuracy is None else f"{item.base.accuracy:.2f} % ({_seeds(item.base.seeds)})"
+        base, over = item.base, seeds_text(len(item.base.seeds))
+        fedavg = "diverged" if base.accuracy is None else f"{base.accuracy:.2f} % ({over})"
         yield f"[{item.number}] {item.cell}, {setting['clients']} clients ({whose}); FedAvg {fedavg}"
         usual = {"clients_per_round": setting["clients"], **{name: Run.model_fields[name].default for name in _ODD}}
         odd = [f", {name} {spec.show(setting[name])}" for name, value in usual.items() if setting[name] != value]
         way = f"momentum {setting['momentum']:g}, lr {setting['lr']:g}, {setting['model']}{''.join(odd)}"
-        yield f"    {rounds_text(item.rounds)}, local epochs {setting['local_epochs']}, {way}"
+        yield f"    {counted(item.rounds, 'round')}, local epochs {setting['local_epochs']}, {way}"
         yield from _gains(item.gains) if whole else ()
     asking = [gain for item in shown for gain in item.gains if has_readout(gain.algorithm) and gain.has_interval]
     if whole and asking:
@@ -292,7 +295,7 @@ def _gains(gains: Sequence[Gain]) -> Iterator[str]:
     if few := [f"{gain.algorithm} {gain.mean:+.2f}" for gain in gains if gain.verdict == NOT_DECIDED]:
         yield f"    one or two seeds, which decide nothing: {', '.join(few)}"
     if alone := [gain for gain in gains if gain.is_alone]:
-        reached = (f"{gain.algorithm} {gain.accuracy:.2f} % ({_seeds(gain.seeds)})" for gain in alone)
+        reached = (f"{gain.algorithm} {gain.accuracy:.2f} % ({seeds_text(len(gain.seeds))})" for gain in alone)
         yield f"    FedAvg diverged with these seeds, so there is no difference to it: {', '.join(reached)}"
     if lost := [
         f"{gain.algorithm} (seeds {gain.diverged})" for gain in gains if gain.verdict is None and gain.diverged
@@ -305,7 +308,3 @@ def _aligned(rows: Sequence[Sequence[str]], indent: int) -> Iterator[str]:
     for row in rows:
         cells = (f"{cell:{width}}" for cell, width in zip(row, widths, strict=True))
         yield f"{' ' * indent}{'  '.join(cells)}".rstrip()
-
-
-def _seeds(seeds: Sequence[int]) -> str:
-    return "one seed" if len(seeds) == 1 else f"{len(seeds)} seeds"

@@ -21,16 +21,14 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode, followed
+from fedskew.cli.shared import decode, trained
 from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
-from fedskew.cli.terminal.progress import Spent, note, print_comparison, print_json, say_what_decides, say_written
-from fedskew.runs.summary import rounds_text
+from fedskew.cli.terminal.progress import note, print_comparison, print_json, say_what_decides, say_written
+from fedskew.runs.summary import counted, seeds_text
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MethodRow
     from fedskew.cli.documents import ComparedMethods
-    from fedskew.runs.store import Store
-    from fedskew.simulation.compare import Comparison
 
 
 @run_options(*RUN_OPTIONS)
@@ -69,16 +67,18 @@ def compare_command(
     level = comparison.on_iid() if iid else None
     some = next(iter(comparison.runs.values()))[0]
     hashes, level_hashes = comparison.hashes, level.hashes if level else None
-    title = f"{some.title}, {rounds_text(some.rounds)}"
+    title = f"{some.title}, {counted(some.rounds, 'round')}"
     against = f", against {judged_by}" if judged_by in hashes else ""
-    named = f"{title}, {_counted(seeds)}: {', '.join(hashes)}{against}"
+    named = f"{title}, {seeds_text(seeds)}: {', '.join(hashes)}{against}"
     about = {"title": named, "runs": hashes, "iid_runs": level_hashes}
     check_replaceable("compare", out, comparison_files(out), "--out")
     _note_earlier(out, about)
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     decode(some, enabled=show)
-    spent = _trained(comparison, level, store, track or (), show=show)
+    groups = [((name, ""), group) for name, group in comparison.groups]
+    groups += [((name, ", IID"), group) for name, group in (level.groups if level else [])]
+    spent = trained(groups, store, track or (), show=show)
     done, on_iid = (stored_methods(store, each or {}, some.rounds) for each in (hashes, level_hashes))
     rows = renamed(method_rows(done, target=target, iid=on_iid, baseline=judged_by), called)
     with drawn_for(style), replacing_results("compare", out, about, comparison_files(out), "--out") as written:
@@ -92,21 +92,6 @@ def compare_command(
         say_written(written.made)
 
 
-def _trained(
-    comparison: "Comparison", level: "Comparison | None", store: "Store", track: Sequence[str], *, show: bool
-) -> dict[str, Spent]:
-    """Train what is missing, on an IID split too if there is a `level`; returns what each method took."""
-    from fedskew.tracking import Several
-
-    spent, told = {name: Spent() for name in comparison.runs}, Several(track)
-    groups = [((name, ""), runs) for name, runs in comparison.groups]
-    groups += [((name, ", IID"), runs) for name, runs in (level.groups if level else [])]
-    for (name, _), run, record in followed(groups, store, "".join, show=show):
-        spent[name].add(record)
-        told(run, record)
-    return spent
-
-
 def _document(
     about: dict[str, Any], target: float | None, rows: list[dict[str, Any]], made: Sequence[Path]
 ) -> "ComparedMethods":
@@ -117,10 +102,6 @@ def _document(
         "rows": cast("list[MethodRow]", rows),
         "files": [str(path) for path in made],
     }
-
-
-def _counted(seeds: int) -> str:
-    return "one seed" if seeds == 1 else f"{seeds} seeds"
 
 
 def _note_earlier(out: Path, about: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ import typer
 
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, fitted, note, percent_of, print_json, say, say_written
-from fedskew.runs.summary import rounds_text
+from fedskew.runs.summary import counted
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import MapRow, PaperRow
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
     if enabled:
         state = f"diverged in round {record.round}" if record.diverged else f"{percent_of(record.accuracy)} %"
-        say(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {rounds_text(run.rounds)}, {run.hash}")
+        say(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {counted(run.rounds, 'round')}, {run.hash}")
 
 
 def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
@@ -164,4 +164,4 @@ def time_text(seconds: float, unknown: int) -> str:
     text = f"{seconds / 3600:.1f} h" if seconds >= 5400 else text
     if not unknown:
         return text
-    return f"{text}, without {unknown} run{'' if unknown == 1 else 's'}" if seconds else "no estimate"
+    return f"{text}, without {counted(unknown, 'run')}" if seconds else "no estimate"

@@ -10,6 +10,7 @@ from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_
 from fedskew.cli.runs import Where
 from fedskew.cli.shown_as import Names, Style, display_names
 from fedskew.cli.terminal.progress import echo, item_progress, note, print_json
+from fedskew.runs.summary import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -76,8 +77,7 @@ def report_command(
         echo(str(out))
     else:
         more = f", and {len(made) - 1} files in {figures}" if figures else ""
-        count = len(hashes_of(found))
-        echo(f"report of {count} run{'' if count == 1 else 's'}, {size / 1e6:.1f} MB: {out}{more}")
+        echo(f"report of {counted(len(hashes_of(found)), 'run')}, {size / 1e6:.1f} MB: {out}{more}")
 
 
 def _methods_of(federation: "Federation") -> "ReportedFederation":
@@ -120,7 +120,7 @@ def _draw(folder: Path, found: "Sequence[Federation]", style: str, *, show: bool
     from fedskew.report.page.files import write_files
     from fedskew.report.style import drawn_for
 
-    doing = f"drawing figures of {len(found)} section{'' if len(found) == 1 else 's'} to {folder}"
+    doing = f"drawing figures of {counted(len(found), 'section')} to {folder}"
     with drawn_for(style), item_progress(doing, enabled=show) as step:
         beside = write_files(folder, found, step)
     for path in beside.kept:

@@ -1,20 +1,17 @@
 """What several commands have in common."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from fedskew.cli.options import interruption
-from fedskew.cli.terminal.progress import byte_progress, round_progress
+from fedskew.cli.terminal.progress import Spent, byte_progress, round_progress
 from fedskew.core.spec import name_in
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import RunResult
     from fedskew.runs.run import Run
     from fedskew.runs.store import Folder, Store
-    from fedskew.simulation.records import RoundRecord
-
-Key = TypeVar("Key")
 
 
 def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
@@ -27,19 +24,24 @@ def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
         return load_dataset(run.dataset, run.seed, run.clients, run.data_dir, progress=report).class_names
 
 
-def followed(
-    groups: "Sequence[tuple[Key, Sequence[Run]]]", store: "Store", label: Callable[[Key], str], *, show: bool
-) -> "Iterator[tuple[Key, Run, RoundRecord]]":
-    """Every record of groups of runs, with a bar over all of them; Ctrl-C ends it."""
+def trained(
+    groups: "Sequence[tuple[tuple[str, str], Sequence[Run]]]", store: "Store", track: Sequence[str] = (), *, show: bool
+) -> dict[str, Spent]:
+    """Train groups of runs, each by its name and what the bar adds to that, under one bar; Ctrl-C ends it. Returns what
+    each name took."""
     from fedskew.simulation.session import simulate_groups
+    from fedskew.tracking import Several
 
-    hashes = [run.hash for _, runs in groups for run in runs]
-    progress = round_progress(sum(run.rounds for _, runs in groups for run in runs), enabled=show)
-    with looking_for_rounds(store, hashes), progress as step:
-        for key, run, record in simulate_groups(groups, store):
-            yield key, run, record
-            step(label(key), record)
+    runs = [run for _, several in groups for run in several]
+    spent, told = {name: Spent() for (name, _), _ in groups}, Several(track)
+    progress = round_progress(sum(run.rounds for run in runs), enabled=show)
+    with looking_for_rounds(store, [run.hash for run in runs]), progress as step:
+        for (name, more), run, record in simulate_groups(groups, store):
+            spent[name].add(record)
+            told(run, record)
+            step(name + more, record)
             interruption.check()
+    return spent
 
 
 @contextmanager

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, open_store, run_options
-from fedskew.cli.shared import decode, followed
+from fedskew.cli.shared import decode, trained
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, print_json, say, say_written
+from fedskew.cli.terminal.progress import console, print_json, say, say_over_seeds, say_written
 from fedskew.cli.values import Assignments, Rest, requested
 
 if TYPE_CHECKING:
@@ -47,8 +47,7 @@ def sweep_command(
     out.mkdir(parents=True, exist_ok=True)
     store, show = open_store(runs), not (json_ or quiet)
     decode(sweep.settings[sweep.reference].runs[0], enabled=show)
-    for _ in followed(sweep.groups, store, str, show=show):
-        pass
+    trained([((name, ""), group) for name, group in sweep.groups], store, show=show)
     swept = SweepTable.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
     with drawn_for(style):
         made = swept.write(out)
@@ -61,7 +60,7 @@ def sweep_command(
 
 
 def _print(swept: "SweepTable", seeds: int) -> None:
-    say(f"{swept.title}, one seed" if seeds == 1 else f"{swept.title}, {seeds} seeds (mean ± std)")
+    say_over_seeds(swept.title, seeds)
     console().print(Grid.of(*swept.table(), keys=len(swept.names)))
     if swept.measure == "validation_accuracy":
         say("differences are of accuracy on held-out examples; `fedskew tune` chooses on them")

@@ -18,11 +18,10 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode, followed
+from fedskew.cli.shared import decode, trained
 from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import (
-    Spent,
     console,
     note,
     percent_of,
@@ -34,13 +33,12 @@ from fedskew.cli.terminal.progress import (
 )
 from fedskew.cli.values import Assignments, Request, Rest, requested
 from fedskew.progress import Step, held_out_only, round_progress
-from fedskew.runs.summary import rounds_text
+from fedskew.runs.summary import counted
+from fedskew.runs.verdict import BASELINE
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import TunedMethod
     from fedskew.cli.documents import TunedMethods
-    from fedskew.runs.store import Store
-    from fedskew.simulation.compare import Comparison
     from fedskew.simulation.records import RoundRecord
     from fedskew.simulation.tune import MethodTries, Tuning
 
@@ -80,7 +78,6 @@ def tune_command(
     from fedskew.report.comparison import method_rows, stored_methods, write_comparison
     from fedskew.report.style import drawn_for
     from fedskew.report.tuned import HEADS, try_cells, write_tries
-    from fedskew.runs.verdict import BASELINE
     from fedskew.simulation.tune import Tuning
 
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
@@ -92,19 +89,20 @@ def tune_command(
     decode(some, enabled=show)
     with round_progress(tuning.rounds, enabled=show) as step:
         choices = tuning.choose(store, _interruptible(held_out_only(step)))
-    spent, hashes = _tested(tuning.comparison(choices), store, show=show)
-    done, tries = stored_methods(store, hashes, some.rounds), [row for choice in choices for row in choice.rows]
+    tested = tuning.comparison(choices)
+    spent = trained([((name, ", test"), group) for name, group in tested.groups], store, show=show)
+    done, tries = stored_methods(store, tested.hashes, some.rounds), [row for choice in choices for row in choice.rows]
     rows = renamed(method_rows(done, target=target, baseline=judged_by), called)
     with drawn_for(style):
-        made = [*write_tries(out, tries), *write_comparison(done, rows, hashes, out, some.title, target)]
+        made = [*write_tries(out, tries), *write_comparison(done, rows, tested.hashes, out, some.title, target)]
     if json_:
-        results = {"runs": hashes, "target": target, "rows": rows, "files": [str(path) for path in made]}
+        results = {"runs": tested.hashes, "target": target, "rows": rows, "files": [str(path) for path in made]}
         print_json(_document(tuning, choices, {"search": search, "budget": budget}, results))
         return
     if show:
         console().print(Grid.of(HEADS, try_cells(tries)))
     _print_choices(choices, some.validation)
-    print_comparison(rows, f"{some.title}, {rounds_text(some.rounds)}, {CHOSEN}", spent, target, some.eval_every)
+    print_comparison(rows, f"{some.title}, {counted(some.rounds, 'round')}, {CHOSEN}", spent, target, some.eval_every)
     say(f"{ONCE}: {_span(tuning.seeds)} here, {_span(tuning.chosen_with)} for choices")
     if show:
         say_what_decides(rows)
@@ -118,14 +116,6 @@ def _methods(asked: Request) -> list[str]:
         given = ", ".join((*asked.fields, *asked.values)) or "nothing"
         raise ValueError(f"tune needs methods, for example --algorithm fedavg,fedlc; given: {given}")
     return several or [one]
-
-
-def _tested(comparison: "Comparison", store: "Store", *, show: bool) -> tuple[dict[str, Spent], dict[str, list[str]]]:
-    """Train the chosen settings; returns what each method took, and its runs."""
-    spent = {name: Spent() for name in comparison.runs}
-    for name, _, record in followed(comparison.groups, store, lambda name: f"{name}, test", show=show):
-        spent[name].add(record)
-    return spent, comparison.hashes
 
 
 def _called(tuning: "Tuning", display: Sequence[str] | None) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """Reading files: only regular ones, text as UTF-8. Writing them: whole or not at all. Every error names the file."""
 
+import hashlib
 import json
 import os
 import stat
@@ -67,6 +68,12 @@ def read_toml(path: str | Path) -> dict[str, Any]:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not TOML: {reason(error)}") from error
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file's bytes."""
+    with path.open("rb") as handle:
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def parse_json(path: str | Path, text: str) -> Any:

@@ -15,7 +15,7 @@ import inspect
 import math
 import sys
 import unicodedata
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -103,6 +103,12 @@ def parse(text: str) -> tuple[str, list[Value], dict[str, Value]]:
     return name, values, named
 
 
+def text_of(name: str, values: Iterable[Value], named: Mapping[str, Value], joint: str = ":") -> str:
+    """A spec of these parts, as `parse` takes it apart."""
+    tail = ",".join([*map(show, values), *(f"{key}={show(value)}" for key, value in named.items())])
+    return f"{name}{joint}{tail}" if tail else name
+
+
 def name_in(text: str) -> str:
     """The name in a spec: `dirichlet` in `dirichlet:0.1`."""
     return text.partition(":")[0].strip()
@@ -143,9 +149,7 @@ def resolve(
         raise ValueError(f"{error}; a function of exactly {forms} is itself the {kind}") from None
     later = {key: p.default for key, p in parameters(factory).items() if p.kind is p.KEYWORD_ONLY}
     shown = {key: value for key, value in arguments.items() if key not in later or value != later[key]}
-    tail = ",".join(f"{key}={show(value)}" for key, value in shown.items())
-    joint = "," if sha256 else ":"
-    return Resolved(factory, arguments, f"{head}{joint}{tail}" if tail else head, sha256)
+    return Resolved(factory, arguments, text_of(head, (), shown, "," if sha256 else ":"), sha256)
 
 
 def unknown(kind: str, name: str, known: Mapping[str, Any]) -> str:
@@ -177,16 +181,15 @@ def short(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
     """A resolved spec as people write it: arguments without a default as bare values, defaults left out."""
     name, values, named = parse(text)
     if name.endswith(".py"):
-        given = ",".join(f"{key}={show(value)}" for key, value in named.items())
-        return f"{values[0]}:{given}" if given else str(values[0])
+        return text_of(str(values[0]), (), named)
     if is_live(name):
         return text.partition("@")[0] + "".join(text.partition(":")[1:])
     if name not in known:
         return text
     defaults = {p.name: p.default for p in parameters(known[name]).values()}
-    bare = [show(value) for key, value in named.items() if defaults.get(key) is inspect.Parameter.empty]
-    kept = [f"{k}={show(v)}" for k, v in named.items() if defaults.get(k) not in (inspect.Parameter.empty, v)]
-    return f"{name}:{','.join([*bare, *kept])}" if bare or kept else name
+    bare = [value for key, value in named.items() if defaults.get(key) is inspect.Parameter.empty]
+    kept = {key: value for key, value in named.items() if defaults.get(key) not in (inspect.Parameter.empty, value)}
+    return text_of(name, bare, kept)
 
 
 def family(text: str) -> str:

@@ -34,7 +34,6 @@ class _Layout:
     """How a data set is stored: so many bytes of labels before each image of a file; the last file is for testing."""
 
     name: str
-    places: dict[str, str]
     files: tuple[str, ...]
     label_bytes: int
     label_at: int
@@ -47,15 +46,17 @@ class _Layout:
     std: tuple[float, float, float]
 
 
-_CIFAR10_PLACES = {"cifar-10-batches-bin": "cifar-10-binary", "cifar-10-batches-py": "cifar-10-python"}
-_CIFAR100_PLACES = {"cifar-100-binary": "cifar-100-binary", "cifar-100-python": "cifar-100-python"}
+_ARCHIVES = {
+    "cifar10": {"cifar-10-batches-bin": "cifar-10-binary", "cifar-10-batches-py": "cifar-10-python"},
+    "cifar100": {"cifar-100-binary": "cifar-100-binary", "cifar-100-python": "cifar-100-python"},
+}
+"""The folders of a data set, and the archive that each comes in."""
 
 
 def cifar10(data_dir: str | None = None) -> Dataset:
     """50,000 training images, 5,000 of each of ten classes."""
     layout = _Layout(
         name="cifar10",
-        places=_places(_CIFAR10_PLACES),
         files=("data_batch_1", "data_batch_2", "data_batch_3", "data_batch_4", "data_batch_5", "test_batch"),
         label_bytes=1,
         label_at=0,
@@ -75,7 +76,6 @@ def cifar100(labels: str = "fine", data_dir: str | None = None) -> Dataset:
     check_choice("cifar100: labels", labels, ("fine", "coarse"))
     layout = _Layout(
         name="cifar100",
-        places=_places(_CIFAR100_PLACES),
         files=("train", "test"),
         label_bytes=2,
         label_at=1 if labels == "fine" else 0,
@@ -92,18 +92,17 @@ def cifar100(labels: str = "fine", data_dir: str | None = None) -> Dataset:
 
 def cifar_files(name: str, data_dir: str | None = None) -> list[Path]:
     """The archive that cifar10 or cifar100 is read from, or all files of its folder."""
-    archives = _CIFAR10_PLACES if name == "cifar10" else _CIFAR100_PLACES
-    place = find(name, list(_places(archives)), data_dir)
+    place = find(name, list(_places(name)), data_dir)
     return sorted(place.iterdir()) if place.is_dir() else [place]
 
 
-def _places(archives: dict[str, str]) -> dict[str, str]:
+def _places(name: str) -> dict[str, str]:
     """Folders and archives to look for, in this order, each with the folder that it is or contains."""
-    return {place: folder for folder, archive in archives.items() for place in (folder, f"{archive}.tar.gz")}
+    return {place: folder for folder, archive in _ARCHIVES[name].items() for place in (folder, f"{archive}.tar.gz")}
 
 
 def _load(name: str, layout: _Layout, data_dir: str | None) -> Dataset:
-    place = find(layout.name, list(layout.places), data_dir)
+    place = find(layout.name, list(_places(layout.name)), data_dir)
     try:
         x, y, class_names = _read(place, layout)
     except _DAMAGE as error:
@@ -118,7 +117,7 @@ def _load(name: str, layout: _Layout, data_dir: str | None) -> Dataset:
 
 def _read(place: Path, layout: _Layout) -> tuple[NDArray[np.uint8], NDArray[np.int64], tuple[str, ...] | None]:
     """Pixels [n, 3072] and labels of all files, training first, and the class names if their file exists."""
-    folder = layout.places[place.name]
+    folder = _places(layout.name)[place.name]
     binary = not folder.endswith(("py", "python"))
     x, y = np.empty((6 * BATCH, _PIXELS), np.uint8), np.empty(6 * BATCH, np.int64)
     step = 5 * BATCH // (len(layout.files) - 1)

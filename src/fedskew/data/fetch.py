@@ -6,7 +6,6 @@ a time fetches a data set; another waits and finds it done.
 """
 
 import gzip
-import hashlib
 import posixpath
 import shutil
 import tarfile
@@ -19,6 +18,7 @@ from pathlib import Path
 
 from filelock import FileLock
 
+from fedskew.core.files import sha256_of
 from fedskew.core.spec import unknown
 from fedskew.data.download import FetchError, download, part_of, size_of
 from fedskew.data.places import data_root
@@ -163,9 +163,7 @@ def _checked_folder(name: str, source: Source, root: Path) -> list[Status]:
 def _checked(name: str, path: Path, source: Source, sha256: str) -> Status:
     if not path.is_file():
         return _status(name, path, source, "missing")
-    with path.open("rb") as handle:
-        same = hashlib.file_digest(handle, "sha256").hexdigest() == sha256
-    return _status(name, path, source, "good" if same else "other checksum")
+    return _status(name, path, source, "good" if sha256_of(path) == sha256 else "other checksum")
 
 
 def _refuse_other(checked: list[Status]) -> None:

@@ -8,7 +8,7 @@ import hashlib
 from pathlib import Path
 
 from fedskew.core.dataset import Dataset
-from fedskew.core.files import regular
+from fedskew.core.files import regular, sha256_of
 from fedskew.data.images import Progress, image_dataset, images_in
 from fedskew.data.places import user_path
 
@@ -31,8 +31,7 @@ def fingerprint(path: str) -> str:
     root, train, test = _listed(path)
     whole = hashlib.sha256()
     for file in sorted(file for part in (train, test) for members in part.values() for file in members):
-        with regular(file).open("rb") as handle:
-            digest = hashlib.file_digest(handle, "sha256").hexdigest()
+        digest = sha256_of(regular(file))
         whole.update(f"{digest} {file.relative_to(root).as_posix()}\n".encode("utf-8", "surrogateescape"))
     return whole.hexdigest()
 

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from fedskew.core.dataset import Dataset
 from fedskew.core.files import reason, regular
-from fedskew.data.places import data_root, notice_others
+from fedskew.data.places import find, notice_others
 from fedskew.data.sources import SOURCES
 
 FILES = ("train-images-idx3-ubyte", "train-labels-idx1-ubyte", "t10k-images-idx3-ubyte", "t10k-labels-idx1-ubyte")
@@ -38,19 +38,7 @@ def fashion_mnist(data_dir: str | None = None) -> Dataset:
 
 def mnist_files(name: str, data_dir: str | None = None) -> list[Path]:
     """Training images and labels, then test images and labels."""
-    place = data_root(data_dir) / name
-    return [_either(name, place, file) for file in FILES]
-
-
-def _either(name: str, place: Path, file: str) -> Path:
-    """A file, compressed or not."""
-    for path in (place / f"{file}.gz", place / file):
-        if path.exists():
-            return path
-    raise FileNotFoundError(
-        f"{name} is not in {place.absolute()}: looked for {file}.gz or {file} there; "
-        f"run `fedskew data fetch {name}`, or set --data-dir or FEDSKEW_DATA to look elsewhere"
-    )
+    return [find(name, [f"{file}.gz", file], data_dir, apart=True) for file in FILES]
 
 
 def _loaded(name: str, mean: float, std: float, class_names: tuple[str, ...], data_dir: str | None) -> Dataset:

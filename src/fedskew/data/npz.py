@@ -9,7 +9,6 @@ Labels are the integers 0..C-1, each with a training example. `client` (or `clie
 training example, `client_test` that of each test example: integers or strings, numbered 0, 1, ... in sorted order.
 """
 
-import hashlib
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -21,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedskew.core.dataset import Dataset
-from fedskew.core.files import regular
+from fedskew.core.files import regular, sha256_of
 from fedskew.data.images import channel_statistics
 from fedskew.data.places import user_path
 
@@ -82,8 +81,7 @@ def _own(path: str, part: str, arrays: Mapping[str, Array]) -> tuple[Array, Ints
 
 def fingerprint(path: str) -> str:
     """The sha256 of the file's bytes."""
-    with _existing(path).open("rb") as handle:
-        return hashlib.file_digest(handle, "sha256").hexdigest()
+    return sha256_of(_existing(path))
 
 
 def _existing(path: str) -> Path:

@@ -22,15 +22,17 @@ def user_path(text: str) -> Path:
         ) from None
 
 
-def find(name: str, candidates: list[str], data_dir: str | None = None) -> Path:
-    """The first of several files or folders that exists in the data folder, or in its subfolder `name`."""
+def find(name: str, candidates: list[str], data_dir: str | None = None, *, apart: bool = False) -> Path:
+    """The first of several files or folders that exists in the data folder, or in its subfolder `name`; only there if
+    it is `apart`."""
     root = data_root(data_dir)
-    for folder in (root, root / name):
+    for folder in (root / name,) if apart else (root, root / name):
         for candidate in candidates:
             if (folder / candidate).exists():
                 return folder / candidate
+    place, also = (root / name, "") if apart else (root, f" and in {name}/")
     raise FileNotFoundError(
-        f"{name} is not in {root.absolute()}: looked for {' or '.join(candidates)} there and in {name}/; "
+        f"{name} is not in {place.absolute()}: looked for {' or '.join(candidates)} there{also}; "
         f"run `fedskew data fetch {name}`, or set --data-dir or FEDSKEW_DATA to look elsewhere"
     )
 

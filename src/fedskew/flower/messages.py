@@ -22,7 +22,7 @@ then the number of these, `correct` how many of them it gets right, `loss` the s
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import dataclass
 from math import isfinite
 from typing import Any
 
@@ -135,10 +135,7 @@ def decode_call(content: RecordDict, device: torch.device | str) -> Call:
 
 
 def encode_answer(answer: Answer) -> RecordDict:
-    numbers = (answer.client, answer.round, answer.examples, answer.steps, answer.loss)
-    metrics = MetricRecord(dict(zip(NUMBERS, numbers, strict=True)))
-    trees = {PARAMS: answer.params, BUFFERS: answer.buffers, MESSAGE: answer.message}
-    return RecordDict({METRICS: metrics, **_records(trees)})
+    return _reply(answer, NUMBERS, {PARAMS: answer.params, BUFFERS: answer.buffers, MESSAGE: answer.message})
 
 
 def decode_answer(content: RecordDict, call: Call, message: Params, device: torch.device | str) -> Answer:
@@ -169,9 +166,7 @@ def decode_ask(content: RecordDict, device: torch.device | str) -> Ask:
 
 
 def encode_gradient(gradient: Gradient) -> RecordDict:
-    numbers = (gradient.client, gradient.round, gradient.examples, gradient.loss)
-    metrics = MetricRecord(dict(zip(_SUMMED, numbers, strict=True)))
-    return RecordDict({METRICS: metrics, **_records({LAYER: gradient.layer})})
+    return _reply(gradient, _SUMMED, {LAYER: gradient.layer})
 
 
 def decode_gradient(content: RecordDict, ask: Ask, device: torch.device | str) -> Gradient:
@@ -184,7 +179,7 @@ def decode_gradient(content: RecordDict, ask: Ask, device: torch.device | str) -
 
 
 def encode_score(score: Score) -> RecordDict:
-    return RecordDict({METRICS: MetricRecord(dict(zip(_SCORED, astuple(score), strict=True)))})
+    return _reply(score, _SCORED, {})
 
 
 def decode_score(content: RecordDict, ask: Ask) -> Score:
@@ -206,6 +201,11 @@ def _check_finite(loss: float) -> None:
 def _check_sum(loss: float) -> None:
     if loss < 0:
         raise ValueError(f"loss is {loss}; allowed: numbers of at least 0")
+
+
+def _reply(said: Answer | Gradient | Score, numbers: Sequence[str], trees: Mapping[str, Params]) -> RecordDict:
+    metrics = MetricRecord({name: getattr(said, name.removeprefix("num-")) for name in numbers})
+    return RecordDict({METRICS: metrics, **_records(trees)})
 
 
 def _records(trees: Mapping[str, Params]) -> dict[str, ArrayRecord]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedskew.paper.choice import Choice, standing_in
 from fedskew.paper.figures import figure1, figure3, figure4, figure5
-from fedskew.paper.table import EVERYTHING, NOTHING, Table, by_length, cells_of, in_one_arithmetic, printed
+from fedskew.paper.table import EVERYTHING, NOTHING, Table, cells_of, in_one_arithmetic, longest, printed
 from fedskew.paper.tables import TABLES
 from fedskew.paper.two_clients import two_clients
 from fedskew.runs.results import Results
@@ -127,12 +127,11 @@ class _CurveFigure(Table):
     def _rows(self, choice: Choice, results: Results) -> list[dict[str, Any]]:
         found = []
         for cell, method in self.pairs(choice):
-            groups = by_length(results.answering(self.run(cell, method, choice).model_dump()))
-            lengths = [n for n in groups if n <= self.full_rounds(cell) and choice.rounds in (None, n)]
-            for rounds in sorted(lengths)[-1:]:
-                about = {"cell": cell, "method": method, "rounds": rounds, "precision": groups[rounds][0].precision}
-                curves, hashes = [r.curve for r in groups[rounds]], [r.hash for r in groups[rounds]]
-                last_ten = [r.summary["accuracy_last10"] for r in groups[rounds]]
+            known = results.answering(self.run(cell, method, choice).model_dump())
+            if group := longest(known, self.full_rounds(cell), choice.rounds):
+                about = {"cell": cell, "method": method, "rounds": group[0].rounds, "precision": group[0].precision}
+                curves, hashes = [r.curve for r in group], [r.hash for r in group]
+                last_ten = [r.summary["accuracy_last10"] for r in group]
                 found.append({**about, "curves": curves, "last_ten": last_ten, "hashes": hashes})
         return found
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedskew.core.spec import name_in
 from fedskew.runs.measures import Reach, Share, target_words
-from fedskew.runs.summary import rounds_text
+from fedskew.runs.summary import counted, seeds_text
 from fedskew.runs.verdict import BASELINE, Difference
 
 Row = dict[str, Any]
@@ -50,7 +50,7 @@ def sections(rows: Sequence[Row], target: float | None = None, named: Callable[[
         columns.section(_accuracy_title(ran, theirs), rows, accuracy_text),
         columns.section(_gain_title(compared, theirs), compared, _gains_in(rows), columns.on_iid(compared)),
         columns.section(f"Rounds to {target_words(target)}", _with(ran, "rounds_to_reach"), _reach_text),
-        columns.section(_share_title(several), _others(shared), partial(_share_text, counted=len(several) > 1)),
+        columns.section(_share_title(several), _others(shared), partial(_share_text, numbered=len(several) > 1)),
         columns.section("Balanced accuracy of the last round, %", finished if uneven else [], _figure("balanced")),
         columns.section(
             "Mean of the clients' accuracies, last round, %", _with(ran, "client_mean"), _figure("client_mean")
@@ -69,7 +69,7 @@ def _others(rows: Sequence[Row]) -> list[Row]:
 
 def _accuracy_title(ran: Sequence[Row], theirs: bool) -> str:
     rounds = {row["ours"]["rounds"] for row in ran}
-    length = f" after {rounds_text(*rounds)}" if len(rounds) == 1 else ""
+    length = f" after {counted(min(rounds), 'round')}" if len(rounds) == 1 else ""
     several = any(len(row["ours"]["each"]) > 1 for row in ran)
     seeds = ", one seed" if ran and not several else " ± standard deviation over seeds"
     printed = " (the paper's, of the last round)" if theirs else ""
@@ -98,21 +98,17 @@ def share_text(ours: Mapping[str, Any]) -> str:
         return NOTHING
     share = Share(**ours["gap_closed"])
     fewer = ours["gain"] is not None and share.seeds != ours["gain"]["seeds"]
-    return f"{share}" + (f" ({_seeds_text(share.seeds)})" if fewer else "")
+    return f"{share}" + (f" ({seeds_text(share.seeds)})" if fewer else "")
 
 
-def _share_text(row: Row, *, counted: bool) -> str:
+def _share_text(row: Row, *, numbered: bool) -> str:
     share = Share(**row["ours"]["gap_closed"])
-    return f"{share}" + (f" ({_seeds_text(share.seeds)})" if counted else "")
+    return f"{share}" + (f" ({seeds_text(share.seeds)})" if numbered else "")
 
 
 def _share_title(seeds: Collection[int]) -> str:
     """With the number of seeds if it is the same everywhere."""
-    return "Share of the IID gap closed" + (f" ({_seeds_text(*seeds)})" if len(seeds) == 1 else "")
-
-
-def _seeds_text(seeds: int) -> str:
-    return "one seed" if seeds == 1 else f"{seeds} seeds"
+    return "Share of the IID gap closed" + (f" ({seeds_text(*seeds)})" if len(seeds) == 1 else "")
 
 
 def _reach_text(row: Row) -> str:

@@ -85,12 +85,12 @@ class Table:
         methods = chosen("method", choice.methods, (*self.methods, *self.beyond)) if choice.methods else self.methods
         return ((c, m) for c in chosen("cell", choice.cells, self.cells) for m in methods)
 
-    def run(self, cell: str, method: str, choice: Choice, **more: Any) -> Run:
-        """The first seed's run of a cell."""
+    def run(self, cell: str, method: str, choice: Choice, algorithm: str | None = None, **more: Any) -> Run:
+        """The first seed's run of a cell; `algorithm` is a variant to run in place of the method."""
         dataset = STAND_IN if choice.stand_in else {**self.fields, **self.cells[cell]}["dataset"]
         profile = choice.profile.fields_for(dataset)
         fields = {"eval_every": 10, **self.fields, **profile, **self.cells[cell], **choice.fields}
-        fields["algorithm"] = choice.profile.methods.get(method, method)
+        fields["algorithm"] = algorithm or choice.profile.methods.get(method, method)
         if choice.stand_in:
             fields = standing_in(fields)
         if choice.rounds is not None:
@@ -107,12 +107,11 @@ class Table:
             raise ValueError(
                 f"rounds is {choice.rounds}; allowed: at most the paper's, {self.full_rounds(cell)} for {cell}"
             )
-        run = self.run(cell, method, choice)
+        settled: str | None = None
         tries = self._tries(cell, method, choice)
-        settled = best_try(tries, results.only(run.precision))
-        if tries and settled is None:
+        if tries and (settled := best_try(tries, results.only(tries[0].precision))) is None:
             return tries
-        run = self.run(cell, method, choice, algorithm=settled) if settled else run
+        run = self.run(cell, method, choice, settled)
         return [run.model_copy(update={"seed": run.seed + s}) for s in range(choice.seeds)]
 
     def _tries(self, cell: str, method: str, choice: Choice) -> list[Run]:
@@ -138,7 +137,7 @@ class Table:
         settled = self._settled(cell, method, choice, results)
         if method in choice.profile.tries and settled is None:
             return None
-        return self.run(cell, method, choice, **({"algorithm": settled} if settled else {})).model_dump()
+        return self.run(cell, method, choice, settled).model_dump()
 
     def _row(self, cell: str, method: str, choice: Choice, ours: dict[str, Any] | None) -> dict[str, Any]:
         mean, std = (None, None) if choice.stand_in else printed(self.name).get(method, {}).get(cell, (None, None))
@@ -231,14 +230,10 @@ def best_try(tries: Sequence[Run], results: Results) -> str | None:
 
 
 def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dict[str, Any] | None:
-    """Our figure in percent over seeds. Runs of different length are never averaged: those of the requested length
-    count, or else the longest (no longer than the paper's). A seed that diverged is counted separately."""
-    groups = {
-        length: group for length, group in by_length(found).items() if length <= full and rounds in (None, length)
-    }
-    if not groups:
+    """Our figure in percent over seeds, of the `longest` runs. A seed that diverged is counted separately."""
+    group = longest(found, full, rounds)
+    if not group:
         return None
-    group = groups[max(groups)]
     first, finished = group[0], [result for result in group if not result.diverged]
     fine, ends = [result.summary for result in finished], [end(result) for result in finished]
     values = [100 * summary["accuracy"] for summary in fine]
@@ -265,6 +260,13 @@ def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dic
         "hashes": [result.hash for result in group],
         "seconds": None if None in seconds else round(sum(seconds), 1),
     }
+
+
+def longest(found: Sequence[Result], full: int, rounds: int | None = None) -> list[Result]:
+    """Runs of different length are never averaged: those of the requested length count, or else the longest (no longer
+    than the paper's)."""
+    groups = {n: group for n, group in by_length(found).items() if n <= full and rounds in (None, n)}
+    return groups[max(groups)] if groups else []
 
 
 def by_length(found: Sequence[Result]) -> dict[int, list[Result]]:

@@ -4,7 +4,6 @@ These forms of other tools are read: a JSON list with one list of example indice
 lists, clients in the order of their numbers or names; a text file with one line per example, its client's number.
 """
 
-import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedskew.core.files import parse_json, read_text, regular, replacing
+from fedskew.core.files import parse_json, read_text, regular, replacing, sha256_of
 from fedskew.partition.cards import partition_hash
 from fedskew.partition.checked import checked_split
 from fedskew.partition.owners import collect
@@ -35,7 +34,7 @@ class Replay:
 
     def fingerprint(self) -> str:
         """sha256 of the file: the path alone does not identify its content."""
-        return hashlib.sha256(regular(self.path).read_bytes()).hexdigest()
+        return sha256_of(regular(self.path))
 
 
 def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fedskew.report.figures import drawing, finish, no_mathematics
 from fedskew.report.style import DARK, KIND_LOOKS, PALE, for_paper, looks
+from fedskew.runs.summary import counted
 
 _MOST = 5
 
@@ -60,7 +61,7 @@ def feature_maps(path: Path, maps: Mapping[str, Mapping[str, Any]], note: str | 
 def standing(results: Mapping[str, Mapping[str, Any]]) -> str:
     """Which global model the results start from."""
     first = next(iter(results.values()))
-    epochs = "1 local epoch" if first["local_epochs"] == 1 else f"{first['local_epochs']} local epochs"
+    epochs = counted(first["local_epochs"], "local epoch")
     return f"{first['title']}; {epochs} from the global model of round {first['round']}, seed {first['seed']}"
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedskew.core.files import write_whole
 from fedskew.report import figures
-from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, method_latex
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, result_latex, shown_measures
 from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.measures import Curves, Reach, Share, gap_closed, rounds_to_reach, target_words
 from fedskew.runs.store import Store
@@ -116,7 +116,7 @@ def write_comparison(
 ) -> list[Path]:
     """Curves, the first seed's partition, and the table as Markdown, LaTeX and CSV, which names the runs."""
     out.mkdir(parents=True, exist_ok=True)
-    made = write_texts(out, {"md": markdown(rows, target), "tex": latex(rows, hashes), "csv": csv_text(rows)})
+    made = write_texts(out / "table", {"md": markdown(rows, target), "tex": latex(rows, hashes), "csv": csv_text(rows)})
     series = {name: [one.records for one in group] for name, group in methods.items()}
     names = {row["method"]: name_of(row) for row in rows}
     made += figures.curves(out / "curves", series, title, names=names)
@@ -132,11 +132,12 @@ def comparison_files(out: Path) -> list[Path]:
     return [*(out / f"table.{kind}" for kind in ("md", "tex", "csv")), *drawn]
 
 
-def write_texts(out: Path, texts: Mapping[str, str]) -> list[Path]:
-    """A table in several forms: `table.md` and so on."""
-    for kind, text in texts.items():
-        write_whole(out / f"table.{kind}", text.encode())
-    return [out / f"table.{kind}" for kind in texts]
+def write_texts(path: Path, texts: Mapping[str, str]) -> list[Path]:
+    """A table in several forms: `PATH.md` and so on."""
+    made = {path.with_suffix(f".{kind}"): text for kind, text in texts.items()}
+    for file, text in made.items():
+        write_whole(file, text.encode())
+    return [*made]
 
 
 def name_of(row: Mapping[str, Any]) -> str:
@@ -186,8 +187,9 @@ def markdown(rows: Sequence[dict[str, Any]], target: float | None = None) -> str
 
 def latex(rows: Sequence[dict[str, Any]], hashes: Hashes | None = None) -> str:
     """For a paper; with the hashes of the runs, a comment names them."""
-    names, runs = [name_of(row) for row in rows], [hashes[row["method"]] for row in rows] if hashes else ()
-    return method_latex(names, rows, end_of(rows), differences(rows), base_name(rows), runs)
+    names, measures = [[name_of(row)] for row in rows], shown_measures(rows, end_of(rows))
+    runs = [hashes[row["method"]] for row in rows] if hashes else ()
+    return result_latex(["method"], names, rows, measures, differences(rows), base_name(rows), runs)
 
 
 def _cells(rows: Sequence[dict[str, Any]], target: float | None) -> tuple[list[str], list[list[str]]]:

@@ -1,7 +1,6 @@
 """Results as a paper shows them: one compact LaTeX table, and what a CSV says about a difference."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from fedskew.report.text_tables import tabular, tex
@@ -19,55 +18,40 @@ def difference_values(found: Mapping[str, Any] | None) -> list[Any]:
     return [None if found is None else found[name] for name in ("mean", "half", "seeds", "verdict")]
 
 
-@dataclass(frozen=True)
-class ResultTable:
-    """A line per row of `over_seeds`. `cells`, under `heads`, say what each row is; `measures` are shown under their
-    names. Differences are to `base`. `runs` are the hashes behind each row, if they are known."""
-
-    heads: Sequence[str]
-    cells: Sequence[Sequence[str]]
-    rows: Sequence[Mapping[str, Any]]
-    measures: Mapping[str, str]
-    differences: Sequence[Difference | None]
-    base: str
-    runs: Sequence[Sequence[str]] = ()
-
-    def latex(self) -> str:
-        """For booktabs, with comments that say what a caption should; the best by the verdict rule is bold."""
-        judged = any(self.differences)
-        apart = [f"difference to {self.base} (points)", ""] if judged else []
-        heads = [*self.heads, *(f"{name} (%)" for name in self.measures.values()), *apart]
-        leaders = {measure: best(self.rows, measure) for measure in self.measures}
-        lines = []
-        for i, (row, difference) in enumerate(zip(self.rows, self.differences, strict=True)):
-            line = [tex(cell) for cell in self.cells[i]]
-            line[0] += f" ({row['diverged']} diverged)" if row["diverged"] else ""
-            line += [accuracy_tex(row[measure], bold=leaders[measure] == i) for measure in self.measures]
-            lines.append([*line, difference_tex(difference), mark_of(difference)] if judged else line)
-        said = [_seeds(self.rows), *([BOLD] if set(leaders.values()) != {None} else [])]
-        said += [f"{_paired(self.differences)} {marks_text(self.base)}"] if judged else []
-        said += self._made_of() if self.runs else []
-        return "\n".join([*comments(said), *tabular(heads, lines)]) + "\n"
-
-    def _made_of(self) -> list[str]:
-        """The runs of each row, by what it is."""
-        rows = (zip(self.heads, cells, strict=True) for cells in self.cells)
-        named = [", ".join(f"{head} {cell}" for head, cell in row) for row in rows]
-        told = [f"{name}: {' '.join(hashes)}" for name, hashes in zip(named, self.runs, strict=True)]
-        return ["Made of these runs (`fedskew runs show` has the settings of each):", *told]
-
-
-def method_latex(
-    names: Sequence[str],
+def result_latex(
+    heads: Sequence[str],
+    cells: Sequence[Sequence[str]],
     rows: Sequence[Mapping[str, Any]],
-    end: str,
+    measures: Mapping[str, str],
     differences: Sequence[Difference | None],
     base: str,
     runs: Sequence[Sequence[str]] = (),
 ) -> str:
-    """A line per method: what verdicts are about, and the verdict."""
-    cells = [[name] for name in names]
-    return ResultTable(["method"], cells, rows, shown_measures(rows, end), differences, base, runs).latex()
+    """For booktabs, with comments that say what a caption should; the best by the verdict rule is bold.
+
+    A line per row of `over_seeds`. `cells`, under `heads`, say what each row is; `measures` are shown under their
+    names. Differences are to `base`. `runs` are the hashes behind each row, if they are known.
+    """
+    judged = any(differences)
+    apart = [f"difference to {base} (points)", ""] if judged else []
+    leaders = {measure: best(rows, measure) for measure in measures}
+    lines = []
+    for i, (row, difference) in enumerate(zip(rows, differences, strict=True)):
+        line = [tex(cell) for cell in cells[i]]
+        line[0] += f" ({row['diverged']} diverged)" if row["diverged"] else ""
+        line += [accuracy_tex(row[measure], bold=leaders[measure] == i) for measure in measures]
+        lines.append([*line, difference_tex(difference), mark_of(difference)] if judged else line)
+    said = [_seeds(rows), *([BOLD] if set(leaders.values()) != {None} else [])]
+    said += [f"{_paired(differences)} {marks_text(base)}"] if judged else []
+    said += _made_of(heads, cells, runs) if runs else []
+    return commented([*heads, *(f"{name} (%)" for name in measures.values()), *apart], lines, said)
+
+
+def _made_of(heads: Sequence[str], cells: Sequence[Sequence[str]], runs: Sequence[Sequence[str]]) -> list[str]:
+    """The runs of each row, by what it is."""
+    named = [", ".join(f"{head} {cell}" for head, cell in zip(heads, row, strict=True)) for row in cells]
+    told = [f"{name}: {' '.join(hashes)}" for name, hashes in zip(named, runs, strict=True)]
+    return ["Made of these runs (`fedskew runs show` has the settings of each):", *told]
 
 
 def shown_measures(rows: Sequence[Mapping[str, Any]], end: str) -> dict[str, str]:
@@ -79,9 +63,10 @@ def shown_measures(rows: Sequence[Mapping[str, Any]], end: str) -> dict[str, str
 BOLD = "Bold: above every other by the rule of the verdicts."
 
 
-def comments(said: Sequence[str]) -> list[str]:
-    """Lines that LaTeX does not print; the first says which package the table needs."""
-    return [f"% {' '.join(line.split())}" for line in (r"\usepackage{booktabs}", *said)]
+def commented(heads: Sequence[str], rows: Sequence[Sequence[str]], said: Sequence[str]) -> str:
+    """A table under lines that LaTeX does not print; the first says which package it needs."""
+    comments = [f"% {' '.join(line.split())}" for line in (r"\usepackage{booktabs}", *said)]
+    return "\n".join([*comments, *tabular(heads, rows)]) + "\n"
 
 
 def marks_text(base: str) -> str:

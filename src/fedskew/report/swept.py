@@ -3,30 +3,22 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from fedskew.core import spec
 from fedskew.core.spec import Value
 from fedskew.report.comparison import FinishedRun, heads_of, stored, write_texts
-from fedskew.report.result_table import DIFFERENCE_COLUMNS, ResultTable, difference_values, shown_measures
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, result_latex, shown_measures
 from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.store import Store
 from fedskew.runs.summary import MEASURES, held_out, mean_head, over_seeds, percent, setting_text, summarise
 from fedskew.runs.verdict import MEASURE, Difference, ahead
 
+if TYPE_CHECKING:
+    from fedskew.simulation.sweep import PlannedSetting
+
 FEDERATION = ("dataset", "partition", "clients")
 """Fields that say what is to be learnt by whom; the others say how."""
-
-
-class SweptSetting(Protocol):
-    """A combination of values, its runs and how long they are."""
-
-    @property
-    def values(self) -> Mapping[str, Value]: ...
-    @property
-    def hashes(self) -> Sequence[str]: ...
-    @property
-    def rounds(self) -> int: ...
 
 
 @dataclass(frozen=True)
@@ -44,7 +36,7 @@ class SweepTable:
     @classmethod
     def of(
         cls,
-        settings: Sequence[SweptSetting],
+        settings: "Sequence[PlannedSetting]",
         runs: Sequence[Sequence[FinishedRun]],
         reference: int = 0,
         title: str = "",
@@ -118,7 +110,7 @@ class SweepTable:
         base = self._base_text + ("" if self.measure == MEASURE else ", held out")
         measures = shown_measures(self.rows, self._end)
         runs = [row["runs"] for row in self.rows]
-        return ResultTable(self.names, self._settings(), self.rows, measures, self.differences, base, runs).latex()
+        return result_latex(self.names, self._settings(), self.rows, measures, self.differences, base, runs)
 
     @property
     def _base_text(self) -> str:
@@ -157,16 +149,16 @@ class SweepTable:
         from fedskew.report.sweep_figure import draw_sweep
 
         out.mkdir(parents=True, exist_ok=True)
-        made = write_texts(out, {"md": self.markdown(), "tex": self.latex(), "csv": self.csv()})
+        made = write_texts(out / "table", {"md": self.markdown(), "tex": self.latex(), "csv": self.csv()})
         return [*made, *draw_sweep(out / "sweep", self)]
 
 
-def stored_runs(store: Store, settings: Sequence[SweptSetting]) -> list[list[FinishedRun]]:
+def stored_runs(store: Store, settings: "Sequence[PlannedSetting]") -> list[list[FinishedRun]]:
     """The runs of each setting that a store has."""
     return [[stored(store, hash, setting.rounds) for hash in setting.hashes] for setting in settings]
 
 
-def _row(setting: SweptSetting, runs: Sequence[FinishedRun]) -> dict[str, Any]:
+def _row(setting: "PlannedSetting", runs: Sequence[FinishedRun]) -> dict[str, Any]:
     summaries = [summarise(one.run, one.records, one.card) for one in runs]
     about = {"values": dict(setting.values), "rounds": setting.rounds, "runs": list(setting.hashes)}
     return {**about, **over_seeds(summaries)}

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.core import spec
-from fedskew.core.files import write_whole
+from fedskew.report.comparison import write_texts
 from fedskew.report.text_tables import as_csv, as_markdown
 from fedskew.runs.summary import percent, setting_text
 
@@ -45,6 +45,4 @@ def tries_markdown(tries: Tries) -> str:
 
 def write_tries(out: Path, tries: Tries) -> list[Path]:
     """tries.md and tries.csv."""
-    write_whole(out / "tries.md", tries_markdown(tries).encode())
-    write_whole(out / "tries.csv", tries_csv(tries).encode())
-    return [out / "tries.md", out / "tries.csv"]
+    return write_texts(out / "tries", {"md": tries_markdown(tries), "csv": tries_csv(tries)})

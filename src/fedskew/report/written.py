@@ -1,7 +1,6 @@
 """Folders of results that a later call of the same command writes again. A file in the folder lists what the command
 wrote there, so that it replaces and removes its own files only, and only as it left them."""
 
-import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -9,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from fedskew.core.files import write_whole
+from fedskew.core.files import sha256_of, write_whole
 
 
 @dataclass(frozen=True)
@@ -39,7 +38,7 @@ class Written:
     def is_ours(self, folder: Path, path: Path) -> bool:
         """Whether a file is as the command left it."""
         name = _name(folder, path)
-        return name in self.files and self.files[name] in (None, _digest(path))
+        return name in self.files and self.files[name] in (None, sha256_of(path))
 
 
 @dataclass
@@ -90,7 +89,7 @@ def replacing_results(
 def _remove(folder: Path, name: str, digest: str, found: Replaced) -> None:
     """A file as we left it, and its folder if nothing else is there."""
     path = folder / name
-    if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()) or _digest(path) != digest:
+    if path.is_symlink() or not path.resolve().is_relative_to(folder.resolve()) or sha256_of(path) != digest:
         found.kept.append(path)
         return
     path.unlink()
@@ -99,7 +98,7 @@ def _remove(folder: Path, name: str, digest: str, found: Replaced) -> None:
 
 
 def _digests(folder: Path, paths: Iterable[Path]) -> dict[str, str | None]:
-    return {_name(folder, path): _digest(path) for path in paths if path.is_file()}
+    return {_name(folder, path): sha256_of(path) for path in paths if path.is_file()}
 
 
 def _list(command: str, folder: Path) -> Path:
@@ -112,7 +111,3 @@ def _name(folder: Path, path: Path) -> str:
 
 def _is_inside(name: str) -> bool:
     return not PurePosixPath(name).is_absolute() and ".." not in PurePosixPath(name).parts
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()

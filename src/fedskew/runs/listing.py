@@ -8,7 +8,7 @@ from typing import Any
 from fedskew.core import spec
 from fedskew.core.checks import check_choice
 from fedskew.runs.store import Folder, StoreError
-from fedskew.runs.summary import contents, state_of
+from fedskew.runs.summary import contents, state_of, summarise
 from fedskew.runs.versions import DECIDING_NOTHING
 
 STATES = ("done", "unfinished", "diverged", "unreadable")
@@ -52,18 +52,17 @@ def listed(folder: Folder) -> Listed:
     except StoreError as error:
         return Listed(folder.path.name, "unreadable", {}, {}, problem=str(error))
     run, short = about["run"], about["short"]
-    measured = [record["accuracy"] for record in records if record["accuracy"] is not None]
-    diverged = bool(records and records[-1]["diverged"])
+    summary = summarise(run, records, None)
     named = {name: short[name] for name in ("dataset", "partition", "model", "algorithm")}
     named |= {f"{name}{_CONTENT}": digest for name, digest in contents(short).items()}
     return Listed(
         hash=folder.path.name,
-        state=state_of(done, rounds, saved, diverged=diverged),
+        state=state_of(done, rounds, saved, diverged=summary["diverged"]),
         fields={**arguments(run["algorithm"]), **run, **named},
         whole=run,
         title=short["title"],
         progress=f"{done}/{rounds}",
-        accuracy=measured[-1] if measured else None,
+        accuracy=summary["accuracy"],
         written=None if written is None else datetime.fromtimestamp(written, UTC),
     )
 

@@ -96,7 +96,9 @@ class Results:
     def __init__(self, store: Store | None = None, published: Path | None = None) -> None:
         self.problems = list[str]()
         self._by_question: dict[str, list[Result]] = {}
-        for result in merged([*self._published(published), *stored(store, self.problems)]):
+        files = sorted(published.glob("*.jsonl")) if published is not None else []
+        lines = [result for path in files for result in read_lines(path, self.problems)]
+        for result in merged([*lines, *stored(store, self.problems)]):
             self._by_question.setdefault(question(result.run), []).append(result)
 
     def only(self, precision: str | None) -> "Results":
@@ -130,10 +132,6 @@ class Results:
 
     def _current(self, result: Result) -> bool:
         return result.result_version == result_version(result.run["algorithm"])
-
-    def _published(self, folder: Path | None) -> Iterator[Result]:
-        for path in sorted(folder.glob("*.jsonl")) if folder is not None else ():
-            yield from read_lines(path, self.problems)
 
 
 def stored(store: Store | None, problems: list[str]) -> Iterator[Result]:

@@ -162,7 +162,15 @@ class Folder:
         write_whole(self.path / _RECORDS, b"".join(map(_line, records)))
 
     def append_record(self, record: dict[str, Any]) -> None:
-        _append(self.path / _RECORDS, record)
+        """Append a whole line; half a line left by an interruption is cut off first."""
+        path = self.path / _RECORDS
+        with naming(path), path.open("a+b") as handle:
+            if handle.seek(0, os.SEEK_END):
+                handle.seek(-1, os.SEEK_END)
+                if handle.read(1) != b"\n":
+                    handle.seek(0)
+                    handle.truncate(handle.read().rfind(b"\n") + 1)
+            handle.write(_line(record))
 
     def sessions(self) -> list[dict[str, Any]]:
         """Where and with which versions each part of the run was computed."""
@@ -305,17 +313,6 @@ def checkpoint_facts(path: Path) -> tuple[int, str | None]:
     if not (round.isascii() and round.isdigit() and len(round) < 19 and about.keys() <= {"round", "checksum"}):
         raise StoreError(f"the checkpoint {path} is damaged: its header does not name its round; {remove}")
     return int(round), about.get("checksum")
-
-
-def _append(path: Path, record: Mapping[str, Any]) -> None:
-    """Append a whole line; half a line left by an interruption is cut off first."""
-    with naming(path), path.open("a+b") as handle:
-        if handle.seek(0, os.SEEK_END):
-            handle.seek(-1, os.SEEK_END)
-            if handle.read(1) != b"\n":
-                handle.seek(0)
-                handle.truncate(handle.read().rfind(b"\n") + 1)
-        handle.write(_line(record))
 
 
 def _line(content: Mapping[str, Any]) -> bytes:

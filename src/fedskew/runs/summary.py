@@ -16,9 +16,14 @@ def tail(rounds: int) -> int:
     return min(LAST, (rounds + 1) // 2)
 
 
-def rounds_text(number: int) -> str:
+def counted(number: int, thing: str) -> str:
     """`1 round`, `60 rounds`"""
-    return f"{number} round{'' if number == 1 else 's'}"
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
+def seeds_text(number: int) -> str:
+    """`one seed`, `3 seeds`"""
+    return "one seed" if number == 1 else f"{number} seeds"
 
 
 def mean_words(rounds: Iterable[int]) -> str:

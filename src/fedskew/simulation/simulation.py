@@ -203,7 +203,9 @@ class Simulation:
         """Measures of the global model in rounds in which they are due, made by rank 0."""
         if not (now or is_evaluated(self.run, self.round)):
             return None
-        return Evaluation(**self.ranks.broadcast(None if self.ranks.rank else asdict(self._evaluation())))
+        server, data = self.server, self.federation.dataset
+        here = None if self.ranks.rank else evaluate_model(self.model, server.used, server.buffers, data, self.dtype)
+        return Evaluation(**self.ranks.broadcast(here and asdict(here)))
 
     def read_out(self) -> int:
         """Let the method's readout replace what users of the model take, in rounds in which it is measured. Rank 0 does
@@ -217,9 +219,6 @@ class Simulation:
                 reading = read_out(self.algorithm.readout, self.model, server.params, server.buffers, self.federation)
             self.server = replace(server, readout=reading.layer)
         return int(self.ranks.broadcast(reading.asked))
-
-    def _evaluation(self) -> Evaluation:
-        return evaluate_model(self.model, self.server.used, self.server.buffers, self.federation.dataset, self.dtype)
 
     def validate(self) -> float | None:
         """Accuracy on the held-out examples, if there are any; rank 0 measures it."""

@@ -16,7 +16,7 @@ from fedskew.progress import echo as echo
 from fedskew.progress import percent_of as percent_of
 from fedskew.progress import printable
 from fedskew.progress import round_progress as round_progress
-from fedskew.runs.summary import rounds_text
+from fedskew.runs.summary import counted, seeds_text
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import DataFiles, RunResult
@@ -49,7 +49,7 @@ class Spent:
         """`3.1 s for 60 rounds`, `1.2 s for 20 rounds, 40 from the store`, `from the store, nothing computed`"""
         if not self.computed:
             return "from the store, nothing computed"
-        return f"{self.seconds:.1f} s for {rounds_text(self.computed)}" + (
+        return f"{self.seconds:.1f} s for {counted(self.computed, 'round')}" + (
             f", {self.stored} from the store" if self.stored else ""
         )
 
@@ -118,6 +118,11 @@ def _wrapped(text: str, width: int, under: int = 0) -> list[str]:
     deeper = " " * (under or (indent + 2 if indent else 0))
     lines = textwrap.wrap(text, width, subsequent_indent=deeper, break_long_words=False, break_on_hyphens=False)
     return [line.replace(GLUE, " ") for line in lines] or [""]
+
+
+def say_over_seeds(title: str, seeds: int) -> None:
+    """The line above a table: what it is about, and over how many seeds."""
+    say(f"{title}, {seeds_text(seeds)}" + (" (mean ± std)" if seeds > 1 else ""))
 
 
 def say_written(paths: Iterable[object]) -> None:
@@ -211,8 +216,7 @@ def print_comparison(
         more_cells = (column[i] for column in more.values())
         mine = spent[row["method"]]
         grid.add_row(name, *cells, *more_cells, f"{mine.seconds:.1f}" if mine.computed else "stored", bold=leads)
-    seeds = len(rows[0]["seeds"])
-    say(f"{title}, one seed" if seeds == 1 else f"{title}, {seeds} seeds (mean ± std)")
+    say_over_seeds(title, len(rows[0]["seeds"]))
     console().print(grid)
     for row, difference in zip(rows, differences(rows), strict=True):
         if difference is not None:

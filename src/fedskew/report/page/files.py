@@ -10,7 +10,7 @@ from fedskew.report.page.entries import DRAWN
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.overview import overview_latex
 from fedskew.report.page.series import partition_of
-from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, method_latex
+from fedskew.report.result_table import DIFFERENCE_COLUMNS, difference_values, result_latex, shown_measures
 from fedskew.report.text_tables import as_csv
 from fedskew.report.written import Replaced, check_replaceable, replacing_results
 from fedskew.runs.summary import MEASURES, mean_head
@@ -104,9 +104,10 @@ def runs_csv(federation: Federation) -> str:
 
 def latex(federation: Federation) -> str:
     """For a paper."""
-    names, rows = [method.label for method in federation.methods], [method.row for method in federation.methods]
+    names, rows = [[method.label] for method in federation.methods], [method.row for method in federation.methods]
     differences = [federation.difference(method) for method in federation.methods]
-    return method_latex(names, rows, mean_head([federation.rounds]), differences, federation.base_label)
+    measures = shown_measures(rows, mean_head([federation.rounds]))
+    return result_latex(["method"], names, rows, measures, differences, federation.base_label)
 
 
 _TEXTS = {"results.csv": results_csv, "results.tex": latex, "runs.csv": runs_csv}

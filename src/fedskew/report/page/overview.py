@@ -6,8 +6,8 @@ from typing import TypeVar
 from fedskew.core import spec
 from fedskew.report.page.federations import Federation, Method
 from fedskew.report.page.html import Html, cell, head, table, tag
-from fedskew.report.result_table import BOLD, accuracy_tex, comments, mark_of, marks_text
-from fedskew.report.text_tables import tabular, tex
+from fedskew.report.result_table import BOLD, accuracy_tex, commented, mark_of, marks_text
+from fedskew.report.text_tables import tex
 from fedskew.runs.summary import mean_words, percent
 from fedskew.runs.verdict import BASELINE, MEASURE, VERDICTS, best
 
@@ -44,7 +44,7 @@ def overview_latex(federations: Sequence[Federation]) -> str:
     cells = {label: [_standing_tex(each, label) for each in federations] for label in _labels(federations)}
     heads, rows = _laid_out(_short_names(federations), cells, tex)
     said = [f"{_measure(federations)}: mean and standard deviation over seeds. {BOLD}", marks_text(_base(federations))]
-    return "\n".join([*comments(said), *tabular(heads, rows)]) + "\n"
+    return commented(heads, rows, said)
 
 
 def _standing_tex(federation: Federation, label: str) -> str:

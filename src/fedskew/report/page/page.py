@@ -1,6 +1,7 @@
 """The page: a section per federation, the data its scripts draw, styles and scripts, all in one file."""
 
 import json
+import re
 from collections.abc import Sequence
 from importlib.resources import files
 from pathlib import Path
@@ -17,6 +18,7 @@ from fedskew.report.page.overview import overview
 from fedskew.report.page.panels import measured_panels
 from fedskew.report.page.provenance import provenance
 from fedskew.report.page.series import drawn, partition_of
+from fedskew.runs.summary import counted
 from fedskew.runs.verdict import RULE
 
 _SCRIPTS = ("svg.js", "saving.js", "curves.js", "reading.js", "heat.js", "main.js")
@@ -54,18 +56,13 @@ def page(
         "THEME": _asset("theme.js"),
         "JS": "\n".join(_asset(name) for name in _SCRIPTS),
         "DATA": as_script([{**drawn(federation), **_texts(federation)} for federation in federations]),
-        "SUMMARY": join(f"{_count(runs, 'run')} of {_count(len(federations), 'federation')}, fedskew {__version__}"),
+        "SUMMARY": join(f"{counted(runs, 'run')} of {counted(len(federations), 'federation')}, fedskew {__version__}"),
         "LEFT_OUT": _left_out(left_out, store) + _held_out(held_out, store),
         "CONTENTS": overview(federations) if len(federations) > 1 else Html(""),
         "RULE": join(RULE),
         "MAIN": join([_section(number, federation, store) for number, federation in enumerate(federations)]),
     }
-    whole = _asset("template.html")
-    head, *pieces = whole.split("<!--")
-    for piece in pieces:
-        name, _, rest = piece.partition("-->")
-        head += parts[name] + rest
-    return head
+    return re.sub("<!--([A-Z_]+)-->", lambda found: parts[found[1]], _asset("template.html"))
 
 
 def _texts(federation: Federation) -> dict[str, str]:
@@ -139,17 +136,13 @@ def _left_out(left_out: Sequence[LeftOut], store: str) -> Html:
     if not left_out:
         return Html("")
     items = [tag("li", tag("code", each.hash), " ", prose(each.problem, store)) for each in left_out]
-    text = f"{_count(len(left_out), 'run')} could not be read:"
+    text = f"{counted(len(left_out), 'run')} could not be read:"
     return tag("div", tag("p", text), tag("ul", items), class_="notice")
 
 
 def _held_out(entries: Sequence[Entry], store: str) -> Html:
     words = held_out_words(entries)
     return tag("p", prose(f"{words}.", store), class_="quiet") if words else Html("")
-
-
-def _count(number: int, word: str) -> str:
-    return f"{number} {word}" + ("" if number == 1 else "s")
 
 
 def _asset(name: str) -> str:
