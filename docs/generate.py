@@ -96,7 +96,8 @@ def pages(root: Path) -> dict[Path, str]:
         root / "docs" / "tables" / "digits.md": small_data.page(digits),
         root / "docs" / "json.md": json_page(),
         commands: with_options(commands.read_text()),
-        which: part(with_methods(which.read_text()), "evidence", choosing.evidence(results, tuned)),
+        root / "docs" / "tables" / "verdicts.md": choosing.page(results, tuned),
+        which: with_methods(which.read_text()),
         equations: part(
             part(equations.read_text(), "fedvls", choosing.suppressed(results)), "readout", readouts.table(drawn)
         ),

@@ -105,7 +105,7 @@ def test_synthetic_data_are_told_by_profile() -> None:
         for seed in range(3)
     ]
     text = choosing.evidence(Known(found), Known([]))
-    assert text.startswith("### Synthetic, profile `stated`\n\n| comparison | splits | points | seeds |")
+    assert text.startswith("## Synthetic, profile `stated`\n\n| comparison | splits | points | seeds |")
     assert "| FedLC against FedAvg | below in (1,1) | -10.0 | 3 |" in text
     assert "| `fednova` in all |  | 3 |" in text
     assert "profile `usual`" not in text

@@ -46,17 +46,13 @@ def strong(method: str, other: str) -> list[str]:
 
 def test_cifar10() -> None:
     assert strong("fedla", "fedlc") == ["open", "open", "tied"]
-    assert strong("fedla+fedacg", "fedlc") == strong("fedlc+fedavgm:beta=0.5", "fedlc") == ["above"] * 3
-    assert strong("fedlc+fedacg", "fedlc") == strong("fedlc+fedopt", "fedlc") == ["open"] * 3
+    assert strong("fedla+fedacg", "fedlc") == ["above"] * 3
     assert all(gains("cifar10", "fedvls", "fedla")[cell].mean < 0 for cell in CELLS)
     assert all(gains("cifar10", "refit", "fedlc")[cell].mean > 0 for cell in CELLS)
-    assert {"above"}.isdisjoint(verdicts("cifar10", "scaffold"))
-    known = {cell.partition("/")[2]: gain.verdict for cell, gain in gains("cifar10", "scaffold").items()}
-    assert [known.pop(f"dirichlet:{beta}") for beta in (0.05, 0.1, 0.3, 0.5)] == ["open", "open", "open", "tied"]
+    for method in ("scaffold", "feddyn", "fednova"):
+        assert "above" not in verdicts("cifar10", method)
+        assert "not decided" in verdicts("cifar10", method)
     assert gained("table7", "cifar10/shards:5", "scaffold") == "open +2.2"
-    assert set(known.values()) == {"not decided"}
-    assert [gains("cifar10", "feddyn")[cell].verdict for cell in CELLS[:2]] == ["open", "open"]
-    assert {gain.seeds for gain in gains("cifar10", "fednova").values()} == {1}
     assert [gained("table6", f"m={many}", "scaffold") for many in (30, 100)] == ["not decided +5.0", "not decided +8.8"]
 
 
