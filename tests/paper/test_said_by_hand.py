@@ -1,4 +1,4 @@
-"""Sentences that docs/which-method.md and docs/algorithms.md say by hand, against the published runs."""
+"""Sentences that pages of docs/ say by hand, against the published runs."""
 
 from functools import cache
 from pathlib import Path
@@ -54,6 +54,14 @@ def test_cifar10() -> None:
         assert "not decided" in verdicts("cifar10", method)
     assert gained("table7", "cifar10/shards:5", "scaffold") == "open +2.2"
     assert [gained("table6", f"m={many}", "scaffold") for many in (30, 100)] == ["not decided +5.0", "not decided +8.8"]
+
+
+def test_what_rounding_does() -> None:
+    at = rivals.cells(published(), "cifar10")
+    apart = {cell: abs(of["fednova"][0] - of["fedavg"][0]) for cell, of in at.items() if "shards" in cell}
+    assert [round(apart.pop(f"cifar10/shards:{pieces}"), 2) for pieces in (2, 6)] == [1.24, 0.23]
+    assert set(apart) == {"cifar10/shards:4", "cifar10/shards:8"}
+    assert max(apart.values()) < 0.03
 
 
 def test_cifar100() -> None:
