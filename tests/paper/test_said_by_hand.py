@@ -2,10 +2,12 @@
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from docs.pages import rivals, small_data
+from docs.pages.claims import by_seed
 from docs.pages.depends import CELLS
 from fedskew.paper import TABLES
 from fedskew.paper.choice import Choice
@@ -32,11 +34,15 @@ def verdicts(data: str, method: str, other: str = "fedavg", profile: str = "usua
     return [gain.verdict for gain in gains(data, method, other, profile).values()]
 
 
-def gained(table: str, cell: str, method: str) -> str:
-    """The verdict on a method against FedAvg in a cell of a table, and the points."""
-    rows = TABLES[table].rows(published(), Choice(cells=(cell,), methods=("fedavg", method), profile=PROFILES["usual"]))
-    found = Difference(**next(row["ours"]["gain"] for row in rows if row["method"] == method))
+def gained(table: str, cell: str, method: str, measure: str = "gain") -> str:
+    """The verdict on a method against FedAvg in a cell of a table, or on IID data, and the points."""
+    found = Difference(**ours(table, cell, method)[measure])
     return f"{found.verdict} {found.mean:+.1f}"
+
+
+def ours(table: str, cell: str, method: str) -> dict[str, Any]:
+    rows = TABLES[table].rows(published(), Choice(cells=(cell,), methods=("fedavg", method), profile=PROFILES["usual"]))
+    return next(row["ours"] for row in rows if row["method"] == method)
 
 
 def strong(method: str, other: str) -> list[str]:
@@ -53,7 +59,39 @@ def test_cifar10() -> None:
         assert "above" not in verdicts("cifar10", method)
         assert "not decided" in verdicts("cifar10", method)
     assert gained("table7", "cifar10/shards:5", "scaffold") == "open +2.2"
+    drift = {method: gains("cifar10", method) for method in ("scaffold", "feddyn", "fednova")}
+    assert {method: [round(found[cell].mean) for cell in CELLS] for method, found in drift.items()} == {
+        "scaffold": [6, 6, 8],
+        "feddyn": [-7, 0, 4],
+        "fednova": [-2, -11, 1],
+    }
     assert [gained("table6", f"m={many}", "scaffold") for many in (30, 100)] == ["not decided +5.0", "not decided +8.8"]
+    seeds = {method: by_seed(ours("table6", "m=100", method)) for method in ("fedlc", "scaffold", "fedopt")}
+    ahead = [paired(seeds[method], seeds["fedlc"]) for method in ("scaffold", "fedopt")]
+    assert [(round(gain.mean, 1), gain.seeds) for gain in ahead if gain] == [(2.5, 1), (2.4, 1)]
+
+
+def test_mild_skew() -> None:
+    mild = [f"cifar10/{split}" for split in ("dirichlet:0.3", "dirichlet:0.5", "shards:6", "shards:8")]
+    server, margins = gains("cifar10", "fedopt"), gains("cifar10", "fedlc")
+    assert [server[cell].verdict for cell in mild] == ["open", "above", "above", "above"]
+    assert all(2 < server[cell].mean < 3.5 for cell in mild)
+    assert [gains("cifar10", "fedopt", "fedlc")[cell].verdict for cell in mild] == ["open", "open", "above", "above"]
+    assert [margins[cell].verdict for cell in mild] == ["open", "open", "above", "open"]
+    assert {round(margins[cell].mean) for cell in mild} == {1, 2, 3}
+    assert gained("table1", "cifar10/dirichlet:0.5", "fedopt", "iid_gain") == "above +2.0"
+    there = [gains("svhn", "fedopt")[f"svhn/dirichlet:{beta}"].verdict for beta in (0.3, 0.5)]
+    assert there == ["below", "tied"]
+
+
+def test_without_momentum() -> None:
+    behind = [
+        gains("cifar10", method, profile="stated")[cell]
+        for method in ("fedopt", "scaffold:mean=uniform")
+        for cell in CELLS[:2]
+    ]
+    assert [round(gain.mean) for gain in behind] == [-5, -1, -4, -2]
+    assert {gain.seeds for gain in behind} == {1}
 
 
 def test_what_rounding_does() -> None:
@@ -83,6 +121,9 @@ def test_svhn() -> None:
     assert sorted(verdicts("svhn", "fedla+fedacg")) == ["below", "below", "not decided", "open"]
     assert sorted(verdicts("svhn", "fedla", "fedlc")) == ["below", "below", "open", "open"]
     assert "above" not in verdicts("svhn", "fedlc")
+    best = gains("svhn", "fedla+fedacg+refit")
+    assert best["svhn/dirichlet:0.05"].verdict == "above"
+    assert sorted(gain.verdict for gain in best.values()) == ["above", "below", "below", "open"]
 
 
 @pytest.mark.parametrize("profile", SYNTHETIC)
