@@ -9,9 +9,12 @@ import pytest
 from docs.pages import rivals, small_data
 from docs.pages.claims import by_seed
 from docs.pages.depends import CELLS
-from fedskew.paper import TABLES
+from fedskew.paper import TABLES, mapped
 from fedskew.paper.choice import Choice
+from fedskew.paper.map import Map
 from fedskew.paper.profiles import PROFILES
+from fedskew.paper.table import SEVEN, printed
+from fedskew.paper.trained import CELL
 from fedskew.runs.measures import IID
 from fedskew.runs.results import Results, read_lines
 from fedskew.runs.verdict import Difference, paired
@@ -92,6 +95,31 @@ def test_without_momentum() -> None:
     ]
     assert [round(gain.mean) for gain in behind] == [-5, -1, -4, -2]
     assert {gain.seeds for gain in behind} == {1}
+
+
+def test_what_the_paper_prints() -> None:
+    ahead = set[tuple[str, str]]()
+    for table in (TABLES[f"table{number}"] for number in range(1, 8)):
+        figures = printed(table.name)
+        for cell in table.cells:
+            means = {method: of[cell][0] or 0 for method, of in figures.items() if cell in of}
+            ahead |= {(table.name, method) for method in means if means[method] > means["fedlc"]}
+    assert ahead == {("table7", "fedlc+scaffold"), ("table7", "fedlc+fedprox")}
+    assert len(set(printed("table7")) & set(SEVEN)) == 2
+
+
+def test_what_was_chosen_for_fedlc() -> None:
+    """Held-out accuracy by tau and rule, in the two settings of the map."""
+    held: dict[str, list[float]] = {}
+    for row in Map(mapped(CELL), CELL).rows(published(), Choice()):
+        if row["part"] == "margin" and row["algorithm"].startswith("fedlc"):
+            held.setdefault(row["algorithm"], []).append(row["validation"])
+    assert len(held) == 12
+    assert {len(both) for both in held.values()} == {2}
+    default, low = "fedlc:tau=5,missing=floor", "fedlc:tau=0.1,missing=floor"
+    assert max(held, key=lambda spec: sum(held[spec])) == default
+    assert max(held, key=lambda spec: held[spec][0]) == low
+    assert round(held[low][0] - held[default][0], 1) == 0.2
 
 
 def test_what_rounding_does() -> None:

@@ -41,8 +41,7 @@ def _steps(method: str) -> tuple[str, ...]:
 PROFILES = {
     "stated": Profile(
         "stated",
-        "what the paper states; our documented defaults for the rest. FedLC's tau and rule are what the map chose "
-        "among 12 on held-out examples of D(0.1), CIFAR-10; no other method's knob was searched",
+        "what the paper states; our documented defaults for the rest",
     ),
     "usual": Profile(
         "usual",
