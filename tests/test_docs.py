@@ -179,6 +179,14 @@ def test_peers_are_as_they_were_measured():
         assert re.search(rf"^\| \[?{row}\b.* \| {short(value)} \|", text, re.M), row
 
 
+def test_the_growth_of_a_round_is_told_where_it_was_measured_twice():
+    found = figures_of("benchmark_core.json")
+    few, many = (found["growth", f"100 of {clients} clients"]["median"] for clients in ("1,000", "100,000"))
+    assert f"the same ratio is\n{many / few:.2f}x:" in (ROOT / "docs/performance.md").read_text()
+    twice = found["a hundred times as many clients", "of 100,000 clients / of 1,000 clients"]
+    assert twice["high"] < many / few < 1.3
+
+
 def test_every_page_has_a_place_in_the_site():
     listed = re.findall(r"^ +- [^:\n]+: (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.M)
     assert sorted(listed) == sorted(str(path.relative_to(ROOT / "docs")) for path in (ROOT / "docs").rglob("*.md"))
