@@ -125,7 +125,7 @@ def test_what_label_skew_does_is_what_the_commands_print(folder, monkeypatch, ca
     row = r"^(\w[\w' ]+?) +([\d.]+) +([\d.]+) *$"
     said = re.findall(row, (ROOT / "docs/skew.md").read_text(), re.M)
     found = {first: numbers for first, *numbers in re.findall(row, paste(f"{diagnose} --alone", capsys), re.M)}
-    assert len(said) == 4
+    assert len(said) == 5
     for first, mean, lowest in said:
         assert float(mean) == pytest.approx(float(found[first][0]), abs=2)
         assert float(lowest) == pytest.approx(float(found[first][1]), abs=10)  # 36 test images of a class, or fewer
