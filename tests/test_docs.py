@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from fedskew import Run, Store, simulate
+from fedskew.algorithms import describe
 from fedskew.core import rng
 from fedskew.data import USUAL
 from fedskew.runs.export import export_model
@@ -50,6 +51,11 @@ def test_the_readme_is_short_and_begins_with_make():
     first = re.search(r"```\n(.*?)```", text, re.S)[1].splitlines()
     assert [line.split("#")[0].strip() for line in first] == ["make demo", "make test"]
     assert text.index("make demo") < text.index("\n## ")
+
+
+def test_the_readme_counts_the_methods_that_change_fedavg():
+    change = [method for method in describe() if method.sets]
+    assert f"is one of {len(change)}\nmethods" in (ROOT / "README.md").read_text()
 
 
 def test_the_blocks_of_the_readme_run_and_are_one_run(folder, monkeypatch, capsys):

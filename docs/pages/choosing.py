@@ -12,7 +12,7 @@ from fedskew.paper.table import end
 from fedskew.paper.trained import CELL
 from fedskew.report.text_tables import as_markdown
 from fedskew.runs.results import Results
-from fedskew.runs.verdict import BASELINE, paired
+from fedskew.runs.verdict import BASELINE, Difference, paired
 
 TITLE = "Verdicts on each data set"
 
@@ -56,11 +56,12 @@ def _also(results: Results, tuned: Results, data: str) -> Iterator[list[str]]:
         if gains := balanced.gains(results, rows, "fedlc", "balanced_accuracy"):
             yield rivals.row("FedLC against FedAvg, balanced accuracy in the last round", gains)
     if data == "imagenet12":
-        yield from _longest(results)
+        for method, rounds, found in longest(results):
+            yield rivals.row(f"`{method}` against FedAvg after {rounds} rounds", found)
 
 
-def _longest(results: Results) -> Iterator[list[str]]:
-    """What is left of gains in runs of more rounds than table 3 has."""
+def longest(results: Results) -> Iterator[tuple[str, int, dict[str, Difference]]]:
+    """What is left of a method's gain in runs of more rounds than table 3 has, and after how many."""
     table, usual = TABLES["table3"], Choice(profile=PROFILES["usual"])
     for cell in table.cells:
         found: dict[int, dict[str, dict[int, float]]] = {}
@@ -71,7 +72,7 @@ def _longest(results: Results) -> Iterator[list[str]]:
         for rounds, at in found.items():
             for method in at:
                 if method != BASELINE and (gain := paired(at[method], at.get(BASELINE, {}))):
-                    yield rivals.row(f"`{method}` against FedAvg after {rounds} rounds", {cell: gain})
+                    yield method, rounds, {cell: gain}
 
 
 def _restricted(results: Results, tuned: Results) -> Iterator[list[str]]:
