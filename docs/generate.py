@@ -81,7 +81,7 @@ def pages(root: Path) -> dict[Path, str]:
     if problems := [*results.problems, *tuned.problems]:
         raise SystemExit("\n".join(problems))
     repairs = [json.loads(line) for file in _files(root, "repairs") for line in file.read_text().splitlines()]
-    again = [path for folder in ("repeats", "travel", "tuned") for path in _files(root, folder)]
+    again = [path for folder in ("repeats", "travel", "tuned", "digits") for path in _files(root, folder)]
     repeats = [line for path in again for line in read_lines(path)]
     held = [read_lines(root / "results" / folder / "held_out.jsonl") for folder in ("readout", "tau")]
     drawn = read_lines(root / "results" / "readout" / "shapes.jsonl")

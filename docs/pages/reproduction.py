@@ -150,7 +150,8 @@ def _repeats(results: Results, repeats: Sequence[Result]) -> Iterator[str]:
             f"resumed the shorter one)."
             + (
                 " The others differ: a CPU and a GPU, and different engines, add in another order, and "
-                "[Performance](../performance.md#does-a-gpu-run-repeat) has other reasons:"
+                "[Performance](../performance.md#does-a-gpu-run-repeat) has other reasons. Of two runs of one "
+                "length the tables have the first:"
                 if apart
                 else ""
             )
