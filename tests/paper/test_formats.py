@@ -7,7 +7,7 @@ from typing import Any
 
 from fedskew.paper import TABLES, formats
 from fedskew.paper.choice import Choice
-from fedskew.paper.sections import by_data, sections, share_text
+from fedskew.paper.sections import by_data, sections
 from tests.paper.test_tables import Known, result
 
 CHOICE = Choice(cells=("cifar10/dirichlet:0.1", "cifar10/dirichlet:0.5"), methods=("fedavg", "fedlc"), seeds=2)
@@ -40,14 +40,6 @@ def test_figures_over_different_seeds_are_said_to_be() -> None:
     assert "Seeds 0 or 0, 1, 2 (a figure without ± is of one seed; only gains compare methods" in text
 
 
-def test_a_share_of_the_gap_over_fewer_seeds_than_the_gain_says_so() -> None:
-    share = {"share": 0.38, "gap": 0.2, "seeds": 1}
-    assert share_text({"gap_closed": share, "gain": {"seeds": 3}}) == "38 % (one seed)"
-    assert share_text({"gap_closed": {**share, "seeds": 3}, "gain": {"seeds": 5}}) == "38 % (3 seeds)"
-    assert share_text({"gap_closed": share, "gain": {"seeds": 1}}) == "38 %"
-    assert share_text({"gap_closed": None, "gain": None}) == "-"
-
-
 def test_shortened_and_diverged_runs_are_marked() -> None:
     short = [result(run.model_copy(update={"rounds": 60}), 0.5) for run in TABLES["table1"].runs(CHOICE)]
     text = formats.markdown(TABLES["table1"].rows(Known(short), CHOICE))
@@ -70,7 +62,7 @@ def on_iid(text: str, method: str) -> dict[str, str]:
     found = {}
     for i, heads in enumerate(lines):
         for line in lines[i:]:
-            found |= {h: c for h, c in zip(heads, line, strict=False) if h.endswith("IID data") and line[0] == method}
+            found |= {h: c for h, c in zip(heads, line, strict=False) if "IID data" in h and line[0] == method}
     return found
 
 
@@ -97,6 +89,17 @@ def test_gains_on_iid_data_are_told_apart_by_what_a_table_varies() -> None:
         found += [result(run, 0.5), result(level, 0.7 + (run.algorithm != "fedavg") * run.clients / 1000)]
     text = formats.markdown(table.rows(Known(found), choice))
     assert on_iid(text, "fedlc") == {"m=10, IID data": "+1.00", "m=30, IID data": "+3.00"}
+
+
+def test_gains_on_iid_data_are_told_apart_by_rounds() -> None:
+    table, choice = TABLES["table1"], replace(CHOICE, seeds=1)
+    found = []
+    for run in table.runs(choice):
+        run = run.model_copy(update={"rounds": 200 if run.partition.startswith("dirichlet:b=0.1") else 400})
+        level = run.model_copy(update={"partition": "iid"})
+        found += [result(run, 0.5), result(level, 0.7 + (run.algorithm != "fedavg") * run.rounds / 10000)]
+    text = formats.markdown(table.rows(Known(found), choice))
+    assert on_iid(text, "fedlc") == {"IID data [200 rounds]": "+2.00", "IID data [400 rounds]": "+4.00"}
 
 
 def test_cells_are_named_by_what_they_differ_in() -> None:
