@@ -93,10 +93,3 @@ def test_a_client_that_diverges_alone_has_no_accuracy():
     seen = observe(simulation)
     simulation.round = 3
     assert alone(simulation, seen, None) == [None] * 4
-
-
-def test_a_method_whose_update_diverges_says_nothing(tmp_path, monkeypatch):
-    run = Run(**RUN, rounds=1)
-    list(simulate(run, store=(store := Store(tmp_path))))
-    monkeypatch.setattr("fedskew.diagnostics.accuracy_by_class.finite_update", lambda seen: None)
-    assert diagnose(store.folder(run.hash))["at_home"]["after"] == {"fedavg": None, "fedlc": None}
