@@ -59,6 +59,9 @@ def test_tables_and_files_of_a_run(capsys):
     assert after == before
     document = json.loads((Path("diagnosis") / hash[:8] / "diagnosis.json").read_text())
     assert Store("runs").folder(hash).diagnosis() == document
+    each = document["at_home"]["global"]
+    assert re.search(rf"^the global model +{100 * sum(each) / 4:.2f} +{100 * min(each):.2f} *$", out, re.M)
+    assert "trained by the client alone" not in out
 
 
 @pytest.mark.parametrize(
