@@ -21,8 +21,8 @@ class Extended:
 
     Every method of the paper gets the first seed. Further seeds are for methods that have one: with `within`, only for
     those that differ from FedAvg, or from the highest mean of their cell, by at most that many points, and for FedAvg
-    itself where one of them needs it. A method that equals FedAvg exactly computes the same there (FedNova, if all
-    clients have as many examples): it gets none.
+    itself where one of them needs it. A method whose first seed ends with FedAvg's very loss gets none: it computes
+    the same there, as FedNova does, but for rounding, if all clients have as many examples.
     """
 
     tables: Sequence[Table]
