@@ -59,6 +59,9 @@ def test_tables_and_files_of_a_run(capsys):
     assert after == before
     document = json.loads((Path("diagnosis") / hash[:8] / "diagnosis.json").read_text())
     assert Store("runs").folder(hash).diagnosis() == document
+    each = document["at_home"]["global"]
+    assert re.search(rf"^the global model +{100 * sum(each) / 4:.2f} +{100 * min(each):.2f} *$", out, re.M)
+    assert "trained by the client alone" not in out
 
 
 @pytest.mark.parametrize(
@@ -223,6 +226,24 @@ def test_a_damaged_checkpoint(capsys):
     code, _, err = call(capsys, "diagnose", hash)
     assert code == 1
     assert "is damaged" in err
+
+
+def test_a_run_that_diverges_in_its_next_round(capsys):
+    """Each of the 23 steps of a round makes the weights four times as large: 2^92 after two rounds, too much after
+    three."""
+    iid = {"partition": "iid", "clients": 4, "model": "logistic", "batch_size": 16}
+    code, _, err = call(capsys, "diagnose", trained(**iid, lr=50, weight_decay=0.1, rounds=2))
+    assert code == 1
+    assert "diverges in its next round" in err
+
+
+def test_a_method_whose_local_updates_diverge_is_left_out(capsys, monkeypatch):
+    finite = "fedskew.diagnostics.diagnosis.finite_update"
+    monkeypatch.setattr(finite, lambda seen: None if seen.run.short_algorithm == "fedlc" else seen.update)
+    code, out, _ = call(capsys, "diagnose", trained(rounds=1))
+    assert code == 0
+    assert "fedavg" in out
+    assert "fedlc" not in out
 
 
 def test_a_diverged_run(capsys):

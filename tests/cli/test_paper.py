@@ -368,6 +368,18 @@ def test_extend_does_what_a_table_lacks_and_counts_published_runs(capsys: pytest
     assert json.loads(call(capsys, *again)[1])["done"] == []
 
 
+def test_a_share_of_what_a_table_lacks_waits_for_the_others(capsys: pytest.CaptureFixture[str]) -> None:
+    few = ("--cells", "cifar10/dirichlet:0.5", "--methods", "fedavg,fedprox", "--stand-in", "--rounds", "1")
+    extend = ("paper", "run", "table1", *few, "--extend", "--seeds", "2", "--json")
+    codes, seeds = [], []
+    for shard in ("2/2", "1/2", "2/2"):  # FedProx, FedAvg, FedProx
+        code, out, err = call(capsys, *extend, "--shard", shard)
+        codes.append(code)
+        seeds.append(len(json.loads(out)["done"]))
+        assert ("the next runs depend on runs that are not in this store yet" in err) == bool(code)
+    assert (codes, seeds) == ([1, 1, 0], [1, 2, 1])
+
+
 def test_words_that_do_not_go_with_extend_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     code, _, err = call(capsys, "paper", "run", "table1", "--within", "3")
     assert code == 2

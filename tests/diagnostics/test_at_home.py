@@ -2,11 +2,13 @@ import json
 
 import numpy as np
 import pytest
+import torch
 
 from fedskew import Run, Store, simulate
 from fedskew.diagnostics import diagnose
 from fedskew.diagnostics.at_home import alone, own_mix
-from fedskew.diagnostics.observing import observe
+from fedskew.diagnostics.observing import from_folder, observe
+from fedskew.losses.counts import log_prior
 from fedskew.simulation.simulation import Simulation, advance
 
 RUN = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 4, "lr": 0.1, "batch_size": 16}
@@ -55,6 +57,42 @@ def test_own_test_examples_are_what_a_client_meets(tmp_path):
     assert found["alone"] == found["after"]["fedavg"] == [1.0, None], "the second client has no test example"
 
 
+def test_some_clients_with_tests_of_their_own_and_a_fitted_last_layer(tmp_path):
+    about = {"dataset": "synthetic:1,1,max_size=300", "clients": 5, "algorithm": "refit"}
+    run = Run(**about, rounds=2, lr=0.05, batch_size=20)
+    list(simulate(run, store=(store := Store(tmp_path))))
+    folder, reported = store.folder(run.hash), range(3)
+    simulation, found = from_folder(folder), diagnose(folder, client_limit=3)["at_home"]
+    data, counts = simulation.federation.dataset, torch.from_numpy(simulation.federation.counts(np.arange(5)))
+
+    def right(params, k, prior=0):
+        logits = data.x_test @ params["linear.weight"].T + params["linear.bias"] + prior
+        mine = data.client_test == k
+        return (logits.argmax(-1) == data.y_test)[mine].double().mean().item()
+
+    used, everybody = simulation.server.used, counts.sum(0)
+    expected = {
+        "global": [right(used, k) for k in reported],
+        "prior": [right(used, k, log_prior(counts[k])) for k in reported],
+        "relative": [right(used, k, log_prior(counts[k], everybody)) for k in reported],
+    }
+    for name in found["after"]:
+        seen = observe(simulation, algorithm=name)
+        local = [{at: leaf + seen.update.delta[at][k] for at, leaf in seen.before.params.items()} for k in reported]
+        expected[name] = [right(params, k) for k, params in enumerate(local)]
+    for name, values in expected.items():
+        assert {**found, **found["after"]}[name] == pytest.approx(values, abs=1e-5), name
+
+
+def test_tests_of_clients_that_a_split_has_mixed_are_nobodys(tmp_path):
+    g = np.random.default_rng(0)
+    x, y = g.normal(size=(60, 2)).astype(np.float32), np.arange(60) % 3
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y, client=y % 2, client_test=y % 2)
+    about = {"dataset": f"npz:{tmp_path / 'own.npz'}", "partition": "iid", "clients": 2, "model": "logistic"}
+    list(simulate(run := Run(**about, rounds=1), store=(store := Store(tmp_path / "runs"))))
+    assert not diagnose(store.folder(run.hash))["at_home"]["own_tests"]
+
+
 def test_relative_counts_undo_what_is_frequent_overall(tmp_path):
     """Every client holds what all hold together: then log n - log N is the same for all classes, and log n is not."""
     g = np.random.default_rng(0)
@@ -93,10 +131,3 @@ def test_a_client_that_diverges_alone_has_no_accuracy():
     seen = observe(simulation)
     simulation.round = 3
     assert alone(simulation, seen, None) == [None] * 4
-
-
-def test_a_method_whose_update_diverges_says_nothing(tmp_path, monkeypatch):
-    run = Run(**RUN, rounds=1)
-    list(simulate(run, store=(store := Store(tmp_path))))
-    monkeypatch.setattr("fedskew.diagnostics.accuracy_by_class.finite_update", lambda seen: None)
-    assert diagnose(store.folder(run.hash))["at_home"]["after"] == {"fedavg": None, "fedlc": None}

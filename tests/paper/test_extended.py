@@ -78,6 +78,24 @@ def test_a_method_that_computes_the_same_as_fedavg_needs_no_more_seeds(within: f
     assert lacking(results, asked, within) == [(name, s) for name in ("fedavg", "fedprox") for s in (1, 2)]
 
 
+def test_the_same_as_fedavg_means_in_the_arithmetic_of_the_cell() -> None:
+    """FedAvg was run in fp32 as well, where its loss is another."""
+    ends = {"fedavg": (0.5, 1.0), "fednova": (0.5, 1.0)}
+    shown = [finished(TABLE.run(CELL, name, SHORT), *end) for name, end in ends.items()]
+    also = finished(TABLE.run(CELL, "fedavg", replace(SHORT, fields={"precision": "fp32"})), 0.5, 1.1)
+    asked = replace(ASKED, methods=("fednova",))
+    for results in ([*shown, also], [also, *shown]):
+        assert lacking(Known(results), asked) == []
+
+
+def test_a_first_seed_that_diverged_is_not_the_same_as_another_that_did() -> None:
+    first = [TABLE.run(CELL, name, SHORT) for name in ("fedavg", "fedlc")]
+    lost = [result(run, loss=None, diverged=True) for run in first]
+    later = [finished(run.model_copy(update={"seed": 1}), 0.5 + n / 100) for n, run in enumerate(first)]
+    found = lacking(Known([*lost, *later]), replace(ASKED, methods=("fedlc",)))
+    assert found == [("fedavg", 2), ("fedlc", 2)]
+
+
 def test_a_method_without_fedavg_waits_for_it() -> None:
     results = known(fedlc=0.5)
     assert lacking(results, replace(ASKED, methods=("fedlc",)), 3.0) == [("fedavg", 0)]
@@ -89,6 +107,7 @@ def test_it_ends() -> None:
     for _ in range(4):
         results = [finished(run, 0.5 + TABLE.methods.index(run.short_algorithm) / 1000) for run in done]
         runs = Extended([TABLE], 3.0).runs(ASKED, Known(results))
+        assert Extended([TABLE], 3.0).settled(ASKED, Known(results)) == (not runs)
         assert not set(runs) & set(done)
         done += runs
     assert not runs

@@ -7,7 +7,7 @@ from typing import Any
 
 from fedskew.paper import TABLES, formats
 from fedskew.paper.choice import Choice
-from fedskew.paper.sections import by_data, sections, share_text
+from fedskew.paper.sections import Section, by_data, sections
 from tests.paper.test_tables import Known, result
 
 CHOICE = Choice(cells=("cifar10/dirichlet:0.1", "cifar10/dirichlet:0.5"), methods=("fedavg", "fedlc"), seeds=2)
@@ -40,14 +40,6 @@ def test_figures_over_different_seeds_are_said_to_be() -> None:
     assert "Seeds 0 or 0, 1, 2 (a figure without ± is of one seed; only gains compare methods" in text
 
 
-def test_a_share_of_the_gap_over_fewer_seeds_than_the_gain_says_so() -> None:
-    share = {"share": 0.38, "gap": 0.2, "seeds": 1}
-    assert share_text({"gap_closed": share, "gain": {"seeds": 3}}) == "38 % (one seed)"
-    assert share_text({"gap_closed": {**share, "seeds": 3}, "gain": {"seeds": 5}}) == "38 % (3 seeds)"
-    assert share_text({"gap_closed": share, "gain": {"seeds": 1}}) == "38 %"
-    assert share_text({"gap_closed": None, "gain": None}) == "-"
-
-
 def test_shortened_and_diverged_runs_are_marked() -> None:
     short = [result(run.model_copy(update={"rounds": 60}), 0.5) for run in TABLES["table1"].runs(CHOICE)]
     text = formats.markdown(TABLES["table1"].rows(Known(short), CHOICE))
@@ -59,6 +51,9 @@ def test_shortened_and_diverged_runs_are_marked() -> None:
     assert "| method | dirichlet:0.1 [60 rounds] | dirichlet:0.5 [400 rounds] |" in text
     assert "- Some have fewer rounds than in the paper." in text
     assert "2 diverged, round 9 (65.91)" in formats.markdown(rows(diverged=True, rounds=9))
+    lost = rows(diverged=True, rounds=9)
+    lost[0]["ours"]["diverged"] = {0: 30, 1: 12}
+    assert "2 diverged, round 12 (48.07)" in formats.markdown(lost)
     both = rows()
     both[1]["ours"] |= {"diverged": {1: 7}, "each_last_ten": [50.0], "last_ten": 50.0}
     assert "50.00, 1 diverged, round 7 (65.91)" in formats.markdown(both)
@@ -70,7 +65,7 @@ def on_iid(text: str, method: str) -> dict[str, str]:
     found = {}
     for i, heads in enumerate(lines):
         for line in lines[i:]:
-            found |= {h: c for h, c in zip(heads, line, strict=False) if h.endswith("IID data") and line[0] == method}
+            found |= {h: c for h, c in zip(heads, line, strict=False) if "IID data" in h and line[0] == method}
     return found
 
 
@@ -97,6 +92,43 @@ def test_gains_on_iid_data_are_told_apart_by_what_a_table_varies() -> None:
         found += [result(run, 0.5), result(level, 0.7 + (run.algorithm != "fedavg") * run.clients / 1000)]
     text = formats.markdown(table.rows(Known(found), choice))
     assert on_iid(text, "fedlc") == {"m=10, IID data": "+1.00", "m=30, IID data": "+3.00"}
+
+
+def test_gains_on_iid_data_are_told_apart_by_rounds() -> None:
+    table, choice = TABLES["table1"], replace(CHOICE, seeds=1)
+    found = []
+    for run in table.runs(choice):
+        run = run.model_copy(update={"rounds": 200 if run.partition.startswith("dirichlet:b=0.1") else 400})
+        level = run.model_copy(update={"partition": "iid"})
+        found += [result(run, 0.5), result(level, 0.7 + (run.algorithm != "fedavg") * run.rounds / 10000)]
+    text = formats.markdown(table.rows(Known(found), choice))
+    assert on_iid(text, "fedlc") == {"IID data [200 rounds]": "+2.00", "IID data [400 rounds]": "+4.00"}
+
+
+def shares(**seeds: int) -> list[Section]:
+    """Tables of the share of the IID gap that is closed, by FedLC over these numbers of seeds in two cells."""
+    found = []
+    for run in TABLES["table1"].runs(replace(CHOICE, seeds=max(seeds.values()))):
+        level = run.model_copy(update={"partition": "iid"})
+        strong = run.partition.startswith("dirichlet:b=0.1")
+        if run.seed < seeds["strong" if strong else "mild"]:
+            found += [result(run, 0.5 + (run.algorithm != "fedavg") * 0.1), result(level, 0.7)]
+    return [one for one in sections(TABLES["table1"].rows(Known(found), CHOICE)) if one.title.startswith("Share")]
+
+
+def test_a_share_of_the_gap_says_over_how_many_seeds() -> None:
+    (same,) = shares(strong=2, mild=2)
+    assert (same.title, same.rows) == ("Share of the IID gap closed (2 seeds)", [["fedlc", "50 %", "50 %"]])
+    (other,) = shares(strong=2, mild=1)
+    assert other.rows == [["fedlc", "50 % (2 seeds)", "50 % (one seed)"]]
+    assert other.title == "Share of the IID gap closed"
+
+
+def test_balanced_accuracy_is_shown_where_it_differs() -> None:
+    found, title = rows(), "Balanced accuracy of the last round, %"
+    assert title not in [section.title for section in sections(found)]
+    found[0]["ours"]["balanced"] -= 1
+    assert title in [section.title for section in sections(found)]
 
 
 def test_cells_are_named_by_what_they_differ_in() -> None:

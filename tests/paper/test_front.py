@@ -191,3 +191,11 @@ def test_what_the_gain_depends_on_is_told_by_setting() -> None:
     assert "crops and mirror images" not in text
     assert "the best FedAvg" not in text, "nothing was run with the last setting"
     assert [*depends.section(Results()), *depends.detail(Results())] == []
+
+
+def test_a_share_of_the_gap_over_fewer_seeds_than_the_gain_says_so() -> None:
+    share = {"share": 0.38, "gap": 0.2, "seeds": 1}
+    assert front.share_text({"gap_closed": share, "gain": {"seeds": 3}}) == "38 % (one seed)"
+    assert front.share_text({"gap_closed": {**share, "seeds": 3}, "gain": {"seeds": 5}}) == "38 % (3 seeds)"
+    assert front.share_text({"gap_closed": share, "gain": {"seeds": 1}}) == "38 %"
+    assert front.share_text({"gap_closed": None, "gain": None}) == "-"

@@ -51,7 +51,7 @@ class TrainedModel(nn.Module):
         often sees is likelier. A class without examples counts as having one.
 
         With `everybody`'s label counts N, log N is subtracted: most methods' models already favour what is frequent
-        overall, those of `fedlc` and `fedla` do not. `save` writes the model for everybody.
+        overall, those of `fedlc` and `fedla` without `refit` do not. `save` writes the model for everybody.
         """
         n, total = self._counts(counts), None if everybody is None else self._counts(everybody)
         here = TrainedModel(self.module, self._about)

@@ -91,10 +91,9 @@ def _clients(seen: Observation, limit: int | None) -> list[Client]:
     ]
 
 
-def _after(seen: Observation, clients: Sequence[Client], effect: Mapping[str, Any] | None) -> list[float | None] | None:
-    """What clients' own models are worth to them after a local update (`class_accuracy`); None if that diverged."""
-    if effect is None or seen.update is None:
-        return None
+def _after(seen: Observation, clients: Sequence[Client], effect: Mapping[str, Any]) -> list[float | None]:
+    """What clients' own models are worth to them after a local update (`class_accuracy`)."""
+    assert seen.update is not None
     found = []
     for k, (client, row) in enumerate(zip(clients, effect["clients"], strict=True)):
         if client.own is None:

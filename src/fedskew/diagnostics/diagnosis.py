@@ -14,7 +14,7 @@ from fedskew.diagnostics.feature_spread import features
 from fedskew.diagnostics.observing import from_folder, observe
 from fedskew.diagnostics.pairwise_margins import margins
 from fedskew.diagnostics.repairs import repairs
-from fedskew.diagnostics.views import about
+from fedskew.diagnostics.views import about, finite_update
 from fedskew.losses import calibrated, cross_entropy, on_examples
 from fedskew.runs.run import Run
 from fedskew.runs.store import Folder, StoreError
@@ -26,7 +26,8 @@ PLAIN, CALIBRATED = "fedavg", "fedlc"
 def diagnose(
     folder: Folder, *, client_limit: int | None = None, by_themselves: bool = False, data_dir: str | None = None
 ) -> dict[str, Any]:
-    """Make one local round from the checkpoint with the run's method, a plain and a calibrated one, and probe each.
+    """Make one local round from the checkpoint with the run's method, a plain and a calibrated one, and probe each that
+    stays finite.
 
     `client_limit` limits how many clients are reported, except for drift, which covers the whole cohort. With
     `by_themselves` they are also trained without the federation, which takes as long as the run did.
@@ -42,6 +43,9 @@ def diagnose(
     calibration = calibration_of(first, simulation.server)
     if calibration is None:
         raise StoreError(f"run {folder.path.name} has diverged: its model's outputs are not finite")
+    views = {name: seen for name, seen in views.items() if finite_update(seen) is not None}
+    if own not in views:
+        raise StoreError(f"run {folder.path.name} diverges in its next round, whose updates are what is looked at")
     looked = {name: _looked(seen, client_limit) for name, seen in views.items()}
     return {
         "run_hash": folder.path.name,

@@ -1,5 +1,6 @@
 """What tables lack, as they are shown: missing methods and seeds in the length and arithmetic of their cell."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -20,8 +21,8 @@ class Extended:
 
     Every method of the paper gets the first seed. Further seeds are for methods that have one: with `within`, only for
     those that differ from FedAvg, or from the highest mean of their cell, by at most that many points, and for FedAvg
-    itself where one of them needs it. A method that equals FedAvg exactly computes the same there (FedNova, if all
-    clients have as many examples): it gets none.
+    itself where one of them needs it. A method whose first seed ends with FedAvg's very loss gets none: it computes
+    the same there, as FedNova does, but for rounding, if all clients have as many examples.
     """
 
     tables: Sequence[Table]
@@ -31,6 +32,10 @@ class Extended:
         if choice.profile.tries:
             raise ValueError(f"profile {choice.profile.name} tries variants first; allowed to extend: other profiles")
         return [run for table in self.tables for run in self._lacking(table, choice, results)]
+
+    def settled(self, choice: Choice, results: Results) -> bool:
+        """Whether nothing is lacking: which seeds a method needs depends on the others' runs."""
+        return not self.runs(choice, results)
 
     def _lacking(self, table: Table, choice: Choice, results: Results) -> Iterator[Run]:
         named = {*chosen("method", choice.methods, (*table.methods, *table.beyond)), BASELINE}
@@ -64,9 +69,10 @@ def _gain(row: Row) -> float | None:
     return None if gain is None else float(gain["mean"])
 
 
-def _loss(results: Results, run: Run) -> float | None:
-    """The test loss at the end of this very run."""
-    return next((found.summary["loss"] for found in results.exactly(run.model_dump())), None)
+def _loss(results: Results, run: Run) -> float:
+    """The test loss at the end of this very run; NaN, which equals nothing, if there is none."""
+    same = [found for found in results.exactly(run.model_dump()) if found.precision == run.precision]
+    return next((found.summary["loss"] for found in same if found.summary["loss"] is not None), math.nan)
 
 
 def as_shown(rows: Sequence[Row], full: int, choice: Choice) -> Choice:

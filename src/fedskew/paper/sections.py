@@ -91,16 +91,6 @@ def _ours_text(ours: Mapping[str, Any]) -> str:
     return " ".join([*known, *spread]) + (", " if known and ended else "") + "".join(ended)
 
 
-def share_text(ours: Mapping[str, Any]) -> str:
-    """`38 %`, and with fewer seeds than the gain, since FedAvg was not run with all of them on IID data, how many:
-    `38 % (one seed)`."""
-    if ours["gap_closed"] is None:
-        return NOTHING
-    share = Share(**ours["gap_closed"])
-    fewer = ours["gain"] is not None and share.seeds != ours["gain"]["seeds"]
-    return f"{share}" + (f" ({seeds_text(share.seeds)})" if fewer else "")
-
-
 def _share_text(row: Row, *, numbered: bool) -> str:
     share = Share(**row["ours"]["gap_closed"])
     return f"{share}" + (f" ({seeds_text(share.seeds)})" if numbered else "")
@@ -154,7 +144,8 @@ class _Columns:
         self.short = dict(zip(cells, _without_common(cells), strict=True))
         rounds = {row["cell"]: row["ours"]["rounds"] for row in shown if row["ours"]}
         marked = len(set(rounds.values())) > 1
-        self.heads = [named(self.short[c]) + (f" [{rounds[c]} rounds]" if marked else "") for c in cells]
+        self.marks = {cell: f" [{counted(rounds[cell], 'round')}]" if marked else "" for cell in cells}
+        self.heads = [named(self.short[cell]) + self.marks[cell] for cell in cells]
 
     def section(
         self, title: str, rows: Sequence[Row], text: Text, more: Mapping[str, Mapping[str, str]] | None = None
@@ -180,7 +171,8 @@ class _Columns:
             if gain := row["ours"]["iid_gain"]:
                 short = self.short[row["cell"]]
                 place = f"{_place(short) or short}, " if len(places) > 1 else ""
-                known.setdefault(f"{place}IID data", {})[row["method"]] = _difference_text(gain)
+                column = known.setdefault(f"{place}IID data{self.marks[row['cell']]}", {})
+                column[row["method"]] = _difference_text(gain)
         return known
 
 
