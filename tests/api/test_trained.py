@@ -147,3 +147,9 @@ def test_counts_that_are_no_label_counts_are_refused(folder, tmp_path, counts):
     folder()
     with pytest.raises(ValueError, match=r"counts (are|have) "):
         load_model(tmp_path / "model.safetensors").for_client(counts)
+
+
+def test_everybody_includes_the_client(folder, tmp_path):
+    folder()
+    with pytest.raises(ValueError, match=r"everybody's counts are .* at least the client's"):
+        load_model(tmp_path / "model.safetensors").for_client([3] * 10, everybody=[9] * 9 + [2])

@@ -54,6 +54,8 @@ class TrainedModel(nn.Module):
         overall, those of `fedlc` and `fedla` without `refit` do not. `save` writes the model for everybody.
         """
         n, total = self._counts(counts), None if everybody is None else self._counts(everybody)
+        if total is not None and bool((total < n).any()):
+            raise ValueError(f"everybody's counts are {total.tolist()}; allowed: at least the client's, {n.tolist()}")
         here = TrainedModel(self.module, self._about)
         here.prior = log_prior(n, total).to(self._like().dtype)
         return here.train(self.training)
