@@ -1,5 +1,7 @@
 """What commands say so that a reader knows what to do next."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.calling import call
@@ -32,6 +34,26 @@ def test_compare_says_why_there_is_no_verdict(capsys):
     assert "interval" not in out
     assert "no verdicts: fedavg is not among the methods\n" in out
     assert "nothing;" not in out
+
+
+def test_commands_to_copy_name_a_store_that_is_not_the_default(capsys, monkeypatch):
+    asked, elsewhere = ["run", *SMALL, "--algorithm", "fedlc"], ["--runs", "my runs"]
+    assert ", fedskew report --runs 'my runs'\n" in call(capsys, *asked, *elsewhere)[1]
+    (folder,) = Path("my runs").iterdir()
+    for name in ("records.jsonl", "checkpoint.safetensors"):
+        (folder / name).write_text("?\n")
+        for command in (asked, ["diagnose", folder.name]):
+            removing = f"`fedskew runs remove {folder.name} --runs 'my runs'` starts over\n"
+            assert removing in err_of(capsys, *command, *elsewhere)
+    unknown = ["export", "zz", "model.safetensors"]
+    assert "`fedskew runs list --runs 'my runs'` shows" in err_of(capsys, *unknown, *elsewhere)
+    monkeypatch.setenv("FEDSKEW_RUNS", "my runs")
+    assert "`fedskew runs list` shows" in err_of(capsys, *unknown)
+    assert f"`fedskew runs remove {folder.name}` starts over\n" in err_of(capsys, *asked)
+
+
+def err_of(capsys, *arguments):
+    return call(capsys, *arguments)[2]
 
 
 def test_on_a_narrow_terminal_runs_name_the_method_beside_the_accuracy(capsys, monkeypatch):

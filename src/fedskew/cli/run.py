@@ -1,5 +1,6 @@
 """`fedskew run`: one method on one federation."""
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -82,7 +83,7 @@ def run_command(
     else:
         print_result(result, folder, spent, class_names)
         if not result["diverged"]:
-            where = f" --runs {runs}" if runs else ""
+            where = f" --runs {shlex.quote(runs)}" if runs else ""
             echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")
     if result["diverged"]:
         raise typer.Exit(1)
