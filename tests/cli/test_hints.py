@@ -52,6 +52,37 @@ def test_commands_to_copy_name_a_store_that_is_not_the_default(capsys, monkeypat
     assert f"`fedskew runs remove {folder.name}` starts over\n" in err_of(capsys, *asked)
 
 
+def test_a_file_where_results_should_go_is_refused_before_any_work(capsys):
+    Path("notes.txt").touch()
+    methods = [*SMALL, "--algorithm", "fedavg,fedlc"]
+    for out in ("notes.txt", "notes.txt/within"):
+        for command in (["compare", *methods], ["sweep", *methods], ["tune", *methods, "--budget", "2"]):
+            code, _, err = call(capsys, *command, "--out", out)
+            assert (code, err.startswith("fedskew: notes.txt is a file; allowed: a folder")) == (2, True)
+    assert not Path("runs").exists()
+    assert call(capsys, "run", *SMALL, "--quiet")[0] == 0
+    (folder,) = Path("runs").iterdir()
+    for command in (["diagnose", folder.name, "--out"], ["report", "--figures"]):
+        code, _, err = call(capsys, *command, "notes.txt")
+        assert (code, err.startswith("fedskew: notes.txt is a file; allowed: a folder")) == (2, True)
+    assert not (folder / "diagnosis.json").exists()
+
+
+def test_several_values_for_a_command_that_takes_one(capsys):
+    for command in ("run", "compare"):
+        err = err_of(capsys, command, "--lr", "0.1,0.2")
+        assert "'0.1,0.2' is not a valid float; `fedskew sweep` takes several values." in err
+    assert "sweep" not in err_of(capsys, "compare", "--lr", "low")
+    assert "sweep" not in err_of(capsys, "tune", "--budget", "1,2")
+    Path("two.toml").write_text('algorithm = ["fedavg", "fedlc"]\n')
+    assert "run takes one algorithm, not 2; fedskew compare takes several" in err_of(capsys, "run", "two.toml")
+
+
+def test_without_data_files_the_folder_is_named(capsys):
+    said = "no data files in elsewhere; `fedskew data fetch NAME` downloads some\n"
+    assert call(capsys, "data", "verify", "--data-dir", "elsewhere")[:2] == (0, said)
+
+
 def err_of(capsys, *arguments):
     return call(capsys, *arguments)[2]
 
