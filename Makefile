@@ -24,6 +24,12 @@ define install
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '$(1)'
 endef
 
+# `pip install .` into .venv, as in the README, replaces the link to src by a copy, which later changes would not reach.
+# Then the next target installs the link again.
+ifeq ($(wildcard $(VENV)/lib/python*/site-packages/__editable__.fedskew-*),)
+.PHONY: $(READY) $(READY_DEV) $(READY_DOCS)
+endif
+
 setup: $(READY)
 
 setup-dev: $(READY_DEV)

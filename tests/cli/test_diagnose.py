@@ -94,9 +94,13 @@ def test_a_store_that_cannot_be_written_loses_no_diagnosis(capsys, monkeypatch):
 
 
 @pytest.mark.usefixtures("_undrawn")
-def test_an_output_folder_that_cannot_be_written_loses_no_table(capsys):
-    Path("taken").write_text("")
-    code, out, err = call(capsys, "diagnose", trained(), "--out", "taken/here")
+def test_an_output_folder_that_cannot_be_written_loses_no_table(capsys, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(13, "Permission denied", str(path))
+
+    hash = trained()
+    monkeypatch.setattr(Path, "mkdir", refuse)
+    code, out, err = call(capsys, "diagnose", hash, "--out", "taken/here")
     assert code == 1
     assert "Test accuracy by kind of class" in out
     assert "taken" in err

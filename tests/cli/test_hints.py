@@ -1,5 +1,7 @@
 """What commands say so that a reader knows what to do next."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.calling import call
@@ -32,6 +34,57 @@ def test_compare_says_why_there_is_no_verdict(capsys):
     assert "interval" not in out
     assert "no verdicts: fedavg is not among the methods\n" in out
     assert "nothing;" not in out
+
+
+def test_commands_to_copy_name_a_store_that_is_not_the_default(capsys, monkeypatch):
+    asked, elsewhere = ["run", *SMALL, "--algorithm", "fedlc"], ["--runs", "my runs"]
+    assert ", fedskew report --runs 'my runs'\n" in call(capsys, *asked, *elsewhere)[1]
+    (folder,) = Path("my runs").iterdir()
+    for name in ("records.jsonl", "checkpoint.safetensors"):
+        (folder / name).write_text("?\n")
+        for command in (asked, ["diagnose", folder.name]):
+            removing = f"`fedskew runs remove {folder.name} --runs 'my runs'` starts over\n"
+            assert removing in err_of(capsys, *command, *elsewhere)
+    unknown = ["export", "zz", "model.safetensors"]
+    assert "`fedskew runs list --runs 'my runs'` shows" in err_of(capsys, *unknown, *elsewhere)
+    monkeypatch.setenv("FEDSKEW_RUNS", "my runs")
+    assert "`fedskew runs list` shows" in err_of(capsys, *unknown)
+    assert f"`fedskew runs remove {folder.name}` starts over\n" in err_of(capsys, *asked)
+
+
+def test_a_file_where_results_should_go_is_refused_before_any_work(capsys):
+    Path("notes.txt").touch()
+    methods = [*SMALL, "--algorithm", "fedavg,fedlc"]
+    for out in ("notes.txt", "notes.txt/within"):
+        for command in (["compare", *methods], ["sweep", *methods], ["tune", *methods, "--budget", "2"]):
+            code, _, err = call(capsys, *command, "--out", out)
+            assert (code, err.startswith("fedskew: notes.txt is a file; allowed: a folder")) == (2, True)
+    assert not Path("runs").exists()
+    assert call(capsys, "run", *SMALL, "--quiet")[0] == 0
+    (folder,) = Path("runs").iterdir()
+    for command in (["diagnose", folder.name, "--out"], ["report", "--figures"]):
+        code, _, err = call(capsys, *command, "notes.txt")
+        assert (code, err.startswith("fedskew: notes.txt is a file; allowed: a folder")) == (2, True)
+    assert not (folder / "diagnosis.json").exists()
+
+
+def test_several_values_for_a_command_that_takes_one(capsys):
+    for command in ("run", "compare"):
+        err = err_of(capsys, command, "--lr", "0.1,0.2")
+        assert "'0.1,0.2' is not a valid float; `fedskew sweep` takes several values." in err
+    assert "sweep" not in err_of(capsys, "compare", "--lr", "low")
+    assert "sweep" not in err_of(capsys, "tune", "--budget", "1,2")
+    Path("two.toml").write_text('algorithm = ["fedavg", "fedlc"]\n')
+    assert "run takes one algorithm, not 2; fedskew compare takes several" in err_of(capsys, "run", "two.toml")
+
+
+def test_without_data_files_the_folder_is_named(capsys):
+    said = "no data files in elsewhere; `fedskew data fetch NAME` downloads some\n"
+    assert call(capsys, "data", "verify", "--data-dir", "elsewhere")[:2] == (0, said)
+
+
+def err_of(capsys, *arguments):
+    return call(capsys, *arguments)[2]
 
 
 def test_on_a_narrow_terminal_runs_name_the_method_beside_the_accuracy(capsys, monkeypatch):

@@ -212,6 +212,24 @@ def test_ctrl_c_and_again_repeats_no_finished_run(capsys: pytest.CaptureFixture[
     assert len(hashes) == len(set(hashes)) == 8
 
 
+def test_hints_name_the_same_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """A command that is copied from a hint is about the runs that were asked for, not about the paper's data."""
+    few = ("--cells", "m=10", "--methods", "fedavg", "--stand-in", "--profile", "usual", "--runs", "my runs")
+    shown = ("paper", "show", "table6", "--methods", "fedavg", *few[4:])
+    again = "--profile usual --stand-in --runs 'my runs'"
+    assert call(capsys, *shown)[1].endswith(f"`fedskew paper run table6 {again}` runs it.\n")
+    done = call(capsys, "paper", "run", "table6", *few, "--rounds", "2", "--seeds", "1")[1]
+    last = done.splitlines()[-1]
+    assert any(last.endswith(f", {folder.name[:8]}") for folder in Path("my runs").iterdir())
+    assert f"`fedskew paper run table6 {again}` does those that are missing." in call(capsys, *shown)[1]
+    out = call(capsys, "paper", "run", "table6", *few, "--rounds", "2", "--seeds", "1")[1]
+    assert out == f"nothing left to do; `fedskew paper show table6 {again}` shows it\n"
+    figure = ("paper", "show", "figure2", *few[4:])
+    assert f"`fedskew paper run figure2 {again}` runs it.\n" in call(capsys, *figure)[1]
+    call(capsys, "paper", "run", "figure2", *few[4:], "--rounds", "2", "--quiet")
+    assert f"`fedskew paper show figure2 {again} --out figure2.png` draws it\n" in call(capsys, *figure)[1]
+
+
 JOBS = ["--cells", "cifar10/dirichlet:0.1,cifar10/dirichlet:0.5", "--methods", "fedavg,fedlc", "--seeds", "2"]
 HELD = """
 import os, signal

@@ -278,8 +278,9 @@ def test_commands_are_code_and_name_the_store(tmp_path):
     entries, damaged = read_entries(store)
     text = page(federations(entries), damaged, store=" --runs 'my <runs>'")
     named = escape(" --runs 'my <runs>'")
-    for words in ("diagnose 00000000", "diagnose a", "compare", f"runs remove {'10' + '0' * 14}"):
+    for words in ("diagnose 00000000", "diagnose a", "compare"):
         assert f"<code>fedskew {words}{named}</code>" in text
+    assert f"<code>fedskew runs remove {'10' + '0' * 14} --runs {tmp_path}</code>" in text
     assert "`" not in re.sub(r"<(script|style).*?</\1>", "", text, flags=re.S)
 
 

@@ -18,8 +18,9 @@ def data_list(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = Non
     Example: fedskew data list
     """
     from fedskew.data.fetch import listing
+    from fedskew.data.places import data_root
 
-    print_data(listing(data_dir), json_=json_, quiet=quiet)
+    print_data(listing(data_dir), data_root(data_dir), json_=json_, quiet=quiet)
 
 
 @data_app.command("verify", short_help="Check your data files against their checksums.")
@@ -29,9 +30,10 @@ def data_verify(json_: Json = False, quiet: Quiet = False, data_dir: DataDir = N
     Example: fedskew data verify --data-dir ~/data
     """
     from fedskew.data.fetch import verify
+    from fedskew.data.places import data_root
 
     checked = verify(data_dir)
-    print_data(checked, json_=json_, quiet=quiet)
+    print_data(checked, data_root(data_dir), json_=json_, quiet=quiet)
     if any(status.state in ("other checksum", "missing") for status in checked):
         raise typer.Exit(1)
 

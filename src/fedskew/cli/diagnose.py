@@ -10,6 +10,7 @@ from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, note, percent_of, print_json, say, say_written
+from fedskew.core.files import check_folder
 
 
 def diagnose_command(
@@ -37,6 +38,8 @@ def diagnose_command(
     from fedskew.report.style import drawn_for
 
     folder = open_store(runs).find(run)
+    target = out or Path("diagnosis") / folder.path.name[:8]
+    check_folder(target)
     document = diagnose(folder, client_limit=clients, by_themselves=alone, data_dir=data_dir)
     try:
         folder.write_diagnosis(document)
@@ -44,7 +47,6 @@ def diagnose_command(
         note(f"cannot write to {folder.path}: {error.strerror}; `fedskew report` will not show this diagnosis")
     if not (json_ or quiet):
         _print(document)
-    target = out or Path("diagnosis") / folder.path.name[:8]
     target.mkdir(parents=True, exist_ok=True)
     file = target / "diagnosis.json"
     write_whole(file, json.dumps(document, allow_nan=False).encode())

@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import signal
 import sys
 import threading
@@ -177,6 +178,8 @@ def _click_message(error: click.ClickException) -> str:
     message = error.format_message().replace("\n", " ")
     if isinstance(error, click.NoSuchOption) and where and (others := _commands_with(error.option_name, where)):
         message = f"{where.command_path} has no option {error.option_name}; it belongs to fedskew {', '.join(others)}"
+    if where and where.info_name in ("run", "compare") and re.search(r": '[^']+,[^']+' is not a valid", message):
+        message = f"{message.rstrip('.')}; `fedskew sweep` takes several values."
     if message.startswith("Got unexpected extra argument"):
         message = f"{message.rstrip('.')}. {SEVERAL}"
     return message + hint

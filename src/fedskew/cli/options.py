@@ -1,7 +1,6 @@
 """What several commands share: options, the store, and noticing Ctrl-C."""
 
 import inspect
-import os
 import re
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -175,9 +174,9 @@ def from_toml(file: Path | None) -> dict[str, Any]:
 
 
 def open_store(root: str | None) -> "Store":
-    from fedskew.runs.store import Store
+    from fedskew.runs.store import Store, default_root
 
-    return Store(root or os.environ.get("FEDSKEW_RUNS") or "runs")
+    return Store(root or default_root())
 
 
 interruption = Interruption()

@@ -19,6 +19,7 @@ from fedskew.cli.paper_request import (
     say_where_else,
 )
 from fedskew.cli.paper_view import (
+    asked_again,
     figure_text,
     formatted,
     of_the_paper,
@@ -178,7 +179,9 @@ def paper_run(
         document: PaperRuns = {"done": [run.hash for run in done], "problems": failed}
         print_json(document)
     elif not (quiet or done or problems or waits):
-        say(f"nothing left to do; `fedskew paper show {'table1' if item == 'all' else item}` shows it")
+        first, what = ("table1", "the first table") if item == "all" else (item, "it")
+        again = asked_again(first, profile, runs, stand_in=stand_in)
+        say(f"nothing left to do; `fedskew paper show {again}` shows {what}")
     report_problems(problems, waits)
 
 
@@ -232,11 +235,12 @@ def paper_show(
     if figure and format not in ("terminal", "json"):
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")
     shape, notes = "json" if json_ else format, list[str]()
+    asked = asked_again(item, profile, runs, stand_in=stand_in)
     if shape == "terminal" and not figure:
         rows, notes = (rows, []) if methods else of_the_paper(shown, rows)
-        notes.append(where_runs_are(f"{item} --profile {profile}", rows, runs, store, published))
+        notes.append(where_runs_are(asked, rows, store, published))
     if shape == "terminal" and figure:
-        text = figure_text(shown, rows, results, title)
+        text = figure_text(shown, rows, results, title, asked)
     else:
         text = formatted(shape, rows, title, target, notes, quiet=quiet)
     _put(text, out)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
     if enabled:
         state = f"diverged in round {record.round}" if record.diverged else f"{percent_of(record.accuracy)} %"
-        say(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {counted(run.rounds, 'round')}, {run.hash}")
+        length = counted(run.rounds, "round")
+        say(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {length}, {run.hash[:8]}")
 
 
 def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
@@ -35,7 +36,8 @@ def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
     failed = [problem for problem in problems if not problem.busy]
     for reason in dict.fromkeys(problem.reason for problem in failed):
         runs = [run for problem in failed if problem.reason == reason for run in problem.runs]
-        say(f"fedskew: {len(runs)} runs not done ({runs[0].title}, ...): {reason}", err=True)
+        first = runs[0].title + (", ..." if len(runs) > 1 else "")
+        say(f"fedskew: {counted(len(runs), 'run')} not done ({first}): {reason}", err=True)
     if busy := sum(len(problem.runs) for problem in problems if problem.busy):
         note(f"another process is doing {busy} of the runs")
     if waits:
@@ -79,20 +81,24 @@ def print_map(
         say_written(made)
 
 
-def figure_text(figure: Any, rows: Sequence[dict[str, Any]], results: "Results", title: str) -> str:
-    """A figure in words."""
+def figure_text(figure: Any, rows: Sequence[dict[str, Any]], results: "Results", title: str, asked: str) -> str:
+    """A figure in words, and what draws or makes it."""
     from fedskew.paper import formats
 
-    hint = f"`fedskew paper show {figure.name} --out {figure.name}.png` draws it" if rows else formats.NOT_RUN
-    lines = [title, *figure.lines(rows), *formats.behind(rows, results), hint]
+    missing = [formats.NOT_RUN, f"`fedskew paper run {asked}` runs it."]
+    hints = [f"`fedskew paper show {asked} --out {figure.name}.png` draws it"] if rows else missing
+    lines = [title, *figure.lines(rows), *formats.behind(rows, results), *hints]
     return "\n".join(fitted(line, console().width) for line in lines) + "\n"
 
 
-def where_runs_are(
-    asked: str, rows: Sequence[dict[str, Any]], runs: str | None, store: "Store", published: Path
-) -> str:
+def asked_again(item: str, profile: str, runs: str | None, *, stand_in: bool) -> str:
+    """What a command on the same runs is given: `table1 --profile usual --stand-in --runs demo/runs`."""
+    asked = f"{item} --profile {shlex.quote(profile)}" + (" --stand-in" if stand_in else "")
+    return asked + (f" --runs {shlex.quote(runs)}" if runs else "")
+
+
+def where_runs_are(asked: str, rows: Sequence[dict[str, Any]], store: "Store", published: Path) -> str:
     """Where the runs of a table are, and what makes those that are missing."""
-    asked += f" --runs {shlex.quote(runs)}" if runs else ""
     if not any(row["ours"] for row in rows):
         return f"`fedskew paper run {asked}` runs it."
     places = dict.fromkeys(f"{folder}/" for folder in (store.root, published) if folder.is_dir())

@@ -10,6 +10,7 @@ from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_
 from fedskew.cli.runs import Where
 from fedskew.cli.shown_as import Names, Style, display_names
 from fedskew.cli.terminal.progress import echo, item_progress, note, print_json
+from fedskew.core.files import check_folder
 from fedskew.runs.summary import counted
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ def report_command(
     order = [*called] or ([entry.method for entry in entries] if run else [])
     found = federations(entries, checked_target(target), called, order)
     if figures:
+        check_folder(figures)
         check_files(figures, found)
     size = write_page(out, found, left_out, held_out, option)
     made = [out]

@@ -1,5 +1,6 @@
 """`fedskew run`: one method on one federation."""
 
+import shlex
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ from fedskew.cli.options import (
     Watch,
     algorithm_names,
     build_run,
+    from_toml,
     interruption,
     open_store,
     run_options,
@@ -49,10 +51,11 @@ def run_command(
     from fedskew.simulation.session import simulate
     from fedskew.tracking import check, tracking
 
-    names = algorithm_names(algorithm)
+    names, in_file = algorithm_names(algorithm), from_toml(file).get("algorithm")
     check(track or ())
-    if len(names) > 1:
-        raise ValueError(f"run takes one algorithm, not {len(names)}; fedskew compare takes several")
+    several = names or (in_file if isinstance(in_file, list) else [])
+    if len(several) > 1:
+        raise ValueError(f"run takes one algorithm, not {len(several)}; fedskew compare takes several")
     run = build_run(fields, file, {"algorithm": names[0]} if names else {})
     store, hash = open_store(runs), run.hash  # with the user's files as they are now
     show = not (json_ or quiet or rank())
@@ -82,7 +85,7 @@ def run_command(
     else:
         print_result(result, folder, spent, class_names)
         if not result["diverged"]:
-            where = f" --runs {runs}" if runs else ""
+            where = f" --runs {shlex.quote(runs)}" if runs else ""
             echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")
     if result["diverged"]:
         raise typer.Exit(1)

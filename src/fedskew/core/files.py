@@ -46,6 +46,15 @@ def check_target(path: str | Path) -> None:
         raise ValueError(f"{path} is {_kind(mode)}; allowed: a new file, or a regular one to overwrite")
 
 
+def check_folder(path: Path) -> None:
+    """Refuse a file where a folder is to be, or above it."""
+    for place in (path, *path.parents):
+        if place.exists():
+            if not place.is_dir():
+                raise ValueError(f"{place} is a file; allowed: a folder, which need not exist yet")
+            return
+
+
 def _kind(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 

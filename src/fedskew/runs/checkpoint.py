@@ -11,7 +11,7 @@ from safetensors.torch import save
 from fedskew.core import tree
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
-from fedskew.runs.store import Folder, StoreError, checkpoint_facts
+from fedskew.runs.store import Folder, StoreError, checkpoint_facts, starting_over
 
 _PARTS = ("params", "buffers", "correction", "optimizer")
 
@@ -81,9 +81,7 @@ def _checksum(round: int, tensors: Params) -> str:
 
 
 def _damaged(path: Path, problem: str) -> StoreError:
-    return StoreError(
-        f"the checkpoint {path} is damaged: {problem}; `fedskew runs remove {path.parent.name}` starts over"
-    )
+    return StoreError(f"the checkpoint {path} is damaged: {problem}; {starting_over(path.parent)}")
 
 
 def _ordered(found: Params, like: Params) -> Params:

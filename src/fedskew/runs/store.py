@@ -7,6 +7,7 @@ line has a form and a checksum. Nothing is ever unpickled.
 
 import json
 import os
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator, Mapping
@@ -26,6 +27,21 @@ _MEASURED, _DIAGNOSIS = "measured.json", "diagnosis.json"
 CHECKPOINT = "checkpoint.safetensors"
 _PATIENCE = 10.0
 """Seconds to wait for another process that only adds a measurement."""
+
+
+def default_root() -> Path:
+    """The store of a command without `--runs`."""
+    return Path(os.environ.get("FEDSKEW_RUNS") or "runs")
+
+
+def naming_store(root: Path) -> str:
+    """What a command needs to find the store in this folder: ` --runs demo/runs`, or nothing for the default one."""
+    return "" if root == default_root() else f" --runs {shlex.quote(str(root))}"
+
+
+def starting_over(folder: Path) -> str:
+    """How to get rid of a damaged run."""
+    return f"`fedskew runs remove {folder.name}{naming_store(folder.parent)}` starts over"
 
 
 class StoreError(Exception):
@@ -245,7 +261,7 @@ class Folder:
             raise self._damaged(where, str(error)) from None
 
     def _damaged(self, where: Path | str, problem: str) -> StoreError:
-        return StoreError(f"{where} is damaged: {problem}; `fedskew runs remove {self.path.name}` starts over")
+        return StoreError(f"{where} is damaged: {problem}; {starting_over(self.path)}")
 
 
 class Store:
@@ -276,7 +292,8 @@ class Store:
             return self.folder(names[0])
         if names:
             raise ValueError(f"{beginning!r} matches several runs: {', '.join(names[:5])}")
-        raise ValueError(f"there is no run {beginning!r} in {self.root}; `fedskew runs list` shows all runs")
+        listed = f"`fedskew runs list{naming_store(self.root)}` shows all runs"
+        raise ValueError(f"there is no run {beginning!r} in {self.root}; {listed}")
 
     def __iter__(self) -> Iterator[Folder]:
         if self.root.is_dir():
@@ -303,15 +320,15 @@ def _may_be_run(path: Path) -> bool:
 
 def checkpoint_facts(path: Path) -> tuple[int, str | None]:
     """The round of a checkpoint and the checksum of its tensors, which earlier versions do not have."""
-    remove = f"`fedskew runs remove {path.parent.name}` starts over"
     try:
         with safe_open(regular(path), "np") as file:
             about = file.metadata() or {}
     except (SafetensorError, OSError, ValueError) as error:
-        raise StoreError(f"the checkpoint {path} is damaged or cannot be read; {remove}") from error
+        raise StoreError(f"the checkpoint {path} is damaged or cannot be read; {starting_over(path.parent)}") from error
     round = about.get("round", "")
     if not (round.isascii() and round.isdigit() and len(round) < 19 and about.keys() <= {"round", "checksum"}):
-        raise StoreError(f"the checkpoint {path} is damaged: its header does not name its round; {remove}")
+        problem = "its header does not name its round"
+        raise StoreError(f"the checkpoint {path} is damaged: {problem}; {starting_over(path.parent)}")
     return int(round), about.get("checksum")
 
 

@@ -19,6 +19,8 @@ from fedskew.progress import round_progress as round_progress
 from fedskew.runs.summary import counted, seeds_text
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from fedskew.cli.documents import DataFiles, RunResult
     from fedskew.data.fetch import Status
     from fedskew.runs.run import Run
@@ -244,7 +246,7 @@ def say_what_decides(rows: Sequence[Mapping[str, Any]]) -> None:
         say(f"differences are points of accuracy, with the 95 % interval over seeds{more}")
 
 
-def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> None:
+def print_data(statuses: Sequence["Status"], where: "Path", *, json_: bool, quiet: bool) -> None:
     rows: list[DataFiles] = [
         {"dataset": s.name, "state": s.state, "bytes": s.bytes, "path": str(s.path), "source": s.source}
         for s in statuses
@@ -255,7 +257,7 @@ def print_data(statuses: Sequence["Status"], *, json_: bool, quiet: bool) -> Non
     if json_:
         print_json(rows)
     elif not quiet:
-        console().print(grid if rows else "no data files here")
+        console().print(grid if rows else f"no data files in {where}; `fedskew data fetch NAME` downloads some")
 
 
 def print_card(run: "Run", card: dict[str, Any]) -> None:

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from fedskew.simulation.records import RoundRecord
 
 _OTHER_LINES = 9
+_CTRL_C = 2
+"""Columns that stay free at the right: a terminal's `^C` would begin a new line there, and what is erased would be one
+line too few."""
 _BLOCKS = "▁▂▃▄▅▆▇█"
 _RECENT = 20
 _CURVES = {
@@ -76,7 +79,8 @@ class Board:
         from rich.panel import Panel
         from rich.text import Text
 
-        width = max(10, options.max_width - 4)
+        whole = options.max_width - _CTRL_C
+        width = max(10, whole - 4)
         state = "diverged: the model gives no finite numbers" if self.diverged else f"{span(self.seconds_left())} left"
         parts = [
             Text(f"round {self.done} of {self.rounds}   {state}   {self.engine}", style="red" if self.diverged else ""),
@@ -84,7 +88,9 @@ class Board:
             self._curves(width),
             *self._classes(console.size.height - _OTHER_LINES, width),
         ]
-        yield Panel(Group(*parts), title=Text(printable(self.title)), title_align="left", box=box.ROUNDED)
+        title = Text(printable(self.title))
+        title.truncate(max(1, whole - 6))  # a longer one would make the box wider
+        yield Panel(Group(*parts), title=title, title_align="left", box=box.ROUNDED, width=whole)
 
     def _curves(self, width: int) -> Any:
         """One line per measure: the last value, the curve so far, and its name."""

@@ -44,8 +44,8 @@ def prose(text: str, store: str = "") -> Html:
 
 
 def in_store(text: str, store: str) -> str:
-    """A sentence with ` --runs demo/runs`, or nothing, at the end of every command in backticks."""
-    return re.sub("`(fedskew [^`]+)`", lambda found: f"`{found[1]}{store}`", text)
+    """A sentence with ` --runs demo/runs`, or nothing, at the end of every command in backticks that names no store."""
+    return re.sub("`(fedskew (?:(?! --runs )[^`])+)`", lambda found: f"`{found[1]}{store}`", text)
 
 
 def table(caption: str, heads: Iterable[Content], rows: Iterable[Iterable[Html]], class_: str = "") -> Html:

@@ -127,7 +127,7 @@ def _partition(number: int, federation: Federation) -> Html:
     skew = ", ".join(
         f"{name.replace('_', ' ')} {value:.3g}" for name, value in card["skew"].items() if value is not None
     )
-    text = f"Seed {card['seed']}: {card['samples']} examples of {card['clients']} clients. {skew}"
+    text = f"Seed {card['seed']}: {card['samples']} examples of {card['clients']} clients; {skew}"
     inner = tag("div", class_="drawing", data_kind="partition", data_federation=number)
     return tag("section", tag("h3", "Who holds what"), tag("p", text), inner)
 
