@@ -177,7 +177,7 @@ def test_resolved_text() -> None:
         ("fedopt:server=adm", "unknown server optimiser 'adm': did you mean adam\\? known: sgd, adagrad, adam, yogi"),
         ("fedprox:mu=-1", "mu is -1.0; allowed: 0 or more"),
         ("fedlc+fedrs", "fedlc and fedrs both set the loss"),
-        ("fedlc+", "'' has no name"),
+        ("fedlc+", "algorithm is 'fedlc\\+', which has nothing on one side of a \\+; for example fedlc\\+scaffold"),
         ("scaffold:1", "too many values; allowed: mean"),
         ("fednova:1", "too many values; allowed: no argument"),
     ],

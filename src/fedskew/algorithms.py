@@ -306,7 +306,10 @@ def combine(*algorithms: Algorithm) -> Algorithm:
 
 def resolve_algorithm(text: str) -> list[spec.Resolved]:
     """The methods of a spec such as `fedlc:tau=1+scaffold`, in order."""
-    return [spec.resolve(part, "algorithm", ALGORITHMS, finished=LOSS_ARGUMENTS) for part in text.split("+")]
+    parts = text.split("+")
+    if len(parts) > 1 and not all(part.strip() for part in parts):
+        raise ValueError(f"algorithm is {text!r}, which has nothing on one side of a +; for example fedlc+scaffold")
+    return [spec.resolve(part, "algorithm", ALGORITHMS, finished=LOSS_ARGUMENTS) for part in parts]
 
 
 def build_algorithm(text: str) -> Algorithm:
