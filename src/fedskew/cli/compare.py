@@ -24,7 +24,7 @@ from fedskew.cli.options import (
 from fedskew.cli.shared import decode, trained
 from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
 from fedskew.cli.terminal.progress import note, print_comparison, print_json, say_what_decides, say_written
-from fedskew.core.files import check_folder
+from fedskew.core.files import make_folder
 from fedskew.runs.summary import counted, seeds_text
 
 if TYPE_CHECKING:
@@ -74,8 +74,7 @@ def compare_command(
     about = {"title": named, "runs": hashes, "iid_runs": level_hashes}
     check_replaceable("compare", out, comparison_files(out), "--out")
     _note_earlier(out, about)
-    check_folder(out)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     store, show = open_store(runs), not (json_ or quiet)
     decode(some, enabled=show)
     groups = [((name, ""), group) for name, group in comparison.groups]

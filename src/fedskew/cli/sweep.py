@@ -11,7 +11,7 @@ from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, print_json, say, say_over_seeds, say_written
 from fedskew.cli.values import Assignments, Rest, requested
-from fedskew.core.files import check_folder
+from fedskew.core.files import make_folder
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import SweptSettings
@@ -45,8 +45,7 @@ def sweep_command(
     sweep = Sweep.of(asked.fields, asked.values, seeds)
     if not any(len(values) > 1 for values in asked.values.values()):
         raise ValueError("sweep needs an option with several values; for example --algorithm fedlc --tau 0.5,1,2,5")
-    check_folder(out)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     store, show = open_store(runs), not (json_ or quiet)
     decode(sweep.settings[sweep.reference].runs[0], enabled=show)
     trained([((name, ""), group) for name, group in sweep.groups], store, show=show)

@@ -32,7 +32,7 @@ from fedskew.cli.terminal.progress import (
     say_written,
 )
 from fedskew.cli.values import Assignments, Request, Rest, requested
-from fedskew.core.files import check_folder
+from fedskew.core.files import make_folder
 from fedskew.progress import Step, held_out_only, round_progress
 from fedskew.runs.summary import counted
 from fedskew.runs.verdict import BASELINE
@@ -85,8 +85,7 @@ def tune_command(
     target, how = checked_target(target), {"budget": budget, "choosing_seeds": choosing_seeds, "seeds": seeds}
     tuning = Tuning.of(asked.fields, _methods(asked), asked.values, search=search, halving=halving, **how)
     judged_by, called = BASELINE if baseline is None else tuning.name_of(baseline), _called(tuning, display)
-    check_folder(out)
-    out.mkdir(parents=True, exist_ok=True)
+    make_folder(out)
     store, show, some = open_store(runs), not (json_ or quiet), tuning.methods[0].tries[0].runs[0]
     decode(some, enabled=show)
     with round_progress(tuning.rounds, enabled=show) as step:

@@ -55,6 +55,12 @@ def check_folder(path: Path) -> None:
             return
 
 
+def make_folder(path: Path) -> None:
+    """Make a folder, and those above it, unless it is there."""
+    check_folder(path)
+    path.mkdir(parents=True, exist_ok=True)
+
+
 def _kind(mode: int) -> str:
     return _KINDS.get(stat.S_IFMT(mode), "not a regular file")
 
