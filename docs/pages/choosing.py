@@ -22,7 +22,7 @@ def page(results: Results, tuned: Results) -> str:
     parts = (
         f"# {TITLE}",
         "Who is above whom in our runs, behind what [Which method](../which-method.md) says. Verdicts are [over seeds]"
-        "(../measuring.md#seeds-and-verdicts); one seed, of which many methods have no more, decides nothing. Points "
+        "(../measuring.md#seeds-and-verdicts); one seed, of which some methods have no more, decides nothing. Points "
         "are of the mean accuracy of the last ten rounds, from the lowest to the highest split. A highest mean is over "
         f"the seeds that all methods have; a lead under {rivals.LEAD:g} points is nobody's.",
         "All clients train in every round, for one local epoch: 20 clients for 200 rounds (SVHN 100), on Synthetic 100 "

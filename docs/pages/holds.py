@@ -101,7 +101,7 @@ def section(results: Results) -> Iterator[str]:
         "is ahead of it over the seeds that both have, by however little; the "
         "table says of how many methods, and after how many rounds. Kendall's tau (tau-b) compares the "
         "order of the methods with the printed one: 1 is the same order, -1 the reverse. It uses the seeds that all "
-        "methods of a cell have. **Mostly that is one seed**, which says little of a single cell; the table says how "
+        "methods of a cell have. **Often that is one seed**, which says little of a single cell; the table says how "
         f"many. Both count cells where at least {FEWEST} of the seven were run for the same number of rounds; "
         f"Kendall's tau also needs {FEWEST} printed figures, and table 7 has two of the seven."
     )

@@ -20,7 +20,7 @@ SUMMARY = (
     "Each entry is FedAvg → FedLC in percent (what FedLC gains, and the verdict unless fewer than three seeds leave it "
     "undecided; FedLC's rank among those of the paper's seven methods that were run). The paper's figures are of the "
     "last round over five seeds; ours are means of the last ten rounds (of short runs the last half) over the seeds "
-    "that both methods have. So is the rank: many of the other methods have one seed; the tables' pages say which."
+    "that both methods have. So is the rank: other methods may have one seed; the tables' pages say which."
 )
 
 

@@ -4,6 +4,7 @@ skew.
 One order for everything: the user's own runs, the same data set, other data of its kind; there the nearest skew, in
 one's own runs the longest; there what several seeds decide. What comes first speaks."""
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -147,8 +148,10 @@ def advise(
     shown.sort(key=lambda item: item.rank)
     mine.sort(key=lambda item: -item.rounds)
     numbered = [replace(item, number=number) for number, item in enumerate([*mine, *shown], 1)]
-    ours = judge(_longer([item for item in numbered if item.own]))
-    same, kin, other = (judge([i for i in numbered if _is_of(i, data) and not i.own]) for data in CLOSENESS)
+    ours = judge(_longer([item for item in numbered if item.own]), len(counts))
+    same, kin, other = (
+        judge([item for item in numbered if _is_of(item, data) and not item.own], len(counts)) for data in CLOSENESS
+    )
     ran = {row.method for row in same}
     kin = [row for row in kin if row.method not in ran]
     nearest = min((item.distance for item in found), default=None)
@@ -272,12 +275,12 @@ def _parts(method: str) -> frozenset[str]:
     return frozenset(part for text in method.split("+") for part in known.get(spec.name_in(text), (text,)))
 
 
-def judge(found: Sequence[Evidence]) -> list[Row]:
+def judge(found: Sequence[Evidence], clients: int) -> list[Row]:
     """Each method over these settings, by the nearest ones in which it has an interval. Methods are compared within
-    one setting, never across: first those above FedAvg in the nearest setting that decides most, by the lower ends of
-    their intervals, then those above it in the next. The others follow, those with an interval first, by their means
-    in the setting that speaks for them."""
-    order = {item.number: _place(item) for item in found}
+    one setting, never across: first those above FedAvg in the nearest split, in the setting with about as many clients
+    that decides most, by the lower ends of their intervals, then those above it in the next. The others follow, those
+    with an interval first, by their means in the setting that speaks for them."""
+    order = {item.number: _place(item, clients) for item in found}
     at: dict[str, list[Pair]] = {}
     for item in found:
         for gain in item.gains:
@@ -301,10 +304,10 @@ def judge(found: Sequence[Evidence]) -> list[Row]:
     return [row for _, row in sorted(ranked, key=lambda one: one[0])]
 
 
-def _place(item: Evidence) -> tuple[int, int, int, int]:
-    """Before others with the same split: longer runs of one's own, and what decides most."""
-    longer = -item.rounds if item.own else 0
-    return longer, -sum(gain.is_decided for gain in item.gains), -len(item.gains), item.number
+def _place(item: Evidence, clients: int) -> tuple[float, ...]:
+    """Before others with the same split: longer runs of one's own, about as many clients, and what decides most."""
+    longer, apart = -item.rounds if item.own else 0, abs(math.log(item.setting["clients"] / clients))
+    return longer, apart, -sum(gain.is_decided for gain in item.gains), -len(item.gains), item.number
 
 
 def _lead(pairs: Sequence[Pair]) -> list[Pair]:
