@@ -18,10 +18,13 @@ from fedskew.advice import evidence
 from fedskew.advice.evidence import partition_name, settings
 from fedskew.runs.results import Result, merged, read_lines
 from fedskew.runs.run import Run
+from fedskew.runs.verdict import BASELINE
 from fedskew.runs.versions import result_version
 from fedskew.simulation.plan import build_federation, describe_partition
 
 FILE = Path(evidence.__file__).with_name("evidence.json")
+EQUAL = 0.001
+"""Below this size Gini clients have as many examples as each other: FedNova is FedAvg but for rounding, no evidence."""
 SOURCES = (Path("results/paper"), Path("results/digits"), Path("results/travel/test.jsonl"))
 """What was measured on test sets, without the files of tries on held-out examples."""
 
@@ -40,7 +43,10 @@ def build(results: Iterable[Result], known: Mapping[str, Any]) -> dict[str, Any]
     names = {name for setting in kept for method in setting["methods"].values() for name in method["partitions"]}
     example = {partition_name(result): result for result in found}
     partitions = {name: known.get(name) or _measure(example[name]) for name in sorted(names)}
-    return {"partitions": partitions, "settings": kept}
+    for setting in kept:
+        if all(partitions[name]["skew"]["size_gini"] < EQUAL for name in setting["methods"][BASELINE]["partitions"]):
+            setting["methods"].pop("fednova", None)
+    return {"partitions": partitions, "settings": [setting for setting in kept if len(setting["methods"]) > 1]}
 
 
 def text(table: Mapping[str, Any]) -> str:

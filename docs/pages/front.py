@@ -94,8 +94,8 @@ def _note(places: Sequence[Place], longer_runs: Sequence[str]) -> str:
     longer = {place.data: place.stated for place in places if place.stated and place.stated != place.rounds}
     theirs = f", the paper's {span([*longer.values()], 'd')} on {listed(longer)}" if longer else ""
     return (
-        "A split deals the examples to the clients: D(β) each class in random (Dirichlet) shares, Q(α) to every client "
-        "α pieces of the sorted data. The smaller, the more skewed: strong skew is "
+        "A split deals the examples to the clients: D(β) deals out each class in random (Dirichlet) shares, Q(α) gives "
+        "every client α pieces of the data sorted by class. The smaller, the more skewed: strong skew is "
         f"{listed(map(named, depends.CELLS))}. FedLC is above or below FedAvg if the 95 % interval of their difference "
         "over at least three seeds excludes zero; otherwise they are close, or more seeds are needed ([how we measure]"
         f"(docs/measuring.md)). FedLC's tau was chosen [on held-out examples of CIFAR-10]({OPEN}), with one seed. Our "
@@ -145,16 +145,17 @@ def _longer(results: Results) -> str:
     measured, last = depends.measured(results), depends.SETTINGS[-1]
     gains = [one.gain for one in measured if one.setting == last]
     best = depends.against_best(measured).values()
-    over = f", and {_span(best)} over the best of our FedAvgs, with or without either" if best else ""
+    over = f", and {_span(best)} over the best of our FedAvgs, with or without momentum and crops" if best else ""
     rate = f" All have the same learning rate ([with one chosen for each]({CHOSEN}))." if best else ""
     return f" After {last.rounds} rounds ({seeds(gains)}) it is {_span(gains)}{over}.{rate}" if gains else ""
 
 
 def _momentum(results: Results) -> str:
-    """What FedLC gains with momentum alone in the longest runs."""
-    alone = depends.SETTINGS[2]
-    gains = [one.gain for one in depends.measured(results) if one.setting == alone]
-    return f" With momentum alone: {_span(gains)} ({alone.rounds} rounds, {seeds(gains)})." if gains else ""
+    """What FedLC gains with momentum alone, by how many rounds there were."""
+    found = depends.measured(results)
+    at = [(alone.rounds, [one.gain for one in found if one.setting == alone]) for alone in depends.SETTINGS[1:3]]
+    said = [f"{_span(gains)} ({rounds} rounds, {seeds(gains)})" for rounds, gains in at if gains]
+    return f" With momentum alone: {', '.join(said)}." if said else ""
 
 
 def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
@@ -275,13 +276,13 @@ def _ahead(results: Results) -> Iterator[str]:
 
 
 def _elsewhere(results: Results, method: str) -> Iterator[str]:
-    """`above in 1 and below in 2 of 4 splits of SVHN (-0.9 to +4.3)`, for each other data set where a method is either,
-    trained as is usual."""
+    """`above in 1 (+4.3) and below in 2 (-0.9 to -0.8) of 4 splits of SVHN`, for each other data set where a method is
+    either, trained as is usual."""
     for data in (data for data in rivals.PLACES if data != DATA):
         gains = rivals.against(rivals.cells(results, data), method, BASELINE).values()
-        counts = {word: sum(gain.verdict == word for gain in gains) for word in ("above", "below")}
-        if said := [f"{word} in {count}" for word, count in counts.items() if count]:
-            yield f"{' and '.join(said)} of {len(gains)} splits of {rivals.NAMES[data]} ({_span(gains)})"
+        found = {word: [gain for gain in gains if gain.verdict == word] for word in ("above", "below")}
+        if said := [f"{word} in {len(some)} ({_span(some)})" for word, some in found.items() if some]:
+            yield f"{' and '.join(said)} of {len(gains)} splits of {rivals.NAMES[data]}"
 
 
 def _table(found: Mapping[str, Claim]) -> str:

@@ -20,7 +20,8 @@ SUMMARY = (
     "Each entry is FedAvg → FedLC in percent (what FedLC gains, and the verdict unless fewer than three seeds leave it "
     "undecided; FedLC's rank among those of the paper's seven methods that were run). The paper's figures are of the "
     "last round over five seeds; ours are means of the last ten rounds (of short runs the last half) over the seeds "
-    "that both methods have. So is the rank: other methods may have one seed; the tables' pages say which."
+    "that both methods have. So is the rank: other methods may have one seed; the tables' pages say which. A method "
+    "that diverged with a seed has no rank."
 )
 
 
@@ -93,6 +94,11 @@ def page(table: Table, results: Results) -> Iterator[str]:
         "[Reproduction](../reproduction.md) has the summary, the profiles and the rule of the verdicts. "
         f"`fedskew paper show {table.name} --profile usual --format csv` prints a profile's figures with their runs."
     )
+    if "fednova" in table.methods and any("shards" in cell for cell in table.cells):
+        yield (
+            "In Q(α) all clients have as many examples. There FedNova computes the same as FedAvg, and what differs is "
+            "rounding ([how much](../measuring.md#seeds-and-verdicts))."
+        )
     parts = list[str]()
     for profile, rows in by_profile(table.name, results):
         parts += _shown(table, profile, rows)

@@ -114,10 +114,10 @@ def test_what_closes_more_of_the_gap_is_told_and_what_it_reveals() -> None:
     assert "on other data" not in gained, "nothing was run there"
     lost = runs_of("svhn/dirichlet:0.1", USUAL, {"fedavg": [0.8, 0.7, 0.8], "fedla+fedacg": [0.7, 0.61, 0.69]})
     text = front.part(Known([*runs, *lost]), "figures")
-    assert "Against FedAvg on other data (points): `fedla+fedacg` is below in 1 of 1 splits of SVHN (-10.0)." in text
+    assert "Against FedAvg on other data (points): `fedla+fedacg` is below in 1 (-10.0) of 1 splits of SVHN." in text
     won = runs_of("svhn/dirichlet:0.3", USUAL, {"fedavg": [0.8, 0.7, 0.8], "fedla+fedacg": [0.9, 0.81, 0.89]})
     text = front.part(Known([*runs, *lost, *won]), "figures")
-    assert "`fedla+fedacg` is above in 1 and below in 1 of 2 splits of SVHN (-10.0 to +10.0)." in text
+    assert "`fedla+fedacg` is above in 1 (+10.0) and below in 1 (-10.0) of 2 splits of SVHN." in text
 
 
 def test_a_gain_over_the_best_fedavg_is_told_however_that_was_trained() -> None:
@@ -128,8 +128,8 @@ def test_a_gain_over_the_best_fedavg_is_told_however_that_was_trained() -> None:
             found.append(with_curve(TABLES["table1"].run(cell, method, choice), (400, accuracy)))
     text = front.part(Known(found), "figures")
     assert (
-        "After 400 rounds (one seed) it is +15.0, and +10.0 over the best of our FedAvgs, with or without either. "
-        "All have the same learning rate ([with one chosen for each]("
+        "After 400 rounds (one seed) it is +15.0, and +10.0 over the best of our FedAvgs, with or without momentum and "
+        "crops. All have the same learning rate ([with one chosen for each]("
     ) in text
     alone = [one for one in found if one.run["momentum"] and one.rounds == 400]
     assert not depends.against_best(depends.measured(Known(alone))), "one way of training has no best"

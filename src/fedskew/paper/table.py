@@ -35,6 +35,8 @@ CNN_ASSUMED = (
     "model: three convolutions of 128",
 )
 Fields = Mapping[str, Any]
+_SHORT = 50
+"""Runs of fewer rounds are evaluated ten times, longer ones every ten rounds."""
 _SHOWN = ("dataset", "model", "local_epochs", "momentum", "lr", "batch_size", "clients")
 EVERYTHING, NOTHING = Choice(), Results()
 
@@ -89,12 +91,13 @@ class Table:
         """The first seed's run of a cell; `algorithm` is a variant to run in place of the method."""
         dataset = STAND_IN if choice.stand_in else {**self.fields, **self.cells[cell]}["dataset"]
         profile = choice.profile.fields_for(dataset)
-        fields = {"eval_every": 10, **self.fields, **profile, **self.cells[cell], **choice.fields}
+        fields = {**self.fields, **profile, **self.cells[cell], **choice.fields}
         fields["algorithm"] = algorithm or choice.profile.methods.get(method, method)
         if choice.stand_in:
             fields = standing_in(fields)
         if choice.rounds is not None:
             fields["rounds"] = choice.rounds
+        fields.setdefault("eval_every", 10 if fields["rounds"] >= _SHORT else max(1, fields["rounds"] // 10))
         return _made(json.dumps({**fields, **more}, default=str))
 
     def full_rounds(self, cell: str) -> int:

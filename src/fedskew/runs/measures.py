@@ -61,15 +61,17 @@ def first_round(curve: Curve, target: float) -> int | None:
 
 
 def rounds_to_reach(mine: Curves, target: float | Curves) -> Reach | None:
-    """How many rounds a method takes to reach an accuracy, or FedAvg's final accuracy under the same seed; None if no
-    seed has both."""
+    """How many rounds a method takes to reach an accuracy, or FedAvg's final accuracy under the same seed, among those
+    that were evaluated with every seed; None if no seed has both."""
     if isinstance(target, Mapping):
         wanted = {seed: end(curve) for seed, curve in target.items()}
     else:
         wanted = dict.fromkeys(mine, target)
-    found = [first_round(curve, wanted[seed]) for seed, curve in mine.items() if seed in wanted]
-    if not found:
+    curves = {seed: dict(curve) for seed, curve in mine.items() if seed in wanted}
+    if not curves:
         return None
+    common = sorted(set.intersection(*map(set, curves.values())))
+    found = [first_round([(round, curve[round]) for round in common], wanted[seed]) for seed, curve in curves.items()]
     known = sorted(round for round in found if round is not None)
     middle = len(found) // 2
     return Reach(known[middle] if middle < len(known) else None, len(known), len(found))
