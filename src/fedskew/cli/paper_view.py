@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from fedskew.simulation.records import RoundRecord
 
 
+def cell_of(run: "Run") -> str:
+    """The federation in a line, with the local epochs where they are not 1: the cells of table 5 differ in them."""
+    return run.title if run.local_epochs == 1 else f"{run.title}, {run.local_epochs} local epochs"
+
+
 def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
     if enabled:
         state = f"diverged in round {record.round}" if record.diverged else f"{percent_of(record.accuracy)} %"
         length = counted(run.rounds, "round")
-        say(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {length}, {run.hash[:8]}")
+        say(f"{state}  {run.short_algorithm}  {cell_of(run)}, seed {run.seed}, {length}, {run.hash[:8]}")
 
 
 def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
@@ -36,7 +41,7 @@ def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
     failed = [problem for problem in problems if not problem.busy]
     for reason in dict.fromkeys(problem.reason for problem in failed):
         runs = [run for problem in failed if problem.reason == reason for run in problem.runs]
-        first = runs[0].title + (", ..." if len(runs) > 1 else "")
+        first = cell_of(runs[0]) + (", ..." if len(runs) > 1 else "")
         say(f"fedskew: {counted(len(runs), 'run')} not done ({first}): {reason}", err=True)
     if busy := sum(len(problem.runs) for problem in problems if problem.busy):
         note(f"another process is doing {busy} of the runs")
