@@ -120,16 +120,8 @@ def of_the_paper(item: Any, rows: Sequence[dict[str, Any]]) -> tuple[list[dict[s
     return kept, [f"Later methods were run too ({later}): `--methods all` shows them."] if later else []
 
 
-def formatted(
-    format: str,
-    rows: Sequence[dict[str, Any]],
-    title: str,
-    target: float | None,
-    notes: Sequence[str] = (),
-    *,
-    quiet: bool,
-) -> str:
-    """Our results next to the paper's; in the terminal with `notes` at the end."""
+def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: float | None) -> str:
+    """Our results next to the paper's, for other programs and for texts."""
     from fedskew.paper import formats
 
     if format == "json":
@@ -138,16 +130,15 @@ def formatted(
     if format == "csv":
         return formats.csv_text(rows)
     known = {"markdown": formats.markdown, "latex": formats.latex}
-    if format in known:
-        return known[format](rows, target)
-    if format != "terminal":
+    if format not in known:
         raise ValueError(f"format is {format!r}; allowed: terminal, {', '.join(known)}, csv, json")
-    return _terminal(rows, title, target, () if quiet else notes, quiet=quiet)
+    return known[format](rows, target)
 
 
-def _terminal(
+def table_text(
     rows: Sequence[dict[str, Any]], title: str, target: float | None, notes: Sequence[str], *, quiet: bool
 ) -> str:
+    """The same for the terminal, with `notes` at the end."""
     from fedskew.paper import formats
     from fedskew.paper.sections import by_data, sections
 
@@ -165,7 +156,7 @@ def _terminal(
                 tell([one.title])
                 screen.print(Grid.of(one.heads, one.rows))
             tell([] if quiet else formats.rests_on(here))
-        tell(notes)
+        tell([] if quiet else notes)
     return str(capture.get())
 
 
