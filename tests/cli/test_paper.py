@@ -230,6 +230,20 @@ def test_hints_name_the_same_runs(capsys: pytest.CaptureFixture[str]) -> None:
     assert f"`fedskew paper show figure2 {again} --out figure2.png` draws it\n" in call(capsys, *figure)[1]
 
 
+def test_what_is_said_of_runs_tells_local_epochs_apart(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fedskew.progress._EVERY", 0)
+    few = ("paper", "run", "table5", "--methods", "fedavg", "--rounds", "1", "--seeds", "1", "--cells")
+    code, out, err = call(capsys, *few, "cifar10/dirichlet:0.5", "--stand-in")
+    assert code == 0
+    done = re.findall(r"%  fedavg  digits dirichlet:0.5, 10 clients(.*), seed 0, 1 round, ", out)
+    assert done == ["", ", 5 local epochs", ", 10 local epochs", ", 20 local epochs"]
+    assert "fedavg digits dirichlet:0.5, 10 clients, 5 local epochs, round 1" in err
+    err = call(capsys, *few, "E=5/cifar10/dirichlet:0.5", "--data-dir", "none")[2]
+    assert "1 run not done (cifar10 dirichlet:0.5, 10 clients, 5 local epochs): " in err
+
+
 JOBS = ["--cells", "cifar10/dirichlet:0.1,cifar10/dirichlet:0.5", "--methods", "fedavg,fedlc", "--seeds", "2"]
 HELD = """
 import os, signal

@@ -7,6 +7,7 @@ import pytest
 
 from fedskew import Run, Store
 from fedskew.report.swept import SweepTable, stored_runs
+from fedskew.runs.summary import setting_text
 from fedskew.simulation.session import simulate_groups
 from fedskew.simulation.sweep import Sweep, run_at, value_at
 
@@ -100,9 +101,9 @@ def test_results_are_kept_and_read_again(tmp_path, monkeypatch):
     assert sorted(records()) == sorted(first)
     ends = {(name, seed): accuracy for name, seed, _, accuracy in first}
     for row in swept.rows:
-        name = swept.label(row)
+        name = setting_text(row["values"])
         assert row["accuracy"]["each"] == [ends[name, 0], ends[name, 1]]
-    assert swept.label(swept.rows[swept.reference]) == "tau=1, rounds=2"
+    assert setting_text(swept.rows[swept.reference]["values"]) == "tau=1, rounds=2"
     assert swept.rows[swept.reference]["against_reference"] is None
     assert swept.rows[0]["against_reference"]["seeds"] == 2
 

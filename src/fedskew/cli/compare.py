@@ -1,6 +1,5 @@
 """`fedskew compare`: a comparison of several methods."""
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
@@ -85,24 +84,19 @@ def compare_command(
     with drawn_for(style), replacing_results("compare", out, about, comparison_files(out), "--out") as written:
         written.made += write_comparison(done, rows, hashes, out, some.title, target)
     if json_:
-        print_json(_document(about, target, rows, written.made))
+        document: ComparedMethods = {
+            "runs": hashes,
+            "iid_runs": level_hashes,
+            "target": target,
+            "rows": cast("list[MethodRow]", rows),
+            "files": [str(path) for path in written.made],
+        }
+        print_json(document)
         return
     print_comparison(rows, title, spent, target, some.eval_every)
     if show:
         say_what_decides(rows)
         say_written(written.made)
-
-
-def _document(
-    about: dict[str, Any], target: float | None, rows: list[dict[str, Any]], made: Sequence[Path]
-) -> "ComparedMethods":
-    return {
-        "runs": about["runs"],
-        "iid_runs": about["iid_runs"],
-        "target": target,
-        "rows": cast("list[MethodRow]", rows),
-        "files": [str(path) for path in made],
-    }
 
 
 def _note_earlier(out: Path, about: dict[str, Any]) -> None:

@@ -25,6 +25,7 @@ from fedskew.cli.paper_view import (
     of_the_paper,
     print_map,
     report_problems,
+    table_text,
     time_text,
     where_runs_are,
 )
@@ -234,15 +235,15 @@ def paper_show(
         return
     if figure and format not in ("terminal", "json"):
         raise ValueError(f"format is {format!r}; allowed for a figure: terminal, json, or --out FILE.png")
-    shape, notes = "json" if json_ else format, list[str]()
     asked = asked_again(item, profile, runs, stand_in=stand_in)
-    if shape == "terminal" and not figure:
-        rows, notes = (rows, []) if methods else of_the_paper(shown, rows)
-        notes.append(where_runs_are(asked, rows, store, published))
-    if shape == "terminal" and figure:
+    if json_ or format != "terminal":
+        text = formatted("json" if json_ else format, rows, title, target)
+    elif figure:
         text = figure_text(shown, rows, results, title, asked)
     else:
-        text = formatted(shape, rows, title, target, notes, quiet=quiet)
+        rows, notes = (rows, []) if methods else of_the_paper(shown, rows)
+        notes.append(where_runs_are(asked, rows, store, published))
+        text = table_text(rows, title, target, notes, quiet=quiet)
     _put(text, out)
 
 

@@ -73,10 +73,10 @@ def chosen(
     )
 
 
-def known_results(store: "Store", published: Path | None) -> "Results":
+def known_results(store: "Store", published: Path) -> "Results":
     from fedskew.runs.results import Results
 
-    if published is not None and published != RESULTS and not published.is_dir():
+    if published != RESULTS and not published.is_dir():
         raise ValueError(f"there is no folder of results {published}")
     results = Results(store, published)
     for problem in results.problems:

@@ -24,11 +24,16 @@ if TYPE_CHECKING:
     from fedskew.simulation.records import RoundRecord
 
 
+def cell_of(run: "Run") -> str:
+    """The federation in a line, with the local epochs where they are not 1: the cells of table 5 differ in them."""
+    return run.title if run.local_epochs == 1 else f"{run.title}, {run.local_epochs} local epochs"
+
+
 def say_done(run: "Run", record: "RoundRecord", *, enabled: bool) -> None:
     if enabled:
         state = f"diverged in round {record.round}" if record.diverged else f"{percent_of(record.accuracy)} %"
         length = counted(run.rounds, "round")
-        say(f"{state}  {run.short_algorithm}  {run.title}, seed {run.seed}, {length}, {run.hash[:8]}")
+        say(f"{state}  {run.short_algorithm}  {cell_of(run)}, seed {run.seed}, {length}, {run.hash[:8]}")
 
 
 def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
@@ -36,7 +41,7 @@ def report_problems(problems: Sequence["Problem"], waits: str | None) -> None:
     failed = [problem for problem in problems if not problem.busy]
     for reason in dict.fromkeys(problem.reason for problem in failed):
         runs = [run for problem in failed if problem.reason == reason for run in problem.runs]
-        first = runs[0].title + (", ..." if len(runs) > 1 else "")
+        first = cell_of(runs[0]) + (", ..." if len(runs) > 1 else "")
         say(f"fedskew: {counted(len(runs), 'run')} not done ({first}): {reason}", err=True)
     if busy := sum(len(problem.runs) for problem in problems if problem.busy):
         note(f"another process is doing {busy} of the runs")
@@ -115,16 +120,8 @@ def of_the_paper(item: Any, rows: Sequence[dict[str, Any]]) -> tuple[list[dict[s
     return kept, [f"Later methods were run too ({later}): `--methods all` shows them."] if later else []
 
 
-def formatted(
-    format: str,
-    rows: Sequence[dict[str, Any]],
-    title: str,
-    target: float | None,
-    notes: Sequence[str] = (),
-    *,
-    quiet: bool,
-) -> str:
-    """Our results next to the paper's; in the terminal with `notes` at the end."""
+def formatted(format: str, rows: Sequence[dict[str, Any]], title: str, target: float | None) -> str:
+    """Our results next to the paper's, for other programs and for texts."""
     from fedskew.paper import formats
 
     if format == "json":
@@ -133,16 +130,15 @@ def formatted(
     if format == "csv":
         return formats.csv_text(rows)
     known = {"markdown": formats.markdown, "latex": formats.latex}
-    if format in known:
-        return known[format](rows, target)
-    if format != "terminal":
+    if format not in known:
         raise ValueError(f"format is {format!r}; allowed: terminal, {', '.join(known)}, csv, json")
-    return _terminal(rows, title, target, () if quiet else notes, quiet=quiet)
+    return known[format](rows, target)
 
 
-def _terminal(
+def table_text(
     rows: Sequence[dict[str, Any]], title: str, target: float | None, notes: Sequence[str], *, quiet: bool
 ) -> str:
+    """The same for the terminal, with `notes` at the end."""
     from fedskew.paper import formats
     from fedskew.paper.sections import by_data, sections
 
@@ -160,7 +156,7 @@ def _terminal(
                 tell([one.title])
                 screen.print(Grid.of(one.heads, one.rows))
             tell([] if quiet else formats.rests_on(here))
-        tell(notes)
+        tell([] if quiet else notes)
     return str(capture.get())
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from fedskew.cli.options import interruption
 from fedskew.cli.paper_request import known_results
-from fedskew.cli.paper_view import say_done, time_text
+from fedskew.cli.paper_view import cell_of, say_done, time_text
 from fedskew.cli.terminal.progress import round_progress, say
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def do_missing(
                     problems.append(event)
                     continue
                 run, record = event
-                step(f"{run.short_algorithm} {run.title}", record)
+                step(f"{run.short_algorithm} {cell_of(run)}", record)
                 if record.round == run.rounds or record.diverged:
                     done.append(run)
                     say_done(run, record, enabled=show)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -97,8 +97,20 @@ def tune_command(
     with drawn_for(style):
         made = [*write_tries(out, tries), *write_comparison(done, rows, tested.hashes, out, some.title, target)]
     if json_:
-        results = {"runs": tested.hashes, "target": target, "rows": rows, "files": [str(path) for path in made]}
-        print_json(_document(tuning, choices, {"search": search, "budget": budget}, results))
+        document = {
+            "search": search,
+            "budget": budget,
+            "validation": some.validation,
+            "halving": halving,
+            "chosen_with_seeds": tuning.chosen_with,
+            "seeds": tuning.seeds,
+            "methods": {choice.name: _tuned(choice) for choice in choices},
+            "runs": tested.hashes,
+            "target": target,
+            "rows": rows,
+            "files": [str(path) for path in made],
+        }
+        print_json(cast("TunedMethods", document))
         return
     if show:
         console().print(Grid.of(HEADS, try_cells(tries)))
@@ -131,20 +143,6 @@ def _interruptible(step: Step) -> Step:
         interruption.check()
 
     return watch
-
-
-def _document(
-    tuning: "Tuning", choices: "Sequence[MethodTries]", asked: dict[str, Any], results: dict[str, Any]
-) -> "TunedMethods":
-    about = {
-        **asked,
-        "validation": tuning.methods[0].tries[0].runs[0].validation,
-        "halving": tuning.halving,
-        "chosen_with_seeds": tuning.chosen_with,
-        "seeds": tuning.seeds,
-        "methods": {choice.name: _tuned(choice) for choice in choices},
-    }
-    return cast("TunedMethods", {**about, **results})
 
 
 def _tuned(choice: "MethodTries") -> "TunedMethod":

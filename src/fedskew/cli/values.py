@@ -51,9 +51,8 @@ def requested(
     several |= {name: [value for text in texts for value in _values(name, text)] for name, texts in given.items()}
     fields = {name: found[0] for name, found in several.items() if len(found) == 1}
     values = {name: [value for text in texts for value in _values(name, text)] for name, texts in arguments.items()}
-    chosen = {name: found for name, found in several.items() if name not in fields}
-    several = {**values, **chosen}
-    return Request(fields, {name: several[name] for name in sorted(several, key=lambda name: name != "algorithm")})
+    values |= {name: found for name, found in several.items() if name not in fields}
+    return Request(fields, {name: values[name] for name in sorted(values, key=lambda name: name != "algorithm")})
 
 
 def _divide_rest(rest: Sequence[str]) -> tuple[Path | None, dict[str, list[str]]]:

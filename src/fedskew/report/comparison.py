@@ -107,12 +107,7 @@ def _as_dict(found: Reach | Share | None) -> dict[str, Any] | None:
 
 
 def write_comparison(
-    methods: Methods,
-    rows: Sequence[dict[str, Any]],
-    hashes: Hashes,
-    out: Path,
-    title: str,
-    target: float | None = None,
+    methods: Methods, rows: Sequence[dict[str, Any]], hashes: Hashes, out: Path, title: str, target: float | None
 ) -> list[Path]:
     """Curves, the first seed's partition, and the table as Markdown, LaTeX and CSV, which names the runs."""
     out.mkdir(parents=True, exist_ok=True)

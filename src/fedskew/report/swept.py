@@ -83,10 +83,6 @@ class SweepTable:
         wanted = {**row["values"], **{name: main["values"][name] for name in self._compared}}
         return next((base for base in self.rows if base["values"] == wanted), None)
 
-    def label(self, row: Mapping[str, Any]) -> str:
-        """`tau=2, lr=0.1`"""
-        return setting_text({name: row["values"][name] for name in self.names})
-
     def table(self) -> tuple[list[str], list[list[str]]]:
         """Heads and cells as people read them."""
         measures = ["accuracy", "accuracy_last10", *held_out(self.rows)]

@@ -157,9 +157,7 @@ def answer(document: Any, said: str, *, json_: bool, quiet: bool) -> None:
             say(line)
 
 
-def print_result(
-    result: "RunResult", folder: "Folder", spent: "Spent", class_names: Sequence[str] | None = None
-) -> None:
+def print_result(result: "RunResult", folder: "Folder", spent: Spent, class_names: Sequence[str] | None) -> None:
     from fedskew.runs.remarks import diverged_words, guessing_words
     from fedskew.runs.summary import mean_words
 
@@ -194,11 +192,7 @@ def print_result(
 
 
 def print_comparison(
-    rows: Sequence[dict[str, Any]],
-    title: str,
-    spent: Mapping[str, "Spent"],
-    target: float | None = None,
-    eval_every: int = 1,
+    rows: Sequence[dict[str, Any]], title: str, spent: Mapping[str, Spent], target: float | None, eval_every: int
 ) -> None:
     from fedskew.report.comparison import base_name, differences, end_of, heads_of, more_columns, name_of
     from fedskew.runs.summary import held_out, percent

@@ -128,7 +128,7 @@ def _level(share: float) -> str:
 
 
 def _text(x: float, y: float | str, text: str, anchor: str = "start") -> Html:
-    return tag("text", join(text), x=f"{x:.0f}", y=str(y), text_anchor=anchor)
+    return tag("text", text, x=f"{x:.0f}", y=str(y), text_anchor=anchor)
 
 
 def _power(exponent: int) -> str:

@@ -16,7 +16,6 @@ def drawn(federation: Federation) -> dict[str, Any]:
     """Curves, accuracies per class, and the first seed's partition."""
     styles = looks(method.name for method in federation.methods)
     return {
-        "rounds": federation.fields["rounds"],
         "methods": [_method(method, styles[method.name]) for method in federation.methods],
         "partition": partition_of(federation),
     }
@@ -36,7 +35,6 @@ def _method(method: Method, style: dict[str, Any]) -> dict[str, Any]:
         "name": method.label,
         "color": style["color"],
         "dash": _DASHES[style["linestyle"]],
-        "seeds": len(method.drawn),
         "state": method.drawn[0].state,
         "curve": curve(method.drawn),
         "line": line(method.drawn),

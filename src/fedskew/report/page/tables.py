@@ -1,6 +1,5 @@
 """The tables of a federation: results, time and engine."""
 
-from collections.abc import Iterable
 from typing import Any
 
 from fedskew.report.page.federations import Federation, Method
@@ -18,28 +17,21 @@ def results(federation: Federation) -> Html:
         "accuracy": "accuracy %",
         "balanced_accuracy": "balanced accuracy %",
         "loss": "loss",
-        "validation_accuracy": "held out %",
+        **dict.fromkeys(held_out(method.row for method in methods), "held out %"),
     }
-    measures = shown_measures(federation, columns)
-    marks = {measure: leaders([method.row for method in methods], measure) for measure in measures}
+    marks = {measure: leaders([method.row for method in methods], measure) for measure in columns}
     differences = {method.name: federation.difference(method) for method in methods}
     reach = max((max(-d.least, d.most) for d in differences.values() if d is not None), default=0.0)
     judged, more = any(differences.values()), [more_columns(federation, method) for method in methods]
     rows = []
     for i, method in enumerate(methods):
         apart = [_difference(federation, method, differences[method.name], reach)] if judged else []
-        shown = [_value(method, measure, marks[measure].get(i)) for measure in measures]
+        shown = [_value(method, measure, marks[measure].get(i)) for measure in columns]
         done = cell(f"{len(method.finished)} of {len(method.entries)}")
         rows.append([head(method.label), *apart, *shown, *map(cell, more[i].values()), done])
     heads = ["method", *([f"{mean} − {federation.base_label}, points"] if judged else [])]
-    heads += [*(columns[measure] for measure in measures), *more[0], "seeds done"]
+    heads += [*columns.values(), *more[0], "seeds done"]
     return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
-
-
-def shown_measures(federation: Federation, known: Iterable[str]) -> list[str]:
-    """All measures; accuracy on held-out examples only if some were held out."""
-    shown = held_out(method.row for method in federation.methods)
-    return [measure for measure in known if measure != "validation_accuracy" or measure in shown]
 
 
 def more_columns(federation: Federation, method: Method) -> dict[str, str]:

@@ -28,22 +28,14 @@ class Curves {
 
   bar() {
     const measured = (name) => this.methods.some((m) => m.curve[name].some((value) => value !== null));
-    this.switches = Object.keys(MEASURES).filter((name) => name === "accuracy" || measured(name)).map((name) => {
-      const button = make("button", { type: "button", "data-measure": name }, name.replace("_", " "));
-      button.onclick = () => this.set({ measure: name });
-      return button;
-    });
-    const all = make("button", { type: "button", "data-all": "" }, "all methods");
-    const none = make("button", { type: "button", "data-none": "" }, "no method");
-    this.reset = make("button", { type: "button", "data-reset": "" }, "all rounds");
-    const half = make("button", { type: "button", "data-half": "" }, "last half");
-    half.onclick = () => zoom(this, this.full[1] / 2, this.full[1]);
-    const svg = make("button", { type: "button", "data-svg": "" }, "download SVG"), png = make("button", { type: "button", "data-png": "" }, "download PNG");
-    svg.onclick = () => downloadSvg(this, `${this.file}-${this.state.measure}`);
-    png.onclick = () => downloadPng(this, `${this.file}-${this.state.measure}`);
-    all.onclick = () => this.set({ hidden: new Set() });
-    none.onclick = () => this.set({ hidden: new Set(this.methods.keys()) });
-    this.reset.onclick = () => { this.set({ range: this.full }); this.svg.focus(); };
+    const shown = Object.keys(MEASURES).filter((name) => name === "accuracy" || measured(name));
+    this.switches = shown.map((name) => makeButton({ "data-measure": name }, name.replace("_", " "), () => this.set({ measure: name })));
+    const all = makeButton({ "data-all": "" }, "all methods", () => this.set({ hidden: new Set() }));
+    const none = makeButton({ "data-none": "" }, "no method", () => this.set({ hidden: new Set(this.methods.keys()) }));
+    const half = makeButton({ "data-half": "" }, "last half", () => zoom(this, this.full[1] / 2, this.full[1]));
+    this.reset = makeButton({ "data-reset": "" }, "all rounds", () => { this.set({ range: this.full }); this.svg.focus(); });
+    const svg = makeButton({ "data-svg": "" }, "download SVG", () => downloadSvg(this, `${this.file}-${this.state.measure}`));
+    const png = makeButton({ "data-png": "" }, "download PNG", () => downloadPng(this, `${this.file}-${this.state.measure}`));
     const measure = make("div", { class: "bar", role: "group", "aria-label": "Measure" }, ...this.switches);
     return make("div", { class: "bar" }, measure, make("span", { class: "gap" }), all, none, half, this.reset, svg, png);
   }

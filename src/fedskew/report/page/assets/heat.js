@@ -6,7 +6,7 @@ class Grid {
     this.rows = values.length;
     this.columns = values[0].length;
     this.canvas = make("canvas", { tabindex: 0, role: "img", "aria-label": `${name}. Arrow keys read single cells.` });
-    this.node = make("figure", { class: "map" }, ...(name ? [make("figcaption", {}, name)] : []), make("div", { class: "labelled" }, this.labels, this.canvas), make("div", { class: "ends" }, ...across.map((text) => make("span", {}, text))));
+    this.node = make("figure", { class: "map" }, make("figcaption", {}, name), make("div", { class: "labelled" }, this.labels, this.canvas), make("div", { class: "ends" }, ...across.map((text) => make("span", {}, text))));
     this.at = [0, 0];
     this.canvas.onpointermove = (event) => this.point(event);
     this.canvas.onkeydown = (event) => this.key(event);

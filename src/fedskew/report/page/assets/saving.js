@@ -17,10 +17,10 @@ async function copyText(text) {
 }
 
 function textButtons(host, { file, latex, csv }) {
-  const copy = make("button", { type: "button", "data-copy": "" }, "copy LaTeX"), save = make("button", { type: "button", "data-csv": "" }, "download CSV");
   const said = make("span", { class: "hint", role: "status" });
-  copy.onclick = async () => { await copyText(latex); said.textContent = "copied, for a paper that loads booktabs"; };
-  save.onclick = () => download(`${file}.csv`, csv, "text/csv");
+  const copied = () => { said.textContent = "copied, for a paper that loads booktabs"; };
+  const copy = makeButton({ "data-copy": "" }, "copy LaTeX", () => copyText(latex).then(copied));
+  const save = makeButton({ "data-csv": "" }, "download CSV", () => download(`${file}.csv`, csv, "text/csv"));
   host.append(copy, save, said);
 }
 

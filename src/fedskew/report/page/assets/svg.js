@@ -9,6 +9,12 @@ function make(name, attributes = {}, ...children) {
   return node;
 }
 
+function makeButton(attributes, text, press) {
+  const node = make("button", { type: "button", ...attributes }, text);
+  node.onclick = press;
+  return node;
+}
+
 /* About `count` round numbers between two values. */
 function ticks(low, high, count) {
   const rough = (high - low) / count || 1;
