@@ -126,8 +126,7 @@ class Simulation:
         here = fingerprint(self)
         before = folder.sessions()
         changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
-        reason = self.engine_reason
-        session = {"from_round": self.round, **here, "engine_reason": reason, "changed": changed}
+        session = {"from_round": self.round, **here, "engine_reason": self.engine_reason, "changed": changed}
         folder.append_session({**session, **origin(self.run, self.federation.dataset)})
 
     @cached_property
