@@ -120,11 +120,17 @@ def test_every_method_has_the_same_number_of_tries():
 
 @pytest.mark.parametrize(
     ("tries", "rounds", "found"),
-    [(8, 40, [10, 20, 40]), (5, 40, [10, 20, 40]), (2, 40, [40]), (1, 9, [9]), (8, 2, [1, 1, 2])],
+    [
+        (8, 40, [(8, 10), (4, 20), (2, 40)]),
+        (5, 40, [(5, 10), (3, 20), (2, 40)]),
+        (2, 40, [(2, 40)]),
+        (1, 9, [(1, 9)]),
+        (8, 2, [(8, 1), (4, 1), (2, 2)]),
+    ],
 )
 def test_rungs_of_halving(tries, rounds, found):
     assert rungs(tries, rounds, halving=True) == found
-    assert rungs(tries, rounds, halving=False) == [rounds]
+    assert rungs(tries, rounds, halving=False) == [(tries, rounds)]
 
 
 def test_halving_goes_on_with_the_better_half(monkeypatch, tmp_path):

@@ -100,15 +100,11 @@ def _setting(result: Result) -> tuple[str, int, str]:
 def _described(group: list[Result], short: Short) -> dict[str, Any]:
     run, named = group[0].run, [short(result) for result in group]
     plain = {name: run.get(name, 0.0) for name in _PLAIN}
-    ends = {
-        r.seed: end(r.curve)
-        for r, name in zip(group, named, strict=True)
-        if name["algorithm"] == BASELINE and r.curve and not r.diverged
-    }
-    methods = {}
-    for name in dict.fromkeys(one["algorithm"] for one in named):
-        same = [r for r, one in zip(group, named, strict=True) if one["algorithm"] == name]
-        methods[name] = _method(same, ends, named[0]["dataset"])
+    ran = dict[str, list[Result]]()
+    for result, name in zip(group, named, strict=True):
+        ran.setdefault(name["algorithm"], []).append(result)
+    ends = {r.seed: end(r.curve) for r in ran.get(BASELINE, ()) if r.curve and not r.diverged}
+    methods = {name: _method(same, ends, named[0]["dataset"]) for name, same in ran.items()}
     return {**{name: named[0][name] for name in _SHOWN}, **plain, "methods": methods}
 
 

@@ -12,13 +12,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedskew.core import tree
-from fedskew.core.evaluation import Evaluation, predict
+from fedskew.core.evaluation import Evaluation
 from fedskew.core.round import Server
-from fedskew.core.tree import Params
 from fedskew.diagnostics.observing import train_alone
 from fedskew.diagnostics.values import plain
-from fedskew.diagnostics.views import client_counts, data_of, local_model
+from fedskew.diagnostics.views import client_counts, data_of, local_model, on_test_set
 from fedskew.losses.counts import log_prior
 from fedskew.simulation.records import Observation
 from fedskew.simulation.simulation import Simulation
@@ -57,7 +55,7 @@ def at_home(
     local update of each method; `looked` has what a probe found of that."""
     seen = next(iter(views.values()))
     clients, federation = _clients(seen, limit), seen.cohort.federation
-    logits = _outputs(seen, server.used, server.buffers)
+    logits = on_test_set(seen, server.used, server.buffers)
     counts = [torch.tensor(client.counts, device=logits.device) for client in clients]
     everybody = torch.from_numpy(federation.counts(np.arange(federation.num_clients)).sum(0)).to(logits.device)
     both = [*zip(clients, counts, strict=True)]
@@ -75,7 +73,7 @@ def alone(simulation: Simulation, seen: Observation, limit: int | None) -> list[
     """The same of models that each client has trained by itself (`train_alone`); None for one that is not finite."""
     models = train_alone(simulation, seen.cohort.clients[:limit])
     found = [
-        client.worth(_outputs(seen, model.params, model.buffers)) if simulation.plan.finite(model) else None
+        client.worth(on_test_set(seen, model.params, model.buffers)) if simulation.plan.finite(model) else None
         for client, model in zip(_clients(seen, limit), models, strict=True)
     ]
     rounded: list[float | None] = plain(found)
@@ -99,11 +97,6 @@ def _after(seen: Observation, clients: Sequence[Client], effect: Mapping[str, An
         if client.own is None:
             found.append(own_mix(row["after"], client.counts))
         else:
-            found.append(client.worth(_outputs(seen, *local_model(seen, seen.update, k))))
+            found.append(client.worth(on_test_set(seen, *local_model(seen, seen.update, k))))
     rounded: list[float | None] = plain(found)
     return rounded
-
-
-def _outputs(seen: Observation, params: Params, buffers: Params) -> Tensor:
-    data = data_of(seen)
-    return predict(seen.model, params, buffers, data, data.x_test, tree.first(params).dtype)

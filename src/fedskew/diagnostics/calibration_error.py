@@ -5,11 +5,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedskew.core import tree
-from fedskew.core.evaluation import predict
 from fedskew.core.round import Server
 from fedskew.diagnostics.values import plain
-from fedskew.diagnostics.views import data_of
+from fedskew.diagnostics.views import data_of, on_test_set
 from fedskew.simulation.records import Observation
 
 BINS = 15
@@ -49,17 +47,16 @@ def confusion(logits: Tensor, labels: Tensor) -> list[list[int]]:
 
 def calibration_of(seen: Observation, server: Server) -> dict[str, Any] | None:
     """A global model on the test set; `overconfidence` is mean confidence less accuracy. None if it is not finite."""
-    data = data_of(seen)
-    logits = predict(seen.model, server.used, server.buffers, data, data.x_test, tree.first(server.params).dtype)
+    labels, logits = data_of(seen).y_test, on_test_set(seen, server.used, server.buffers)
     if not bool(logits.isfinite().all()):
         return None
-    curve = reliability(logits, data.y_test)
-    right, sure = (logits.argmax(-1) == data.y_test).double(), logits.double().softmax(-1).amax(-1)
+    curve = reliability(logits, labels)
+    right, sure = (logits.argmax(-1) == labels).double(), logits.double().softmax(-1).amax(-1)
     return {
         "ece": plain(expected_error(curve)),
         "overconfidence": plain((sure - right).mean()),
         "reliability": curve,
-        "confusion": confusion(logits, data.y_test),
+        "confusion": confusion(logits, labels),
     }
 
 

@@ -27,9 +27,8 @@ def from_folder(folder: Folder, device: str | None = None, data_dir: str | None 
     """
     if not folder.checkpoint.exists():
         raise StoreError(f"run {folder.path.name} has no checkpoint yet; let it run first")
-    stored = folder.run()
-    changes = {"device": device or stored["device"], "data_dir": data_dir or stored["data_dir"]}
-    run = Run.stored(folder, **changes)
+    given = {"device": device, "data_dir": data_dir}
+    run = Run.stored(folder, **{name: value for name, value in given.items() if value})
     check_files(folder, run)
     simulation = Simulation(run)
     check_origin(folder, simulation.run, simulation.federation.dataset)

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from fedskew.core import tree
 from fedskew.core.dataset import Dataset
-from fedskew.core.evaluation import Evaluation, evaluate_model
+from fedskew.core.evaluation import Evaluation, evaluate_model, predict
 from fedskew.core.round import Server, Update
 from fedskew.core.tree import Params
 from fedskew.simulation.records import Observation
@@ -34,6 +34,12 @@ def global_model(server: Server) -> tuple[Params, Params]:
 def evaluated(seen: Observation, model: tuple[Params, Params]) -> Evaluation:
     """A model on the whole test set."""
     return evaluate_model(seen.model, *model, data_of(seen), tree.first(model[0]).dtype)
+
+
+def on_test_set(seen: Observation, params: Params, buffers: Params) -> Tensor:
+    """The logits of a model on the whole test set."""
+    data = data_of(seen)
+    return predict(seen.model, params, buffers, data, data.x_test, tree.first(params).dtype)
 
 
 def client_counts(seen: Observation, client_limit: int | None = None) -> list[list[int]]:

@@ -50,11 +50,10 @@ class Everything:
 
 def mapped(cell: str) -> Table:
     """The table whose cell a map can be drawn around: those with a partition and the paper's CNN."""
-    tables = [TABLES["table1"], TABLES["table2"]]
-    for table in tables:
-        if cell in table.cells:
-            return table
-    raise ValueError(spec.unknown("cell", cell, {name: None for table in tables for name in table.cells}))
+    tables = {name: table for table in (TABLES["table1"], TABLES["table2"]) for name in table.cells}
+    if cell not in tables:
+        raise ValueError(spec.unknown("cell", cell, tables))
+    return tables[cell]
 
 
 __all__ = ["FIGURES", "ITEMS", "TABLES", "Everything", "Figure", "mapped"]

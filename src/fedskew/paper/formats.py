@@ -43,8 +43,7 @@ def rests_on(rows: Sequence[Row]) -> list[str]:
     aside = [f"{other} runs of another result version are not shown."] if other else []
     if not found:
         return [NOT_RUN, *aside]
-    settings, seeds, methods = settings_of(found)
-    text = [settings, seeds, methods]
+    text = settings_of(found)
     if any(row["stand_in"] for row in rows):
         text.insert(0, f"STAND-IN DATA: {_values(found, 'dataset')}, not the paper's.")
     if short := sum(ours["shortened"] for ours in found):

@@ -229,7 +229,7 @@ def best_try(tries: Sequence[Run], results: Results) -> str | None:
     if not tries or not all(found):
         return None
     scores = [0.0 if one[0].diverged else one[0].summary["validation_accuracy"] for one in found]
-    return tries[max(range(len(tries)), key=lambda i: (scores[i], -i))].algorithm
+    return tries[max(range(len(tries)), key=lambda i: scores[i])].algorithm
 
 
 def answer(found: Sequence[Result], full: int, rounds: int | None = None) -> dict[str, Any] | None:

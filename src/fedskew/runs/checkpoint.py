@@ -11,7 +11,7 @@ from safetensors.torch import save
 from fedskew.core import tree
 from fedskew.core.round import Server
 from fedskew.core.tree import Params
-from fedskew.runs.store import Folder, StoreError, checkpoint_facts, starting_over
+from fedskew.runs.store import Folder, checkpoint_facts, damaged_checkpoint
 
 _PARTS = ("params", "buffers", "correction", "optimizer")
 
@@ -47,22 +47,22 @@ def load_checkpoint(
         with safe_open(path, "pt") as file:
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
     except (SafetensorError, OSError) as error:
-        raise _damaged(path, "its tensors cannot be read") from error
+        raise damaged_checkpoint(path, "its tensors cannot be read") from error
     if checksum is None:
         warnings.warn(f"{path} is from a version without checksums: it cannot be verified", stacklevel=2)
     elif checksum != _checksum(round, tensors):
-        raise _damaged(path, "it was changed after it was written: its checksum does not match")
+        raise damaged_checkpoint(path, "it was changed after it was written: its checksum does not match")
     looked_at = tensors if checksum is None else tree.unprefix(tensors, "params")
     if not (diverged or tree.finite(looked_at)):
-        raise _damaged(path, "it holds numbers that are not finite, but the run has not diverged")
+        raise damaged_checkpoint(path, "it holds numbers that are not finite, but the run has not diverged")
     clients, states = tensors.pop("clients", None), tree.unprefix(tensors, "states")
     if clients is None or any(leaf.ndim and leaf.shape[:1] != clients.shape for leaf in states.values()):
-        raise _damaged(path, "it does not say which clients its states belong to")
+        raise damaged_checkpoint(path, "it does not say which clients its states belong to")
     there = {name: leaf.to(device) for name, leaf in tensors.items()}
     parts = {part: _ordered(tree.unprefix(there, part), getattr(like, part, {})) for part in _PARTS}
     server = Server(**parts, readout=tree.unprefix(there, "readout"))
     if like is not None and not _fits(server, like):
-        raise _damaged(path, "its tensors are not those of this run's model")
+        raise damaged_checkpoint(path, "its tensors are not those of this run's model")
     return Checkpoint(round, server, clients, tree.unprefix(there, "states"))
 
 
@@ -78,10 +78,6 @@ def _shapes(leaves: Params) -> list[tuple[str, torch.Size]]:
 
 def _checksum(round: int, tensors: Params) -> str:
     return tree.digest({**tensors, "round": torch.tensor(round)})
-
-
-def _damaged(path: Path, problem: str) -> StoreError:
-    return StoreError(f"the checkpoint {path} is damaged: {problem}; {starting_over(path.parent)}")
 
 
 def _ordered(found: Params, like: Params) -> Params:

@@ -133,7 +133,7 @@ class CardForm(TypedDict):
 
 @_plain
 class SummaryForm(TypedDict):
-    """The result of `report.summary.summarise` for a finished run."""
+    """The result of `runs.summary.summarise` for a finished run."""
 
     algorithm: Line
     seed: NonNegativeInt

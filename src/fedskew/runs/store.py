@@ -327,9 +327,12 @@ def checkpoint_facts(path: Path) -> tuple[int, str | None]:
         raise StoreError(f"the checkpoint {path} is damaged or cannot be read; {starting_over(path.parent)}") from error
     round = about.get("round", "")
     if not (round.isascii() and round.isdigit() and len(round) < 19 and about.keys() <= {"round", "checksum"}):
-        problem = "its header does not name its round"
-        raise StoreError(f"the checkpoint {path} is damaged: {problem}; {starting_over(path.parent)}")
+        raise damaged_checkpoint(path, "its header does not name its round")
     return int(round), about.get("checksum")
+
+
+def damaged_checkpoint(path: Path, problem: str) -> StoreError:
+    return StoreError(f"the checkpoint {path} is damaged: {problem}; {starting_over(path.parent)}")
 
 
 def _line(content: Mapping[str, Any]) -> bytes:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from itertools import product
+from itertools import chain, product
 
 import numpy as np
 
@@ -25,15 +25,13 @@ def settings_to_try(knobs: Sequence[Knob], budget: int, search: str, generator: 
     check_number("budget", budget, 1, MOST_TRIES)
     first = {knob.name: knob.values.values(1, knob.default)[0] for knob in knobs}
     planned = grid(knobs, budget) if search == "grid" else spread(knobs, budget - 1, generator)
-    found = [first]
-    for values in planned:
-        if values not in found:
-            found.append(values)
+    more = (spread(knobs, 1, generator)[0] for _ in range(_PATIENCE * budget))
     wanted = int(min(budget, math.prod(knob.values.most for knob in knobs)))
-    for values in (spread(knobs, 1, generator)[0] for _ in range(_PATIENCE * budget)):
+    found = [first]
+    for values in chain(planned, more):
         if len(found) < wanted and values not in found:
             found.append(values)
-    return found[:wanted]
+    return found
 
 
 def grid(knobs: Sequence[Knob], budget: int) -> list[Values]:

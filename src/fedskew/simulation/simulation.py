@@ -126,8 +126,7 @@ class Simulation:
         here = fingerprint(self)
         before = folder.sessions()
         changed = {k: [before[-1].get(k), v] for k, v in here.items() if before[-1].get(k) != v} if before else {}
-        reason = self.engine_reason
-        session = {"from_round": self.round, **here, "engine_reason": reason, "changed": changed}
+        session = {"from_round": self.round, **here, "engine_reason": self.engine_reason, "changed": changed}
         folder.append_session({**session, **origin(self.run, self.federation.dataset)})
 
     @cached_property
@@ -280,9 +279,8 @@ def advance(simulations: Sequence[Simulation], probes: Sequence[Probe] = ()) -> 
     some = [i for i, cohort in enumerate(cohorts) if len(cohort.clients)]
     servers, answering = [before[i] for i in some], [cohorts[i] for i in some]
     trained = first.engine.train(first.recipe(round), servers, answering, round) if some else []
-    updates: list[Update | None] = [None] * len(cohorts)
-    for i, made in zip(some, trained, strict=True):
-        updates[i] = made
+    made = dict(zip(some, trained, strict=True))
+    updates = [made.get(i) for i in range(len(cohorts))]
     sums = [s.absorb(cohort, update) for s, cohort, update in zip(simulations, cohorts, updates, strict=True)]
     finite = [simulation.plan.finite(simulation.server) for simulation in simulations]  # waits for the device
     seconds = (time.perf_counter() - began) / len(simulations)

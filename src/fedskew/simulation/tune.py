@@ -136,8 +136,8 @@ class Tuning:
 
     @property
     def rounds(self) -> int:
-        """How many rounds all tries take together."""
-        each = [sum(_lengths(choice.tries, halving=self.halving)) for choice in self.methods]
+        """How many rounds all tries take together: rounds that are read again are shown again."""
+        each = [left * rounds for choice in self.methods for left, rounds in self._rungs(choice)]
         return sum(each) * len(self.chosen_with)
 
     def choose(self, store: Store | None = None, watch: Watch = lambda name, record: None) -> list[MethodTries]:
@@ -157,13 +157,16 @@ class Tuning:
 
     def _chosen(self, choice: MethodTries, store: Store | None, watch: Watch) -> MethodTries:
         """With halving, the better half of the tries continues for twice as many rounds, until one is left."""
-        tries, left = dict(enumerate(choice.tries)), list(range(len(choice.tries)))
-        for rounds in rungs(len(left), choice.tries[0].runs[0].rounds, halving=self.halving):
-            for i in left:
+        tries, order = [*choice.tries], list(range(len(choice.tries)))
+        for left, rounds in self._rungs(choice):
+            order = order[:left]
+            for i in order:
                 tries[i] = _done(tries[i], rounds, store, watch, choice.name)
-            left.sort(key=lambda i: -1.0 if (score := tries[i].score) is None else score, reverse=True)
-            left = left[: math.ceil(len(left) / 2)]
-        return replace(choice, tries=list(tries.values()))
+            order.sort(key=lambda i: -1.0 if (score := tries[i].score) is None else score, reverse=True)
+        return replace(choice, tries=tries)
+
+    def _rungs(self, choice: MethodTries) -> list[tuple[int, int]]:
+        return rungs(len(choice.tries), choice.tries[0].runs[0].rounds, halving=self.halving)
 
 
 def knobs_for(fields: Mapping[str, Any], method: str, values: Mapping[str, Sequence[Any]]) -> list[Knob]:
@@ -186,10 +189,10 @@ def _option(run: Run, name: str) -> spec.Value:
     return value_at(run, name)
 
 
-def rungs(tries: int, rounds: int, *, halving: bool) -> list[int]:
-    """How long the tries are each time they are compared: once, or twice as long for each half that survives."""
+def rungs(tries: int, rounds: int, *, halving: bool) -> list[tuple[int, int]]:
+    """How many tries are compared and how long they are: once, or twice as long for each half that survives."""
     times = max(1, math.ceil(math.log2(tries))) if halving else 1
-    return [math.ceil(rounds / 2 ** (times - 1 - i)) for i in range(times)]
+    return [(math.ceil(tries / 2**i), math.ceil(rounds / 2 ** (times - 1 - i))) for i in range(times)]
 
 
 def _done(tried: Try, rounds: int, store: Store | None, watch: Watch, name: str) -> Try:
@@ -208,15 +211,6 @@ def _done(tried: Try, rounds: int, store: Store | None, watch: Watch, name: str)
 
 def _try(fields: Mapping[str, Any], method: str, values: Values, seeds: Sequence[int]) -> Try:
     return Try(values, [run_at({**fields, "seed": seed}, {"algorithm": method, **values}) for seed in seeds])
-
-
-def _lengths(tries: Sequence[Try], *, halving: bool) -> list[int]:
-    """The rounds of all comparisons of each try: rounds that are read again are shown again."""
-    left, found = len(tries), list[int]()
-    for rounds in rungs(left, tries[0].runs[0].rounds, halving=halving):
-        found += [rounds] * left
-        left = math.ceil(left / 2)
-    return found
 
 
 def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[str, Sequence[Any]]) -> None:
