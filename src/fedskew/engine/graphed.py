@@ -200,8 +200,7 @@ class Slot:
                     self.run()
                 for _ in range(rest):
                     (self.full if full else self.padded)()
-            moved = Local(*(cloned(getattr(self.local, f.name)) for f in fields(Local)))
-            return finish(recipe, context, moved, self.stage.steps[job])
+            return finish(recipe, context, fixed(self.local), self.stage.steps[job])
 
     def wait_for_main(self) -> None:
         if self.stream is not None:
