@@ -27,7 +27,7 @@ from fedskew.core.settings import Settings, arithmetic
 from fedskew.core.tree import Params
 from fedskew.engine.fixed import captured, cloned, copy, fixed, leaves, same_step
 from fedskew.engine.pool import Examples, Pool
-from fedskew.engine.timetable import Table, Tables, longest_first, most_rows
+from fedskew.engine.timetable import Table, Tables, label_counts, longest_first, most_rows
 from fedskew.models import kernels
 from fedskew.models.model import Model
 
@@ -143,7 +143,7 @@ class Stage:
     def play(self, recipe: Recipe, servers: Sequence[Server], cohorts: Sequence[Cohort], table: Table) -> list[Update]:
         """Every client's steps on the slot that is free first, the longest clients first."""
         jobs = [(i, k) for i, cohort in enumerate(cohorts) for k in range(len(cohort.clients))]
-        counts = [torch.from_numpy(c.federation.counts(c.clients)).to(self.x.device) for c in cohorts]
+        counts = torch.from_numpy(label_counts(cohorts)).to(self.x.device)
         busy = np.zeros(len(self.slots))
         done: dict[tuple[int, int], Update] = {}
         for slot in self.slots:
@@ -153,8 +153,7 @@ class Stage:
             slot = self.slots[int(busy.argmin())]
             busy[busy.argmin()] += table.steps[job]
             server, state = servers[i], tree.rows(cohorts[i].states, k)
-            known = counts[i][k], self.travel[job]
-            context = Context(server.params, server.buffers, state, server.correction, *known)
+            context = Context(server.params, server.buffers, state, server.correction, counts[job], self.travel[job])
             done[i, k] = slot.client(recipe, context, table, job)
         for slot in self.slots:
             slot.main_waits()
