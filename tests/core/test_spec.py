@@ -11,6 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedskew.core import spec
+from fedskew.data import resolve_dataset
+from fedskew.runs.specs import REGISTRIES, WRITTEN_OUT, built_schedule
 
 
 def margin(tau: float = 1.0, missing: str = "floor", deep: bool = False, size: int | None = None) -> dict[str, Any]:
@@ -151,7 +153,9 @@ def test_the_programs_own_arguments() -> None:
         ("margin:1,tau=2", "'margin:1,tau=2' gives tau twice"),
         ("margin:1,a,on,2,3", "'margin:1,a,on,2,3' has too many values; allowed: tau, missing, deep, size"),
         ("bare:1", "'bare:1' has too many values; allowed: no argument"),
-        ("needy", "'needy' needs b; arguments: b, count"),
+        ("needy", "'needy' needs b; arguments: b, count; for example needy:0.1"),
+        ("needy:count=4", "'needy:count=4' needs b; arguments: b, count; for example needy:0.1"),
+        ("untyped", "'untyped' needs a; arguments: a, b; for example untyped:A"),
         ("margin:tau=high", "'margin:tau=high': tau is 'high', which is not a finite number"),
         ("margin:tau=on", "'margin:tau=on': tau is 'on', which is not a finite number"),
         ("margin:tau=none", "'margin:tau=none': tau is 'none', which is not a finite number"),
@@ -164,6 +168,36 @@ def test_the_programs_own_arguments() -> None:
 )
 def test_errors_name_the_value_and_what_is_allowed(text: str, message: str) -> None:
     assert error_of(text) == message
+
+
+def test_the_example_of_every_registered_name_is_right() -> None:
+    """Whatever a run may name, with what an argument in capitals stands for."""
+    shown = dict[str, str]()
+    for field, known in REGISTRIES.items():
+        for name in known:
+            try:
+                WRITTEN_OUT[field](name)
+            except ValueError as error:
+                shown[name] = example = str(error).partition("; for example ")[2]
+                filled = example.replace("PATH", "my_file").replace("SHAPE", "3x8x8")
+                written = WRITTEN_OUT[field](filled)
+                assert written.startswith(f"{name}:")
+                if field == "dataset" and "PATH" not in example:
+                    resolve_dataset(filled).build(seed=0, clients=2)
+                if field == "lr_schedule":
+                    built_schedule(filled, 10)
+    assert shown == {
+        "synthetic": "synthetic:0.1,0.1",
+        "folder": "folder:PATH",
+        "npz": "npz:PATH",
+        "nodes": "nodes:SHAPE,2",
+        "shards": "shards:2",
+        "labels": "labels:2",
+        "dirichlet": "dirichlet:0.1",
+        "replay": "replay:PATH",
+        "exponential": "exponential:0.1",
+        "step": "step:2",
+    }
 
 
 def test_none_is_a_word_where_words_are_wanted() -> None:

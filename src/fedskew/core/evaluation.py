@@ -33,13 +33,12 @@ class Evaluation:
         """What a model's outputs [N, C] for N examples are worth; `clients` [N] says whose they are."""
         right = logits.argmax(-1) == labels
         per_class = _group_mean(right, labels, logits.shape[-1])
-        by_client = None if clients is None else _group_mean(right, clients, int(clients.max()) + 1)
         return cls(
             accuracy=right.double().mean().item(),
             balanced_accuracy=_mean(per_class),
             loss=torch.nn.functional.cross_entropy(logits, labels).item(),
             per_class_accuracy=per_class,
-            client_accuracy=None if by_client is None else _mean(by_client),
+            client_accuracy=None if clients is None else _mean(_group_mean(right, clients, int(clients.max()) + 1)),
         )
 
 

@@ -97,9 +97,7 @@ class _Reading:
             yield from (self.of(thing.func, where), self.of(thing.args, where), self._named(thing.keywords, where))
         elif isinstance(thing, property):
             yield from (self.of(part, where) for part in (thing.fget, thing.fset, thing.fdel))
-        elif isinstance(thing, staticmethod | classmethod):
-            yield self.of(thing.__func__, where)
-        elif isinstance(thing, _Cached):
+        elif isinstance(thing, staticmethod | classmethod | _Cached):
             yield self.of(thing.__wrapped__, where)
         elif isinstance(thing, cached_property):
             yield self.of(thing.func, where)

@@ -223,8 +223,7 @@ def local_update(recipe: Recipe, context: Context, batches: Iterable[Batch], ste
 
 def begin(recipe: Recipe, params: Params, buffers: Params, lead: torch.Size) -> Local:
     """Clients at the global model with a fresh optimiser."""
-    dtype, device = next((leaf.dtype, leaf.device) for leaf in params.values())
-    return Local(params, buffers, recipe.optimizer.init(params), torch.zeros(lead, dtype=dtype, device=device))
+    return Local(params, buffers, recipe.optimizer.init(params), tree.first(params).new_zeros(lead))
 
 
 def finish(recipe: Recipe, context: Context, local: Local, steps: Tensor) -> Update:

@@ -29,6 +29,8 @@ _WORDS: dict[str, Value] = {"on": True, "true": True, "off": False, "false": Fal
 _KINDS = {"bool": "on or off", "float": "a finite number", "int": "a whole number", "str": "text"}
 _LARGEST = 2**63
 """Integers must be below this."""
+_EXAMPLES = {"float": "0.1", "int": "2"}
+"""What an example has for an argument of this kind, else the argument's name in capitals."""
 _first: ContextVar[Path | None] = ContextVar("first", default=None)
 LIVE: dict[str, Callable[..., Any]] = {}
 """Factories that this process was given as Python objects, by name and digest."""
@@ -143,6 +145,8 @@ def resolve(
     try:
         arguments = _bind(factory, text, values, named, given)
     except _Missing as error:
+        if name in known:
+            raise ValueError(f"{error}; for example {_example(name, factory, given)}") from None
         if sha256 is None or not finished:
             raise
         forms = " or ".join(f"({', '.join(names)})" for names in finished)
@@ -216,6 +220,17 @@ class _Missing(ValueError):
     """An argument without a default that was not given."""
 
 
+def _example(name: str, factory: Callable[..., Any], given: Collection[str]) -> str:
+    """A spec with all arguments that a factory needs, and no other."""
+    needed = [p for p in parameters(factory).values() if p.name not in given and p.default is p.empty]
+    return text_of(name, [_EXAMPLES.get(_kind(p.annotation), p.name.upper()) for p in needed], {})
+
+
+def _kind(wanted: Any) -> str:
+    """An annotation as text, also if it is a string: `float`, `int | None`."""
+    return getattr(wanted, "__name__", str(wanted))
+
+
 def _itself(thing: Callable[..., Any]) -> Callable[..., Any]:
     return lambda: thing
 
@@ -254,7 +269,7 @@ def _words(text: str, bare: list[str]) -> dict[str, str]:
 
 def _typed(text: str, name: str, value: Value, wanted: Any, written: str | None) -> Value:
     """Check a value against a plain annotation (float, int, bool, str, or one of them with None)."""
-    kinds = {part.strip() for part in getattr(wanted, "__name__", str(wanted)).split("|")}
+    kinds = {part.strip() for part in _kind(wanted).split("|")}
     if "float" in kinds and isinstance(value, int) and not isinstance(value, bool):
         return float(value)
     if "int" in kinds and "float" not in kinds and isinstance(value, float) and value.is_integer():

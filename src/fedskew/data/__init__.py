@@ -140,10 +140,9 @@ def source(text: str, data_dir: str | None = None) -> tuple[str, str] | None:
     usual = usual_for(text)
     if usual is None or usual.files is None:
         return None
-    find = usual.files
-    wanted = spec.parameters(find)
+    wanted = spec.parameters(usual.files)
     try:
-        files = find(data_dir=data_dir, **{k: v for k, v in resolved.arguments.items() if k in wanted})
+        files = usual.files(data_dir=data_dir, **{k: v for k, v in resolved.arguments.items() if k in wanted})
         stats = [(os.path.realpath(file), file.stat()) for file in sorted(files)]
     except (OSError, ValueError):
         return None

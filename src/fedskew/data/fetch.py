@@ -13,7 +13,6 @@ import tempfile
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from filelock import FileLock
@@ -60,11 +59,15 @@ def fetch(
     if mirror is not None and not mirror.startswith(("http://", "https://")):
         raise ValueError(f"mirror is {mirror!r}; allowed: an address that begins with http:// or https://")
     total, before, paths = sum(source.bytes for source in SOURCES[name]), 0, []
+
+    def report(here: int) -> None:
+        if progress is not None:
+            progress(before + here, total)
+
     try:
         root.mkdir(parents=True, exist_ok=True)
         with FileLock(root / f".{name}.lock"):
             for source in SOURCES[name]:
-                report = partial(_report, progress, before, total)
                 paths.append(_fetch(name, source, root, mirror, report))
                 report(source.bytes)
                 before += source.bytes
@@ -182,8 +185,3 @@ def _place(name: str, form: str, root: Path) -> Path:
     if any(source.apart for source in SOURCES[name]):
         return own
     return own if own.exists() and not (root / form).exists() else root / form
-
-
-def _report(progress: Progress | None, before: int, total: int, here: int) -> None:
-    if progress is not None:
-        progress(before + here, total)

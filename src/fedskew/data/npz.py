@@ -179,8 +179,6 @@ def _labels(path: str, arrays: dict[str, Array]) -> tuple[Ints, Ints, int]:
     for name in ("y_train", "y_test"):
         if arrays[name].dtype.kind not in "iu":
             raise ValueError(f"{path}: {name} holds {arrays[name].dtype}; allowed: integers 0..C-1")
-        if len(arrays[name]) == 0:
-            raise ValueError(f"{path}: {name} is empty")
     present = np.unique(arrays["y_train"])
     wrong = np.flatnonzero(present != np.arange(len(present)))
     if len(wrong):

@@ -26,10 +26,9 @@ _GREY = ("1", "L")
 def as_dataset(train: Any, test: Any, name: str = "data") -> Dataset:
     """Make a data set of training and test examples. uint8 images are normalised per channel, floats are used
     unchanged."""
-    parts = {"train": train, "test": test}
     arrays = dict[str, Array]()
     layouts = dict[str, bool]()
-    for part, given in parts.items():
+    for part, given in {"train": train, "test": test}.items():
         arrays[f"x_{part}"], arrays[f"y_{part}"], layouts[part] = _arrays(f"{name}, {part}", given)
     if layouts["train"] != layouts["test"] and arrays["x_train"].ndim == 4:
         raise ValueError(f"{name}: one part is arrays, the other images or tensors; give both in the same form")

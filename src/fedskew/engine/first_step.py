@@ -120,8 +120,7 @@ class _FirstStep:
 
     def _check(self, what: str, made: Any, given: Params, like: Params | None, allowed: str) -> None:
         """Refuse anything but finite tensors with the names and shapes of others."""
-        if wrong := problem(made, like):
-            raise ValueError(f"{what} returned {wrong}; allowed: {allowed}")
+        check_like(what, made, like, allowed)
         self._check_finite(what, made, given)
 
     def _check_finite(self, what: str, made: Params, given: Params) -> None:
@@ -151,7 +150,13 @@ def tried(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
         raise FailsError from error
 
 
-def problem(made: Any, like: Params | None) -> str | None:
+def check_like(what: str, made: Any, like: Params | None, allowed: str) -> None:
+    """Refuse anything but a dictionary of tensors, with the names and shapes of others if there are any."""
+    if wrong := _problem(made, like):
+        raise ValueError(f"{what} returned {wrong}; allowed: {allowed}")
+
+
+def _problem(made: Any, like: Params | None) -> str | None:
     """How something differs in names and shapes from other tensors, or is no dictionary of tensors."""
     if not isinstance(made, dict):
         return made_of(made)

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import torch
 from torch import Tensor
 
+from fedskew.core import tree
 from fedskew.core.dataset import Dataset
 
 Examples = tuple[Dataset, Tensor, Tensor]
@@ -23,10 +23,8 @@ class Pool:
         """One of them (they are normalised alike), where each begins, and all training examples and labels."""
         distinct = list({id(data): data for data in datasets}.values())
         if self._joined is None or [id(d) for d in self._joined[0]] != [id(d) for d in distinct]:
-            one = len(distinct) == 1
-            x = distinct[0].x_train if one else torch.cat([data.x_train for data in distinct])
-            y = distinct[0].y_train if one else torch.cat([data.y_train for data in distinct])
-            self._joined = distinct, x, y
+            whole = tree.concatenate([{"x": data.x_train, "y": data.y_train} for data in distinct])
+            self._joined = distinct, whole["x"], whole["y"]
         starts = np.cumsum([0, *(len(data.y_train) for data in distinct)]).tolist()
         begins = {id(data): start for data, start in zip(distinct, starts, strict=False)}
         return distinct[0], [begins[id(data)] for data in datasets], *self._joined[1:]

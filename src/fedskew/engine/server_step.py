@@ -3,7 +3,6 @@ whether aggregate, server optimiser and correction give what a round needs."""
 
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,7 +12,7 @@ from fedskew.core.checks import made_of
 from fedskew.core.own import is_own
 from fedskew.core.round import Recipe, Server, Sums, zero_sums
 from fedskew.core.tree import Params
-from fedskew.engine.first_step import FailsError, problem, tried
+from fedskew.engine.first_step import FailsError, check_like, tried
 
 _SAME = "the same names and shapes as"
 
@@ -30,9 +29,9 @@ def check_server_parts(recipe: Recipe, server: Server) -> None:
         sums = replace(tried(zero_sums, recipe, server), delta=_merged(recipe, params))
         _check_optimizer(recipe, sums, optimizer, params)
         kept = tried(algorithm.correction.absorb, correction, sums, 0.5)
-        _check("absorb of this run's correction", kept, server.correction, f"{_SAME} server_state has")
+        check_like("absorb of this run's correction", kept, server.correction, f"{_SAME} server_state has")
         if added := tried(algorithm.correction.shift, kept):
-            _check("shift of this run's correction", added, params, f"nothing, or {_SAME} the parameters")
+            check_like("shift of this run's correction", added, params, f"nothing, or {_SAME} the parameters")
 
 
 def _merged(recipe: Recipe, params: Params) -> Params:
@@ -49,7 +48,7 @@ def _merged(recipe: Recipe, params: Params) -> Params:
     _check_finite("coefficients of this run's aggregate", {"": shares})
     deltas = tree.map(lambda leaf: 0.01 * torch.randn_like(torch.stack([leaf, leaf])), params)
     merged: Params = tried(aggregate.merge, deltas, shares.to(device))
-    _check("merge of this run's aggregate", merged, params, f"{_SAME} the delta of one client")
+    check_like("merge of this run's aggregate", merged, params, f"{_SAME} the delta of one client")
     _check_finite("merge of this run's aggregate", merged)
     return merged
 
@@ -59,14 +58,9 @@ def _check_optimizer(recipe: Recipe, sums: Sums, state: Params, params: Params) 
     moved = tried(server.update, tree.neg(sums.delta), state, params, tried(server.pace, sums))
     if not isinstance(moved, tuple | list) or len(moved) != 2:
         raise ValueError(f"{what} returned {made_of(moved)}; allowed: what to add to the parameters, and a state")
-    _check(f"{what} (what to add)", moved[0], params, f"{_SAME} the parameters")
-    _check(f"{what} (its state)", moved[1], None, "a dictionary of tensors")
+    check_like(f"{what} (what to add)", moved[0], params, f"{_SAME} the parameters")
+    check_like(f"{what} (its state)", moved[1], None, "a dictionary of tensors")
     _check_finite(what, moved[0])
-
-
-def _check(what: str, made: Any, like: Params | None, allowed: str) -> None:
-    if wrong := problem(made, like):
-        raise ValueError(f"{what} returned {wrong}; allowed: {allowed}")
 
 
 def _check_finite(what: str, made: Params) -> None:

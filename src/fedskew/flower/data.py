@@ -80,10 +80,10 @@ def _from_file(path: Path, known: Dataset | Nodes) -> tuple[Dataset, int]:
     _check_alike(path, x, known)
     about = {"mean": known.mean, "std": known.std, "class_names": known.class_names}
     tests = own_tests(str(path)) if isinstance(known, Nodes) else None
-    if tests is None:
-        return Dataset.of(str(path), (x, y), (x[:1], y[:1]), known.num_classes, **about), 0
-    _check_alike(path, tests[0], known)
-    return Dataset.of(str(path), (x, y), tests, known.num_classes, **about), len(tests[1])
+    if tests is not None:
+        _check_alike(path, tests[0], known)
+    stand_in = x[:1], y[:1]
+    return Dataset.of(str(path), (x, y), tests or stand_in, known.num_classes, **about), len(tests[1]) if tests else 0
 
 
 def _check_alike(path: Path, x: Array, known: Dataset | Nodes) -> None:

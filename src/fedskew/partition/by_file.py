@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from fedskew.core.files import parse_json, read_text, regular, replacing, sha256_of
+from fedskew.core.files import parse_json, read_text, regular, sha256_of, write_whole
 from fedskew.partition.cards import partition_hash
 from fedskew.partition.checked import checked_split
 from fedskew.partition.owners import collect
@@ -47,8 +47,7 @@ def export(path: str | Path, name: str, indices: Sequence[Tensor]) -> None:
         "clients": [part.tolist() for part in indices],
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(path) as handle:
-        handle.write(json.dumps(document).encode())
+    write_whole(path, json.dumps(document).encode())
 
 
 def read_split(path: str | Path, num_samples: int, num_clients: int | None = None) -> tuple[str, list[Tensor]]:
