@@ -131,3 +131,13 @@ def test_a_client_that_diverges_alone_has_no_accuracy():
     seen = observe(simulation)
     simulation.round = 3
     assert alone(simulation, seen, None) == [None] * 4
+
+
+def test_groups_that_train_alone_do_not_change_what_a_client_gets(monkeypatch):
+    simulation = Simulation(Run(**RUN, rounds=2))
+    advance([simulation])
+    advance([simulation])
+    seen = observe(simulation)
+    together = alone(simulation, seen, None)
+    monkeypatch.setattr("fedskew.diagnostics.observing._TOGETHER", 3)
+    assert alone(simulation, seen, None) == pytest.approx(together, abs=1e-5)

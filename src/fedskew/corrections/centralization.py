@@ -3,8 +3,8 @@
     body:        g_l <- g_l - mean of g_l over all axes but the first, at every step
     classifier:  delta <- delta - mean of each class's row, after the last step
 
-Vectors (biases, norms) are left alone. The classifier is the last parameter with two axes or more. Rows of every delta
-then have mean zero.
+Vectors (biases, norms) are left alone. The classifier is the last parameter with two axes or more. Without weight decay
+the rows of every matrix's delta then have mean zero.
 """
 
 from dataclasses import dataclass

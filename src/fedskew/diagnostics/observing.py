@@ -1,6 +1,7 @@
 """A stored or running simulation as a probe sees a round: its next local updates, made on a copy of it."""
 
 import copy
+from collections.abc import Iterator
 
 import torch
 
@@ -18,6 +19,8 @@ from fedskew.simulation.session import FEDERATED
 from fedskew.simulation.simulation import Simulation
 
 _MOST_ROUNDS = 1000
+_TOGETHER = 50
+"""So many clients train alone at the same time: each needs memory for a model of its own and for what changes it."""
 
 
 def from_folder(folder: Folder, device: str | None = None, data_dir: str | None = None) -> Simulation:
@@ -72,17 +75,19 @@ def observe(
     return Observation(round, twin.run, twin.model, cohort, before, update, twin.server)
 
 
-def train_alone(simulation: Simulation, clients: Ints) -> list[Server]:
+def train_alone(simulation: Simulation, clients: Ints) -> Iterator[Server]:
     """The models of clients that never met: each is a federation of one under FedAvg, from the initial model, for as
     many rounds as the simulation has had."""
     twin = _copy(simulation, BASELINE, None)
     cohorts = [Cohort(twin.federation, clients[k : k + 1], {}, twin.run.seed) for k in range(len(clients))]
-    servers = [twin.plan.start(twin.device)] * len(clients)
-    for round in range(1, simulation.round + 1):
-        updates = twin.engine.train(twin.recipe(round), servers, cohorts, round)
-        both = zip(servers, updates, strict=True)
-        servers = [server_update(twin.algorithm, server, update, torch.ones(1)) for server, update in both]
-    return servers
+    for first in range(0, len(cohorts), _TOGETHER):
+        group = cohorts[first : first + _TOGETHER]
+        servers = [twin.plan.start(twin.device)] * len(group)
+        for round in range(1, simulation.round + 1):
+            updates = twin.engine.train(twin.recipe(round), servers, group, round)
+            both = zip(servers, updates, strict=True)
+            servers = [server_update(twin.algorithm, server, update, torch.ones(1)) for server, update in both]
+        yield from servers
 
 
 def _answered(simulation: Simulation, first: int) -> tuple[int, Cohort]:
