@@ -297,7 +297,10 @@ def combine(*algorithms: Algorithm) -> Algorithm:
             if isinstance(part, tuple):
                 part = getattr(merged, field.name) + part
             elif field.name in setter:
-                raise ValueError(f"{setter[field.name]} and {algorithm.name} both set the {field.name}")
+                raise ValueError(
+                    f"{setter[field.name]} and {algorithm.name} both set the {field.name}; allowed: one of them "
+                    "(`fedskew methods` says what each sets)"
+                )
             setter[field.name] = algorithm.name
             merged = replace(merged, **{field.name: part})
     _remember(merged, algorithms)

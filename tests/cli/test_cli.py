@@ -614,7 +614,7 @@ def test_inspect_of_many_classes_says_what_it_leaves_out(capsys, tmp_path):
 
 
 def test_the_store_from_the_command_line(capsys, tmp_path, monkeypatch):
-    assert "no runs yet" in call(capsys, "runs")[1]
+    assert f"there are no runs in {tmp_path / 'runs'}" in call(capsys, "runs")[1]
     monkeypatch.setenv("FEDSKEW_RUNS", str(tmp_path / "mine"))
     call(capsys, "run", *SMALL)
     listed = json.loads(call(capsys, "runs", "list", "--json")[1])
@@ -630,6 +630,18 @@ def test_the_store_from_the_command_line(capsys, tmp_path, monkeypatch):
     assert json.loads(call(capsys, "runs", "list", "--json")[1])[0]["state"] == "unreadable"
     assert json.loads(call(capsys, "runs", "remove", name[:6], "--json")[1]) == {"removed": [name]}
     assert not (tmp_path / "mine" / name).exists()
+
+
+def test_runs_that_no_version_like_this_one_reads_are_said_once(capsys):
+    for seed in ("0", "1", "2"):
+        call(capsys, "run", *SMALL, "--seed", seed)
+    for file in Path("runs").glob("*/run.json"):
+        file.write_text('{"format": 0}')
+    code, out, err = call(capsys, "runs")
+    assert code == 0
+    assert out.startswith("run")  # no line says what runs have in common that nobody can read
+    assert err.count("is in store format 0") == 1
+    assert "(2 other runs likewise)" in err.replace("\n", " ")
 
 
 def test_export_for_plain_pytorch(capsys, tmp_path):
@@ -657,7 +669,7 @@ def test_the_module_is_the_command_line_too():
     done = process("runs", "list")
     out, err = done.communicate(timeout=PATIENCE)
     assert (done.returncode, err) == (0, "")
-    assert "no runs yet" in out
+    assert "there are no runs in" in out
     assert __version__
 
 

@@ -80,6 +80,16 @@ def test_what_mending_would_give(mended, said):
 
 
 @pytest.mark.usefixtures("_undrawn")
+def test_a_folder_with_the_diagnosis_of_another_run(capsys):
+    first, second = trained(), trained(algorithm="fedlc")
+    assert call(capsys, "diagnose", first, "--out", "here")[2] == ""
+    assert call(capsys, "diagnose", first, "--out", "here")[2] == ""
+    assert f"here holds the diagnosis of run {first}, which this one replaces" in call(
+        capsys, "diagnose", second, "--out", "here"
+    )[2].replace("\n", " ")
+
+
+@pytest.mark.usefixtures("_undrawn")
 def test_a_store_that_cannot_be_written_loses_no_diagnosis(capsys, monkeypatch):
     def refuse(folder, document):
         raise PermissionError(13, "Permission denied")

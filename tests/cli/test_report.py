@@ -150,10 +150,16 @@ def test_damaged_runs_are_left_out_and_named(call, tmp_path):
     code, out, note = call()
     assert code == 0
     assert "report of 8 runs" in out
-    assert f"run {'0' * 16} is left out" in note
+    assert f"left out: run {'0' * 16} cannot be read" in note
     code, _, problem = call("000")
     assert code == 2
-    assert "could not be read" in problem
+    assert "cannot be read" in problem
+    for file in (tmp_path / "runs").glob("*/run.json"):
+        file.write_text('{"format": 0}')
+    code, _, problem = call()
+    assert code == 2
+    assert problem.count("is in store format 0") == 1
+    assert "(7 other runs likewise)" in problem.replace("\n", " ")
 
 
 def test_hints_name_a_store_that_is_not_the_default(call, tmp_path):
@@ -213,6 +219,16 @@ def test_a_folder_is_no_file(call, tmp_path):
     code, _, problem = call("-o", "runs")
     assert code == 2
     assert "out is the folder runs" in problem
+
+
+def test_a_page_of_somebody_else_is_not_replaced(call, tmp_path):
+    example_store(tmp_path / "runs")
+    (tmp_path / "report.html").write_text("<html>mine</html>")
+    code, _, problem = call()
+    assert code == 2
+    assert "report.html would be lost" in problem
+    assert (tmp_path / "report.html").read_text() == "<html>mine</html>"
+    assert call("-o", "other.html")[0] == call("-o", "other.html")[0] == 0
 
 
 def test_names_order_and_call_methods(call, tmp_path):

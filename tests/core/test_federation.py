@@ -41,7 +41,7 @@ def test_natural_groups_by_owner() -> None:
 
 
 def test_natural_needs_owners() -> None:
-    with pytest.raises(ValueError, match="toy has no natural clients; choose a partition"):
+    with pytest.raises(ValueError, match=r"toy does not say which client has which example, .*; choose a partition"):
         Federation.natural(dataset())
 
 

@@ -208,7 +208,7 @@ def test_bad_trees(tree: Path) -> None:
     (tree / "test").rename(tree / "elsewhere")
     with pytest.raises(FileNotFoundError, match=r"has no folder test or val; images belong in"):
         folder(str(tree))
-    with pytest.raises(FileNotFoundError, match=r"nowhere has no folder train"):
+    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere; images belong in"):
         folder(str(tree / "nowhere"))
     (tree / "test").mkdir()
     with pytest.raises(ValueError, match=r"no class folder with test images"):

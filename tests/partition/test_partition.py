@@ -278,7 +278,7 @@ def test_bad_requests_are_refused(partition: Partition, y: Tensor, clients: int,
 @pytest.mark.parametrize(
     ("partition", "y", "clients", "message"),
     [
-        (shards(4), CIFAR[:50], 20, "80 sets of 50 samples; use a=2 or less"),
+        (shards(4), CIFAR[:50], 20, "80 sets of 50 samples; use at most shards:2, or fewer clients"),
         (labels(11), CIFAR, 20, "needs 11 classes per client; there are 10"),
         (labels(2), CIFAR, 4, "covers 8 of 10 classes; use at least 5 clients, or k=3"),
         (labels(1), torch.tensor([0] * 9 + [1]), 10, "leaves client [13579] without a sample"),

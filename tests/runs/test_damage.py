@@ -166,7 +166,7 @@ def test_a_field_that_is_wrong_is_named_with_its_place(stored, capsys, file, lin
     assert file in err
     code, out, err = call(capsys, "report", "-o", str(stored.path / "page.html"), *runs)
     assert code == 0
-    assert f"run {stored.path.name} is left out" in err
+    assert f"left out: run {stored.path.name} cannot be read" in err
 
 
 def test_a_pipe_in_the_place_of_a_file_is_not_waited_for(stored):

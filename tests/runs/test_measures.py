@@ -62,7 +62,7 @@ def test_never_counts_as_later_than_any_round() -> None:
     assert rounds_to_reach({0: flat(0.3), 1: flat(0.6)}, 0.5) == Reach(None, 1, 2)
     assert rounds_to_reach(curves, 0.9) == Reach(None, 0, 3)
     assert [str(Reach(40, 3, 3)), str(Reach(40, 2, 3)), str(Reach(None, 0, 3)), str(Reach(None, 1, 3))] == [
-        "40", "40 (1 of 3 seeds never)", "never", "never (1 of 3 seeds did)",
+        "40", "40 (2 of 3 seeds)", "never", "only 1 of 3 seeds",
     ]  # fmt: skip
 
 

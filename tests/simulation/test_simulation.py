@@ -171,7 +171,7 @@ def test_bad_federations_are_refused():
         build_federation(Run(partition="shards:100", clients=20))
     with pytest.raises(ValueError, match="min_size"):
         build_federation(Run(partition="dirichlet:0.01,min_size=70"))
-    with pytest.raises(ValueError, match="digits has no natural clients"):
+    with pytest.raises(ValueError, match="digits does not say which client has which example"):
         build_federation(Run(partition="natural"))
 
 
@@ -199,7 +199,7 @@ def test_natural_clients_are_those_of_the_file_and_must_be_as_many_as_asked_for(
     assert build_federation(run).num_clients == 5
     assert run.replace(partition="iid").clients == 5
     np.savez(file, x_train=x, y_train=y, x_test=x, y_test=y)
-    with pytest.raises(ValueError, match="has no natural clients"):
+    with pytest.raises(ValueError, match="does not say which client has which example"):
         build_federation(Run(dataset=f"npz:{file}", partition="natural", model="logistic"))
 
 

@@ -40,6 +40,8 @@ def diagnose_command(
     folder = open_store(runs).find(run)
     target = out or Path("diagnosis") / folder.path.name[:8]
     check_folder(target)
+    file = target / "diagnosis.json"
+    _note_earlier(file, folder.path.name)
     document = diagnose(folder, client_limit=clients, by_themselves=alone, data_dir=data_dir)
     try:
         folder.write_diagnosis(document)
@@ -48,7 +50,6 @@ def diagnose_command(
     if not (json_ or quiet):
         _print(document)
     target.mkdir(parents=True, exist_ok=True)
-    file = target / "diagnosis.json"
     write_whole(file, json.dumps(document, allow_nan=False).encode())
     with drawn_for(style):
         made = [file, *diagnostic_figures(target, document)]
@@ -58,6 +59,16 @@ def diagnose_command(
         echo(str(file))
     else:
         say_written(made)
+
+
+def _note_earlier(file: Path, hash: str) -> None:
+    """Say so before any work if the folder holds the diagnosis of another run."""
+    try:
+        earlier = json.loads(file.read_bytes())["run_hash"]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return
+    if earlier != hash:
+        note(f"{file.parent} holds the diagnosis of run {earlier}, which this one replaces; --out names another folder")
 
 
 def _print(document: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, Target, checked_target, open_store
 from fedskew.cli.runs import Where
+from fedskew.cli.shared import unreadable
 from fedskew.cli.shown_as import Names, Style, display_names
 from fedskew.cli.terminal.progress import echo, item_progress, note, print_json
 from fedskew.core.files import check_folder
@@ -45,11 +46,12 @@ def report_command(
     """
     from fedskew.report.page.federations import federations, hashes_of
     from fedskew.report.page.files import check_files
-    from fedskew.report.page.page import write_page
+    from fedskew.report.page.page import check_page, write_page
 
     store, option = open_store(runs), f" --runs {shlex.quote(runs)}" if runs else ""
     if out.is_dir():
         raise ValueError(f"out is the folder {out}; allowed: a file, for example {out / 'report.html'}")
+    check_page(out)
     entries, left_out, held_out = _entries(store, run, where or [])
     called = display_names(display, {entry.method for entry in entries})
     order = [*called] or ([entry.method for entry in entries] if run else [])
@@ -97,7 +99,7 @@ def _entries(
     folders = {folder.path: folder for folder in (map(store.find, hashes) if hashes else store)}
     entries, left_out = read_entries(_matching([*folders.values()], where))
     if not entries:
-        damaged = "".join(f"; {each.hash} could not be read: {each.problem}" for each in left_out)
+        damaged = "".join(f"; {problem}" for problem in unreadable((each.hash, each.problem) for each in left_out))
         raise ValueError(f"there is no run to report in {store.root}{damaged or '; `fedskew run` makes one'}")
     if hashes or any(text.partition("=")[0].strip() == "validation" for text in where):
         return entries, left_out, []
@@ -134,7 +136,7 @@ def _print_notes(entries: "list[Entry]", left_out: "list[LeftOut]", held_out: "l
     from fedskew.report.page.entries import held_out_words
     from fedskew.report.page.html import in_store
 
-    notes = [f"run {each.hash} is left out: {each.problem}" for each in left_out]
+    notes = [f"left out: {problem}" for problem in unreadable((each.hash, each.problem) for each in left_out)]
     notes += [f"run {entry.hash}: {message}" for entry in entries for message in entry.notes]
     for text in [*notes, held_out_words(held_out)]:
         if text:

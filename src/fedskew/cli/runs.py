@@ -8,7 +8,7 @@ import click
 import typer
 
 from fedskew.cli.options import Json, Quiet, Runs, open_store
-from fedskew.cli.shared import result_of
+from fedskew.cli.shared import result_of, unreadable
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import answer, console, echo, note, percent_of, print_json, say, say_fields
 
@@ -66,7 +66,8 @@ def runs_list(
     """
     from fedskew.runs.listing import in_order, listed, select
 
-    everything = [listed(folder) for folder in open_store(runs)]
+    store = open_store(runs)
+    everything = [listed(folder) for folder in store]
     rows = in_order(select(everything, where or (), state), sort)
     if json_:
         print_json(cast("list[ListedRun | UnreadableRun]", [row.as_dict() for row in rows]))
@@ -74,7 +75,7 @@ def runs_list(
         for row in rows:
             echo(row.hash)
     elif not everything:
-        echo("no runs yet; `fedskew run` makes one")
+        echo(f"there are no runs in {store.root.absolute()}: `fedskew run` makes one; --runs names another folder")
     elif not rows:
         echo(f"none of the {len(everything)} runs matches")
     else:
@@ -97,7 +98,7 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
     if any(name in settings for row in readable for name in arguments(row.whole["algorithm"])):
         columns["method"] = lambda row: family(row.fields["algorithm"])
     found = {head: [text(row) if row.problem is None else "" for row in rows] for head, text in columns.items()}
-    same = {head: texts[0] for head, texts in found.items() if len(set(texts)) == 1 and len(rows) > 1}
+    same = {head: texts[0] for head, texts in found.items() if readable and len(rows) > 1 and len(set(texts)) == 1}
     if same:
         said = ", ".join(f"seed {text}" if head == "seed" else text for head, text in same.items())
         say(f"{len(rows)} runs of {said}")
@@ -110,9 +111,8 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
         cells = [texts[i] for texts in kept.values()]
         grid.add_row(row.hash[:8], *cells, f"{row.progress} {said}".strip(), percent_of(row.accuracy), date)
     console().print(grid)
-    for row in rows:
-        if row.problem is not None:
-            note(f"run {row.hash} cannot be read: {row.problem}")
+    for problem in unreadable((row.hash, row.problem) for row in rows if row.problem is not None):
+        note(problem)
 
 
 @runs_app.command("show")

@@ -1,12 +1,13 @@
 """What several commands have in common."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from fedskew.cli.options import interruption
 from fedskew.cli.terminal.progress import Spent, byte_progress, round_progress
 from fedskew.core.spec import name_in
+from fedskew.runs.summary import counted
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import RunResult
@@ -55,6 +56,16 @@ def looking_for_rounds(store: "Store", hashes: Sequence[str]) -> Iterator[None]:
         with suppress(OSError, StoreError):
             interruption.in_vain = not any(store.folder(hash).records() for hash in hashes)
         raise
+
+
+def unreadable(runs: Iterable[tuple[str, str]]) -> Iterator[str]:
+    """`run 3507… cannot be read: PROBLEM (8 others likewise)`: a sentence for each problem of runs, by their hashes."""
+    like: dict[str, list[tuple[str, str]]] = {}
+    for hash, problem in runs:
+        like.setdefault(problem.replace(hash, ""), []).append((hash, problem))
+    for (hash, problem), *others in like.values():
+        more = f" ({counted(len(others), 'other run')} likewise)" if others else ""
+        yield f"run {hash} cannot be read: {problem}{more}"
 
 
 def result_of(folder: "Folder", records: Sequence[dict[str, Any]]) -> "RunResult":

@@ -44,7 +44,10 @@ class Federation:
     def natural(cls, dataset: Dataset, held_out: Ints | None = None) -> "Federation":
         """The data set's own clients, without the examples that are held out."""
         if dataset.client_train is None:
-            raise ValueError(f"{dataset.name} has no natural clients; choose a partition such as dirichlet:0.1")
+            raise ValueError(
+                f"{dataset.name} does not say which client has which example, as partition natural needs; choose a "
+                "partition such as dirichlet:0.1"
+            )
         owner = dataset.client_train.cpu().numpy()
         order = np.argsort(owner, kind="stable").astype(np.int64)
         if held_out is not None:

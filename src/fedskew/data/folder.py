@@ -39,6 +39,8 @@ def fingerprint(path: str) -> str:
 def _listed(path: str) -> tuple[Path, dict[str, list[Path]], dict[str, list[Path]]]:
     """The root and the files of each class, for training and for testing."""
     root = user_path(path)
+    if not root.is_dir():
+        raise FileNotFoundError(f"folder: there is no folder {root.absolute()}; {_LAYOUT}")
     train, test = _classes(root, "train"), _classes(root, "test", "val")
     if len(train) < 2:
         raise ValueError(f"folder: {root / 'train'} has {len(train)} class folder(s); allowed: 2 or more, {_LAYOUT}")

@@ -27,7 +27,7 @@ class Shards:
         if sets > samples:
             raise ValueError(
                 f"shards:{self.a} over {num_clients} clients makes {sets} sets of {samples} samples; "
-                f"use a={samples // num_clients} or less, or fewer clients"
+                f"use {f'at most shards:{most}, or ' if (most := samples // num_clients) else ''}fewer clients"
             )
         holder = generator.permutation(np.repeat(np.arange(num_clients, dtype=np.int64), self.a))
         owner = np.empty_like(number)

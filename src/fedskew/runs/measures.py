@@ -29,12 +29,11 @@ class Reach:
     seeds: int
 
     def __str__(self) -> str:
-        """`40`, `40 (1 of 3 seeds never)`, `never`, `never (1 of 3 seeds did)`"""
-        text = "never" if self.rounds is None else str(self.rounds)
+        """`40`, `40 (2 of 3 seeds)`, `never`, `only 1 of 3 seeds`"""
         if self.reached in (0, self.seeds):
-            return text
-        some = f"{self.reached} of {self.seeds} seeds did"
-        return f"{text} ({some if self.rounds is None else f'{self.seeds - self.reached} of {self.seeds} seeds never'})"
+            return "never" if self.rounds is None else str(self.rounds)
+        some = f"{self.reached} of {self.seeds} seeds"
+        return f"only {some}" if self.rounds is None else f"{self.rounds} ({some})"
 
 
 @dataclass(frozen=True)

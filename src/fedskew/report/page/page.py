@@ -22,6 +22,9 @@ from fedskew.runs.summary import counted
 from fedskew.runs.verdict import RULE
 
 _SCRIPTS = ("svg.js", "saving.js", "curves.js", "reading.js", "heat.js", "main.js")
+_TITLE = b"<title>fedskew report</title>"
+_HEAD = 4096
+"""The title is within so many bytes from the beginning."""
 _IN_TITLE = ("dataset", "partition", "clients")
 _USUAL = ("model", "rounds", "clients_per_round", "local_epochs", "batch_size", "optimizer", "lr")
 DEFAULTS: dict[str, Any] = {
@@ -43,6 +46,17 @@ def write_page(
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, content)
     return len(content)
+
+
+def check_page(path: Path) -> None:
+    """Refuse to replace a file that is not such a page."""
+    if path.is_file():
+        with path.open("rb") as file:
+            if _TITLE not in file.read(_HEAD):
+                raise ValueError(
+                    f"{path} would be lost: `fedskew report` did not write it; move it away, or choose another file "
+                    "with --out"
+                )
 
 
 def page(
