@@ -193,3 +193,9 @@ def _sentences(known: Sequence[Chosen], base: Chosen | None) -> Iterator[str]:
     gains = base and fedlc and [paired(fedlc.tested, base.tested), paired(fedlc.default, base.default)]
     if gains and gains[0] and gains[1]:
         yield f"FedLC against FedAvg with both chosen is {gains[0]}; with both at their defaults, {gains[1]}."
+
+
+def fedlc_over_fedavg(results: Results, tuned: Results) -> Difference | None:
+    """What FedLC gains on the test set if both are as held-out examples chose them."""
+    found = {each.method: each for each in chosen(results, tuned)}
+    return paired(found["fedlc"].tested, found[BASELINE].tested) if {"fedlc", BASELINE} <= found.keys() else None

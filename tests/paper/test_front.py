@@ -9,6 +9,7 @@ from fedskew.paper.choice import Choice
 from fedskew.paper.profiles import PROFILES, Profile
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
+from tests.paper.test_chosen import CHOSEN, PLAIN, TRIES
 from tests.paper.test_tables import Known, result, with_curve
 
 USUAL = Choice(profile=PROFILES["usual"], rounds=200)
@@ -56,6 +57,13 @@ def test_what_the_paper_states_of_its_training_is_told_beside_it() -> None:
         "without momentum and crops:** **+1.0** (200 rounds, one seed). The paper names neither and prints +9.6."
         in text
     )
+
+
+def test_what_is_left_with_settings_chosen_for_each_is_told() -> None:
+    usual = runs_of("cifar10/shards:2", USUAL, {"fedavg": [0.5] * 3, "fedlc": [0.6] * 3})
+    text = front.part(Known([*usual, *PLAIN]), "figures", tuned=Known([*TRIES, *CHOSEN]))
+    assert "it gains +17.0 in D(0.1) (3 seeds)." in text
+    assert "chosen for each" not in front.part(Known(usual), "figures", tuned=Known([]))
 
 
 def test_digits_are_told_with_the_rest() -> None:
@@ -129,7 +137,7 @@ def test_a_gain_over_the_best_fedavg_is_told_however_that_was_trained() -> None:
     text = front.part(Known(found), "figures")
     assert (
         "After 400 rounds (one seed) it is +15.0, and +10.0 over the best of our FedAvgs, with or without momentum and "
-        "crops. All have the same learning rate ([with one chosen for each]("
+        "crops.\n"
     ) in text
     alone = [one for one in found if one.run["momentum"] and one.rounds == 400]
     assert not depends.against_best(depends.measured(Known(alone))), "one way of training has no best"
