@@ -15,16 +15,6 @@ FLOORS = {"mcmahan": 10.0, "cnn": 21.0}
 _GOALS = {"mcmahan": 25.0, "cnn": 45.0, "logistic": 3.0, "resnet18": 200.0}
 _OF_METHODS = {"fedlc": 1.05, "fedrs": 1.05, "fedprox": 1.05, "scaffold": 1.15}
 _TIMES, _FIRST_ROUND, _MEMORY = 20.0, 10.0, 8.0
-_KERNELS = {
-    "_forward": "convolutions, forward; the first layer's with norm, ReLU and pooling",
-    "_input_gradient": "gradient of the images of layers two and three",
-    "_filter_gradient": "gradient of their filters",
-    "_sparse_sums": "gradient of the first layer's filters",
-    "spread_back": "norm, ReLU and pooling, backward",
-    "_products": "sums for the first layer's norm",
-    "largest": "norm, ReLU and pooling of layers two and three, forward",
-    "_descend": "the step of the parameters",
-}
 
 Found = dict[str, Any]
 
@@ -140,32 +130,11 @@ def others(results: Path) -> str:
     return _table(["a round", "before", "now", "goal"], rows)
 
 
-def kernels(results: Path) -> str:
-    """Where the time of a round of the paper's CNN goes."""
-    gpu = read(results, "gpu")
-    whole, *each = gpu["profile"]
-    listed = [row for row in each if row["kernel"] in _KERNELS]
-    ms, count = (whole[part] - sum(row[part] for row in listed) for part in ("ms", "count"))
-    rows = [(f"`{row['kernel']}`", _KERNELS[row["kernel"]], row["ms"], row["count"]) for row in listed]
-    rows.append(("others", "smaller kernels, and those of PyTorch", ms, count))
-    table = _table(
-        ["kernel", "what it does", "time", "of all", "launches"],
-        ([name, what, shown(ms), f"{100 * ms / whole['ms']:.0f} %", f"{n:,}"] for name, what, ms, n in rows),
-    )
-    most = sum(row["ms"] for row in each[:4]) / whole["ms"]
-    plain = _stacked(gpu, "cnn")
-    return (
-        f"{whole['ms']:.1f} ms of kernels in {whole['count']:,} launches; convolutions and their gradients, the first "
-        f"four rows, take {100 * most:.0f} %. A round without a profiler takes {plain:.1f} ms.\n\n{table}"
-    )
-
-
 TABLES = {
     "rounds on a GPU": rounds,
     "cohorts": cohorts,
     "methods on a GPU": methods,
     "other models on a GPU": others,
-    "kernels": kernels,
 }
 _SERVICE = "under_the_service"
 
@@ -185,11 +154,6 @@ def _first_rounds(together: Found, gpu: Found) -> str:
         f"{first['graphed']:.1f} s. In a later process, with the kernels in its cache,\n`stacked` needed at most "
         f"{max(later):.1f} s more for its first three rounds than for others, with every model and method here."
     )
-
-
-def _stacked(gpu: Found, model: str) -> float:
-    (ms,) = (row["ms"] for row in gpu["rounds"] if _ours(row) and row["model"] == model)
-    return float(ms)
 
 
 def _ms(rows: Iterable[Found]) -> Found:

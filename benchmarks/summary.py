@@ -62,13 +62,11 @@ def sources(results: Path) -> str:
 
 _FILES = {
     "core": "logistic regression, methods, seeds, import",
-    "recorded": "recorded steps",
     "convnet": "convolutional clients on the CPU",
-    "memory": "what keeping memory is worth",
     "models": "model size",
     "peers": "Flower, pfl, fluke and ours beside them",
     "cohorts": "all clients in one launch, and a client per stream",
-    "gpu": "rounds, methods and kernels on a GPU",
+    "gpu": "rounds and methods on a GPU",
 }
 
 

@@ -111,8 +111,6 @@ _LOADED = {
 }
 METHODS = {"fedavg": "FedAvg", "fedlc": "FedLC", "fedrs": "FedRS", "fedprox": "FedProx", "scaffold": "SCAFFOLD"}
 _SIZES = [f"100 of {clients} clients" for clients in ("100", "1,000", "10,000", "100,000")]
-_WORK = {"a round": "{}", "processor time": "{}: processor time", "of it the system's": "{}: of it the system's"}
-_THREADED = {"threaded": "`threaded`, fp32", "threaded, memory given back": "`threaded`, fp32, memory given back"}
 
 TABLES = {
     "round": Table(
@@ -129,16 +127,6 @@ TABLES = {
             "a round": "{}",
             "`stacked` against it": "stacked / {}",
             "one client after another against it": "client by client / {}",
-        },
-    ),
-    "recorded steps": Table(
-        "recorded",
-        {**METHODS, "one seed": "one seed", "five seeds": "five seeds"},
-        {
-            "not recorded": "{}, as it is",
-            "recorded": "{}, recorded",
-            "gain": "{0}, as it is / {0}, recorded",
-            "recorded, against FedAvg": "{}, recorded / fedavg, recorded",
         },
     ),
     "growth": Table(
@@ -178,14 +166,19 @@ TABLES = {
         "convnet",
         {
             "bare loop": "bare loop",
-            **_THREADED,
+            "threaded": "`threaded`, fp32",
+            "threaded, memory given back": "`threaded`, fp32, memory given back",
             "serial": "`serial`, fp32",
             "stacked": "`stacked`, fp32",
             "threaded, bf16": "`threaded`, bf16",
         },
-        {**_WORK, "against the bare loop": "{} / bare loop"},
+        {
+            "a round": "{}",
+            "processor time": "{}: processor time",
+            "of it the system's": "{}: of it the system's",
+            "against the bare loop": "{} / bare loop",
+        },
     ),
-    "kept memory": Table("memory", _THREADED, _WORK),
     "imports": Table(
         "core",
         {
