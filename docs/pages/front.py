@@ -97,7 +97,8 @@ def _note(places: Sequence[Place], longer_runs: Sequence[str]) -> str:
     return (
         "FedLC is above or below FedAvg if the 95 % interval of their difference over at least three seeds excludes "
         "zero; otherwise they are close, or more seeds are needed ([how we measure](docs/measuring.md)). FedLC's tau "
-        f"was chosen [on held-out examples of CIFAR-10]({OPEN}), with one seed. Our runs have {usual} rounds{ours}{theirs}. "
+        f"was chosen [on held-out examples of CIFAR-10]({OPEN}), with one seed. Our runs have {usual} "
+        f"rounds{ours}{theirs}. "
         f"{' '.join([*longer_runs, '[Every split, method and run](docs/reproduction.md).'])}"
     )
 
