@@ -115,7 +115,7 @@ def _checked(path: Path, first: Path, shape: tuple[int, int], size: int | None) 
     pixels = _pixels(path, size)
     if pixels.shape[1:] != shape:
         here, there = (f"{width}x{height}" for height, width in (pixels.shape[1:], shape))
-        raise ValueError(f"images have different sizes ({path} {here}, {first} {there}); give one, such as size=64")
+        raise ValueError(f"images have different sizes ({path} {here}, {first} {there}); give one: folder:PATH,size=64")
     return pixels
 
 
