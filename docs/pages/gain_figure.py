@@ -9,6 +9,7 @@ from fedskew.report.figures import canvas, finish
 _LOOKS = {"paper": ("#c6c6c6", "black"), "stated": ("#7fb3d5", "black"), "usual": ("#b2182b", "white")}
 """A bar's colour and that of its number; they remain distinct in grey."""
 _WIDTH, _TALL = 0.29, 2.5
+_ABSENT = {"rotation": 90, "ha": "center", "va": "bottom", "fontsize": 6.5, "color": "#777777"}
 
 
 def gain_figure(
@@ -23,7 +24,10 @@ def gain_figure(
         for position, (series, label) in enumerate(labels.items()):
             colour, ink = _LOOKS[series]
             known = [(i, cell["gains"][series]) for i, cell in enumerate(cells) if cell["gains"].get(series)]
-            at = [i + (position - (len(labels) - 1) / 2) * _WIDTH for i, _ in known]
+            shift = (position - (len(labels) - 1) / 2) * _WIDTH
+            for i in set(range(len(cells))) - {i for i, _ in known}:
+                axes.annotate("not run", (i + shift, 0), (0, 3), textcoords="offset points", **_ABSENT)
+            at = [i + shift for i, _ in known]
             means = [sum(each) / len(each) for _, each in known]
             axes.bar(at, means, _WIDTH * 0.94, color=colour, label=label)
             for x, mean, (_, each) in zip(at, means, known, strict=True):
