@@ -11,7 +11,7 @@ import pytest
 from fedskew import Run
 from fedskew.paper import FIGURES, ITEMS, TABLES, mapped
 from fedskew.paper.choice import Choice, chosen
-from fedskew.paper.execute import Problem, execute, missing, share, together
+from fedskew.paper.execute import missing, share, together
 from fedskew.paper.formats import csv_text, latex, markdown
 from fedskew.paper.profiles import PROFILES, find_profile
 from fedskew.paper.table import answer, best_try, printed
@@ -19,6 +19,7 @@ from fedskew.runs.results import Result, Results, question
 from fedskew.runs.store import Store
 from fedskew.runs.verdict import Difference
 from fedskew.runs.versions import RESULT_VERSION
+from fedskew.simulation.execute import Problem, execute
 from fedskew.simulation.session import simulate
 from fedskew.simulation.tune import VALIDATION
 

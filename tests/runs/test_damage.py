@@ -11,13 +11,14 @@ from safetensors import safe_open
 from safetensors.torch import save
 
 from fedskew import Run, Store, simulate
-from fedskew.paper.execute import execute, missing
+from fedskew.paper.execute import missing
 from fedskew.paper.table import EVERYTHING
 from fedskew.runs.checkpoint import load_checkpoint
 from fedskew.runs.export import export_model
 from fedskew.runs.results import Result, Results, read_lines, write_lines
 from fedskew.runs.sealed import Damaged, seal, unseal
 from fedskew.runs.store import StoreError
+from fedskew.simulation.execute import execute
 from tests.cli.calling import call
 from tests.runs.test_store import FIELDS, final, same
 

@@ -163,7 +163,7 @@ def paper_run(
 
     Example: fedskew paper run table1 --cells cifar10/dirichlet:0.1 --methods fedavg,fedlc --seeds 3 --device cuda
     """
-    from fedskew.paper.jobs import MOST_JOBS
+    from fedskew.simulation.jobs import MOST_JOBS
 
     check_number("jobs", jobs, 1, MOST_JOBS)
     if within is not None and not extend:

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from fedskew.cli.document_parts import MapRow, PaperRow
     from fedskew.cli.documents import PaperMap, PaperTable
     from fedskew.paper.choice import Choice
-    from fedskew.paper.execute import Problem
     from fedskew.paper.map import Map
     from fedskew.runs.results import Results
     from fedskew.runs.run import Run
     from fedskew.runs.store import Store
+    from fedskew.simulation.execute import Problem
     from fedskew.simulation.records import RoundRecord
 
 

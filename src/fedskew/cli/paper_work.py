@@ -12,18 +12,19 @@ from fedskew.cli.terminal.progress import round_progress, say
 
 if TYPE_CHECKING:
     from fedskew.paper.choice import Choice
-    from fedskew.paper.execute import Problem
     from fedskew.runs.results import Results
     from fedskew.runs.run import Run
     from fedskew.runs.store import Store
+    from fedskew.simulation.execute import Problem
 
 
 def do_missing(
     item: Any, choice: "Choice", shard: str, store: "Store", published: Path, jobs: int = 1, *, show: bool
 ) -> tuple[list["Run"], list["Problem"]]:
     """Run what is missing until nothing is; returns what was done and what was not."""
-    from fedskew.paper.execute import Problem, execute, missing
-    from fedskew.paper.jobs import by_need, in_jobs
+    from fedskew.paper.execute import by_need, missing
+    from fedskew.simulation.execute import Problem, execute
+    from fedskew.simulation.jobs import in_jobs
 
     problems: list[Problem] = []
     done: list[Run] = []

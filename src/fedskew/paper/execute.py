@@ -1,8 +1,7 @@
-"""Many runs, one after another, the seeds of one method together; failures are reported and the rest continues."""
+"""Which runs an item of the paper still needs, in which groups and order."""
 
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from typing import Protocol
@@ -10,18 +9,9 @@ from typing import Protocol
 from fedskew.paper.choice import Choice
 from fedskew.runs.results import Results
 from fedskew.runs.run import Run
-from fedskew.runs.store import Store, StoreBusy, StoreError
-from fedskew.simulation.records import RoundRecord
-from fedskew.simulation.session import finished_records, simulate_many
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A group of runs that was not done, and why; `busy` if another process is doing it."""
-
-    runs: tuple[Run, ...]
-    reason: str
-    busy: bool = False
+from fedskew.runs.store import Store, StoreError
+from fedskew.runs.verdict import FEWEST
+from fedskew.simulation.session import finished_records
 
 
 def together(runs: Sequence[Run]) -> list[list[Run]]:
@@ -65,13 +55,7 @@ def _finished(run: Run, store: Store) -> bool:
     return False
 
 
-def execute(groups: Sequence[list[Run]], store: Store) -> Generator[tuple[Run, RoundRecord] | Problem, None, None]:
-    """Every record of every run, or the problem that a group had."""
-    for group in groups:
-        try:
-            for position, record in simulate_many(group, store=store):
-                yield group[position], record
-        except StoreBusy as error:
-            yield Problem(tuple(group), str(error), busy=True)
-        except (ValueError, OSError, StoreError, RuntimeError) as error:
-            yield Problem(tuple(group), str(error) or type(error).__name__)
+def by_need(groups: Sequence[list[Run]]) -> list[list[Run]]:
+    """Every run separately: all first seeds, then method by method the others that a verdict needs, then more."""
+    runs = [run for group in groups for run in group]
+    return [[run] for run in sorted(runs, key=lambda run: (run.seed > 0) + (run.seed >= FEWEST))]

@@ -15,13 +15,14 @@ import pytest
 
 from fedskew.core.ranks import JOBS, machine_share
 from fedskew.paper import ITEMS, Everything
-from fedskew.paper import jobs as jobs_module
 from fedskew.paper.choice import Choice
-from fedskew.paper.execute import Problem, together
-from fedskew.paper.jobs import by_need, in_jobs, threads_each, work
+from fedskew.paper.execute import by_need, together
 from fedskew.paper.table import NOTHING
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
+from fedskew.simulation import jobs as jobs_module
+from fedskew.simulation.execute import Problem
+from fedskew.simulation.jobs import in_jobs, threads_each, work
 from tests.helpers.waiting import PATIENCE
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="signals")

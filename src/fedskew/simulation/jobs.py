@@ -1,4 +1,4 @@
-"""Runs by several processes at once, in order of need. The parent has the list and hands out one run at a time."""
+"""Runs by several processes at once. The parent has the list and hands out one group at a time."""
 
 import os
 import signal
@@ -13,13 +13,11 @@ from typing import Any
 from fedskew.core.interruption import Interruption
 from fedskew.core.ranks import JOBS, own_cores
 from fedskew.core.round import Server
-from fedskew.paper.execute import Problem, execute
 from fedskew.runs.run import Run
 from fedskew.runs.store import Store
-from fedskew.runs.verdict import FEWEST
+from fedskew.simulation.execute import Event, Problem, execute
 from fedskew.simulation.records import RoundRecord
 
-Event = tuple[Run, RoundRecord] | Problem
 _ELSEWHERE = Server({}, {}, {}, {})
 """The model of a round that another process has computed."""
 _SPAWN = get_context("spawn")
@@ -27,27 +25,21 @@ _SPAWN = get_context("spawn")
 MOST_JOBS = 256
 
 
-def by_need(groups: Sequence[list[Run]]) -> list[list[Run]]:
-    """Every run separately: all first seeds, then method by method the others that a verdict needs, then more."""
-    runs = [run for group in groups for run in group]
-    return [[run] for run in sorted(runs, key=lambda run: (run.seed > 0) + (run.seed >= FEWEST))]
-
-
-def in_jobs(groups: Sequence[list[Run]], store: Store, jobs: int) -> Generator[Event, None, None]:
+def in_jobs(groups: Sequence[Sequence[Run]], store: Store, jobs: int) -> Generator[Event, None, None]:
     """The results of `execute`, from several processes. Close it to end them; finished work is kept. A run that another
     process is doing, of this command or another one, is reported as a problem.
     """
-    left = iter([run for group in groups for run in group])
+    left = iter(groups)
     workers = [_Worker(store, jobs) for _ in range(jobs)]
     try:
         for worker in workers:
             worker.begin(next(left, None))
-        while busy := [worker for worker in workers if worker.run is not None]:
+        while busy := [worker for worker in workers if worker.runs]:
             ready = wait([worker.pipe for worker in busy])
             for worker in [worker for worker in busy if worker.pipe in ready]:
                 if (event := worker.hear()) is not None:
                     yield event
-                if worker.run is None:
+                if not worker.runs:
                     worker.begin(next(left, None))
     finally:
         for worker in workers:
@@ -57,17 +49,17 @@ def in_jobs(groups: Sequence[list[Run]], store: Store, jobs: int) -> Generator[E
 
 
 class _Worker:
-    """A process that does one run after another, and the run that it is doing."""
+    """A process that does one group of runs after another, and the group that it is doing."""
 
     def __init__(self, store: Store, jobs: int) -> None:
         self._store, self._jobs = store, jobs
-        self.run: Run | None = None
+        self.runs: Sequence[Run] = ()
         self._process: SpawnProcess | None = None
 
-    def begin(self, run: Run | None) -> None:
-        """Start a run, in a new process if the last one has died; None: there is no more to do."""
-        self.run = run
-        if run is None:
+    def begin(self, runs: Sequence[Run] | None) -> None:
+        """Start a group, in a new process if the last one has died; None: there is no more to do."""
+        self.runs = runs or ()
+        if runs is None:
             self.end()
             return
         if self._process is None:
@@ -77,25 +69,24 @@ class _Worker:
                 process.start()
                 self.pipe, self._process = ours, process  # before a Ctrl-C that was held back is raised
         with suppress(OSError):  # a process that has died is noticed when it is heard
-            self.pipe.send(run.model_dump())
+            self.pipe.send([run.model_dump() for run in runs])
 
     def hear(self) -> Event | None:
-        """A record or a problem of the run; None, and `run` is None, at its end."""
-        run, process = self.run, self._process
-        assert run is not None
+        """A record or a problem of the group; None, and there are no `runs`, at its end."""
+        runs, process = self.runs, self._process
         assert process is not None
         try:
             told = self.pipe.recv()
         except (EOFError, OSError):
             self.pipe.close()
             self.join()
-            told, self.run = Problem((run,), f"the process that did it ended with {process.exitcode}"), None
+            told, self.runs = Problem(tuple(runs), f"the process that did it ended with {process.exitcode}"), ()
         if told is None:
-            self.run = None
+            self.runs = ()
         if told is None or isinstance(told, Problem):
             return told
-        record, computed = told
-        return run, replace(RoundRecord.stored(record), server=_ELSEWHERE if computed else None)
+        position, record, computed = told
+        return runs[position], replace(RoundRecord.stored(record), server=_ELSEWHERE if computed else None)
 
     def end(self) -> None:
         """Ask the process to end, by a signal and, if that is lost, by the end of its pipe."""
@@ -118,10 +109,16 @@ def work(pipe: "Connection[Any, Any]", store: Store) -> None:
         signal.signal(signal.SIGTERM, stop)
         os.dup2(2, 1)  # what a run prints is for the user
         while True:
-            for event in execute([[Run(**pipe.recv())]], store):
-                pipe.send(event if isinstance(event, Problem) else (event[1].as_dict(), event[1].server is not None))
+            runs = [Run(**fields) for fields in pipe.recv()]
+            for event in execute([runs], store):
+                pipe.send(event if isinstance(event, Problem) else _sent(runs, *event))
                 stop.check()
             pipe.send(None)
+
+
+def _sent(runs: Sequence[Run], run: Run, record: RoundRecord) -> tuple[int, dict[str, Any], bool]:
+    """A record without its model: of which run of the group, what is kept of it, and whether it was computed now."""
+    return runs.index(run), record.as_dict(), record.server is not None
 
 
 @contextmanager
