@@ -175,7 +175,7 @@ INTERRUPTED = """
 import signal, sys
 from pathlib import Path
 from fedskew.cli import main
-from fedskew.paper import execute
+from fedskew.simulation import execute
 
 begun, simulate_many = [], execute.simulate_many
 

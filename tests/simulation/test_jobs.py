@@ -60,11 +60,22 @@ def dies(pipe: "Connection[Any, Any]", store: Store) -> None:
 def test_a_process_that_dies_in_the_middle_of_a_message_is_a_problem(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each run is reported, and those after it get a new process."""
+    """Each group is reported, and those after it get a new process."""
     monkeypatch.setattr(jobs_module, "work", dies)
-    runs = [Run(clients=2, rounds=1, seed=seed) for seed in range(2)]
-    found = list(in_jobs([runs], Store(tmp_path / "runs"), jobs=1))
-    assert found == [Problem((run,), "the process that did it ended with 7") for run in runs]
+    groups = [[Run(clients=2, rounds=1, seed=seed) for seed in several] for several in ((0, 1), (2,))]
+    found = list(in_jobs(groups, Store(tmp_path / "runs"), jobs=1))
+    assert found == [Problem(tuple(group), "the process that did it ended with 7") for group in groups]
+
+
+def test_groups_give_the_records_of_every_seed_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "runs")
+    groups = [
+        [Run(clients=2, rounds=2, algorithm=name, seed=seed) for seed in range(2)] for name in ("fedavg", "fedlc")
+    ]
+    found = [(run, record.round) for run, record in in_jobs(groups, store, jobs=2)]
+    assert sorted(found, key=str) == sorted(((run, n) for group in groups for run in group for n in (1, 2)), key=str)
+    sessions = [store.folder(run.hash).sessions() for group in groups for run in group]
+    assert all(len(each) == 1 for each in sessions)
 
 
 def tells_what_is_blocked(pipe: "Connection[Any, Any]", store: Store) -> None:
@@ -101,7 +112,8 @@ def test_a_process_that_cannot_start_is_the_error(tmp_path: Path, monkeypatch: p
 def hears_no_signal(pipe: "Connection[Any, Any]", store: Store) -> None:
     """A worker that only the end of its pipe ends, and that says so."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    run = Run(**pipe.recv())
+    (fields,) = pipe.recv()
+    run = Run(**fields)
     pipe.send(Problem((run,), "waits"))
     if pipe.poll(PATIENCE):
         store.root.joinpath(f"ended{run.seed}").touch()
@@ -123,7 +135,7 @@ def test_all_processes_end_at_once_even_if_a_signal_is_lost(tmp_path: Path, monk
     for name in ("terminate", "join"):
         monkeypatch.setattr(SpawnProcess, name, noted(name))
     monkeypatch.setattr(jobs_module, "work", hears_no_signal)
-    events = in_jobs([[Run(clients=2, rounds=1, seed=seed) for seed in range(2)]], Store(tmp_path), jobs=2)
+    events = in_jobs([[Run(clients=2, rounds=1, seed=seed)] for seed in range(2)], Store(tmp_path), jobs=2)
     assert [next(events), next(events)]  # both wait
     events.close()
     assert called == ["terminate", "terminate", "join", "join"]
