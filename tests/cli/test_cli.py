@@ -327,6 +327,32 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     assert (row["iid"], row["gap_closed"], document["iid_runs"]) == (None, None, None)
 
 
+def test_jobs_give_what_one_process_gives(capsys):
+    methods = "--algorithm", "fedavg,fedlc", "--seeds", "2"
+    tables = {}
+    for jobs in ("1", "2", "4"):  # with 4, every seed has a process
+        where = "--runs", f"runs{jobs}", "--out", f"out{jobs}"
+        code, out, _ = call(capsys, "compare", *SMALL, *methods, *where, "--jobs", jobs, "--json")
+        assert code == 0
+        tables[jobs] = [(row["method"], row["accuracy"]["each"]) for row in json.loads(out)["rows"]]
+    assert tables["1"] == [(name, pytest.approx(accuracy)) for name, accuracy in tables["2"]]
+    assert tables["1"] == [(name, pytest.approx(accuracy)) for name, accuracy in tables["4"]]
+    code, _, err = call(capsys, "compare", *SMALL, *methods, "--jobs", "0")
+    assert code == 2
+    assert "jobs is 0; allowed: 1 to 256" in err
+
+
+def test_with_jobs_a_run_that_fails_does_not_stop_the_others(capsys):
+    one = json.loads(call(capsys, "run", *SMALL, "--algorithm", "fedlc", "--json")[1])
+    (Path(one["folder"]) / "records.jsonl").write_text("?\n")
+    asked = *SMALL, "--algorithm", "fedavg,fedlc,fedprox", "--jobs", "2"
+    code, _, err = call(capsys, "compare", *asked)
+    assert code == 1
+    assert "records.jsonl" in err
+    listed = json.loads(call(capsys, "runs", "--json")[1])
+    assert sorted(row["algorithm"] for row in listed if row["state"] == "done") == ["fedavg", "fedprox"]
+
+
 def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):
     arguments = ["compare", *SMALL, "--algorithm", "fedavg,fedlc:tau=2", "--name", "fedlc:tau=2=FedLC (tau=2)"]
     arguments += ["--name", "fedavg=FedAvg"]

@@ -9,12 +9,14 @@ from fedskew.cli.options import (
     RUN_OPTIONS,
     Algorithms,
     File,
+    Jobs,
     Json,
     Quiet,
     Runs,
     Target,
     Track,
     build_run,
+    check_jobs,
     checked_target,
     compared_names,
     open_store,
@@ -44,6 +46,7 @@ def compare_command(
     display: Names = None,
     style: Style = "screen",
     track: Track = None,
+    jobs: Jobs = 1,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -60,6 +63,7 @@ def compare_command(
     from fedskew.tracking import check
 
     check(track or ())
+    check_jobs(jobs)
     names, target = compared_names(algorithm, file), checked_target(target)
     comparison = Comparison.of(build_run(fields, file, {"algorithm": names[0]}), names, seeds)
     called = display_names(display, comparison.runs)
@@ -78,7 +82,7 @@ def compare_command(
     decode(some, enabled=show)
     groups = [((name, ""), group) for name, group in comparison.groups]
     groups += [((name, ", IID"), group) for name, group in (level.groups if level else [])]
-    spent = trained(groups, store, track or (), show=show)
+    spent = trained(groups, store, track or (), jobs, show=show)
     done, on_iid = (stored_methods(store, each or {}, some.rounds) for each in (hashes, level_hashes))
     rows = renamed(method_rows(done, target=target, iid=on_iid, baseline=judged_by), called)
     with drawn_for(style), replacing_results("compare", out, about, comparison_files(out), "--out") as written:

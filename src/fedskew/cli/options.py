@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fedskew.core.checks import check_number
 from fedskew.core.files import read_toml
 from fedskew.core.interruption import Interruption
 
@@ -79,6 +80,7 @@ Target = Annotated[
     typer.Option("--target", help="Count rounds to this accuracy, for example 0.6.  [default: FedAvg's end]"),
 ]
 DataDir = Annotated[str | None, typer.Option("--data-dir", help="[default: $FEDSKEW_DATA or data/]")]
+Jobs = Annotated[int, typer.Option("--jobs", help="Parallel processes on this machine.")]
 
 
 def run_options(
@@ -154,6 +156,12 @@ def checked_target(target: float | None) -> float | None:
     if target is not None and not 0 < target <= 1:
         raise ValueError(f"target is {target:g}; allowed: above 0, at most 1, for example 0.6")
     return target
+
+
+def check_jobs(jobs: int) -> None:
+    from fedskew.simulation.jobs import MOST_JOBS
+
+    check_number("jobs", jobs, 1, MOST_JOBS)
 
 
 def build_run(fields: dict[str, Any], file: Path | None, more: dict[str, Any]) -> "Run":

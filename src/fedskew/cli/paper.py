@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedskew.cli.options import DataDir, Json, Quiet, Runs, Target, checked_target, open_store
+from fedskew.cli.options import DataDir, Jobs, Json, Quiet, Runs, Target, check_jobs, checked_target, open_store
 from fedskew.cli.paper_request import (
     RESULTS,
     chosen,
@@ -33,7 +33,7 @@ from fedskew.cli.paper_work import do_missing, unsettled
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, echo, print_json, say, say_written
-from fedskew.core.checks import check_choice, check_number
+from fedskew.core.checks import check_choice
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import PaperRuns, UndoneRuns
@@ -71,7 +71,6 @@ StandIn = Annotated[bool, typer.Option("--stand-in", help="Use small data that s
 Published = Annotated[
     Path, typer.Option("--results", help="Folder of published results, relative to the current folder.")
 ]
-Jobs = Annotated[int, typer.Option("--jobs", help="Parallel processes on this machine; first seeds come first.")]
 Extend = Annotated[
     bool,
     typer.Option(
@@ -163,9 +162,7 @@ def paper_run(
 
     Example: fedskew paper run table1 --cells cifar10/dirichlet:0.1 --methods fedavg,fedlc --seeds 3 --device cuda
     """
-    from fedskew.simulation.jobs import MOST_JOBS
-
-    check_number("jobs", jobs, 1, MOST_JOBS)
+    check_jobs(jobs)
     if within is not None and not extend:
         raise ValueError(f"within is {within}; allowed with --extend only")
     whole = every_item(cells, methods) if item == "all" else named_item(item)

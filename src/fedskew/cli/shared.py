@@ -1,7 +1,8 @@
 """What several commands have in common."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from fedskew.cli.options import interruption
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from fedskew.cli.documents import RunResult
     from fedskew.runs.run import Run
     from fedskew.runs.store import Folder, Store
+    from fedskew.simulation.execute import Problem
+    from fedskew.simulation.records import RoundRecord
 
 
 def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
@@ -26,23 +29,55 @@ def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
 
 
 def trained(
-    groups: "Sequence[tuple[tuple[str, str], Sequence[Run]]]", store: "Store", track: Sequence[str] = (), *, show: bool
+    groups: "Sequence[tuple[tuple[str, str], Sequence[Run]]]",
+    store: "Store",
+    track: Sequence[str] = (),
+    jobs: int = 1,
+    *,
+    show: bool,
 ) -> dict[str, Spent]:
     """Train groups of runs, each by its name and what the bar adds to that, under one bar; Ctrl-C ends it. Returns what
     each name took."""
-    from fedskew.simulation.session import simulate_groups
+    from fedskew.simulation.execute import Problem
     from fedskew.tracking import Several
 
-    runs = [run for _, several in groups for run in several]
-    spent, told = {name: Spent() for (name, _), _ in groups}, Several(track)
-    progress = round_progress(sum(run.rounds for run in runs), enabled=show)
-    with looking_for_rounds(store, [run.hash for run in runs]), progress as step:
-        for (name, more), run, record in simulate_groups(groups, store):
+    whose = {run: key for key, several in groups for run in several}
+    spent, told, problems = {name: Spent() for (name, _), _ in groups}, Several(track), list[Problem]()
+    progress = round_progress(sum(run.rounds for run in whose), enabled=show)
+    with (
+        looking_for_rounds(store, [run.hash for run in whose]),
+        closing(_rounds(whose, store, jobs)) as events,
+        progress as step,
+    ):
+        for event in events:
+            if isinstance(event, Problem):
+                problems.append(event)
+                continue
+            run, record = event
+            name, more = whose[run]
             spent[name].add(record)
             told(run, record)
             step(name + more, record)
             interruption.check()
+    if problems:
+        raise RuntimeError("; ".join(dict.fromkeys(problem.reason for problem in problems)))
     return spent
+
+
+def _rounds(
+    whose: "Mapping[Run, tuple[str, str]]", store: "Store", jobs: int
+) -> "Generator[tuple[Run, RoundRecord] | Problem, None, None]":
+    """Every record of runs. Seeds of a method run together; with more jobs than methods, each seed by itself."""
+    from fedskew.simulation.jobs import in_jobs
+    from fedskew.simulation.session import simulate_groups
+
+    groups = [(key, list(several)) for key, several in groupby(whose, lambda run: whose[run])]
+    if jobs == 1:
+        for _, run, record in simulate_groups(groups, store):
+            yield run, record
+    else:
+        parts = [several for _, several in groups] if len(groups) >= jobs else [[run] for run in whose]
+        yield from in_jobs(parts, store, min(jobs, len(parts)))
 
 
 @contextmanager

@@ -5,7 +5,17 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from fedskew.cli.options import RUN_OPTIONS, Algorithms, Json, Quiet, Runs, open_store, run_options
+from fedskew.cli.options import (
+    RUN_OPTIONS,
+    Algorithms,
+    Jobs,
+    Json,
+    Quiet,
+    Runs,
+    check_jobs,
+    open_store,
+    run_options,
+)
 from fedskew.cli.shared import decode, trained
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
@@ -27,6 +37,7 @@ def sweep_command(
     seeds: Annotated[int, typer.Option(help="How many seeds, starting at --seed.")] = 1,
     out: Annotated[Path, typer.Option(help="Folder for the figure and tables.")] = Path("sweep"),
     style: Style = "screen",
+    jobs: Jobs = 1,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -41,6 +52,7 @@ def sweep_command(
     from fedskew.report.swept import SweepTable, stored_runs
     from fedskew.simulation.sweep import Sweep
 
+    check_jobs(jobs)
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
     sweep = Sweep.of(asked.fields, asked.values, seeds)
     if not any(len(values) > 1 for values in asked.values.values()):
@@ -48,7 +60,7 @@ def sweep_command(
     make_folder(out)
     store, show = open_store(runs), not (json_ or quiet)
     decode(sweep.settings[sweep.reference].runs[0], enabled=show)
-    trained([((name, ""), group) for name, group in sweep.groups], store, show=show)
+    trained([((name, ""), group) for name, group in sweep.groups], store, jobs=jobs, show=show)
     swept = SweepTable.of(sweep.settings, stored_runs(store, sweep.settings), sweep.reference, sweep.title)
     with drawn_for(style):
         made = swept.write(out)
