@@ -11,9 +11,22 @@ pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'"
 
 from flwr.app import Message
 
+from fedskew.core import tree
 from fedskew.core.round import Server
+from fedskew.data import facts, load_dataset
 from fedskew.flower import Rules, client_app
-from fedskew.flower.messages import METRICS, PARAMS, Call, encode_call, server_records
+from fedskew.flower.messages import (
+    LAYER,
+    METRICS,
+    PARAMS,
+    Ask,
+    Call,
+    encode_ask,
+    encode_call,
+    model_records,
+    server_records,
+)
+from fedskew.flower.reading import READOUT
 from fedskew.flower.server import federate
 from fedskew.simulation.plan import Plan, build_federation
 from tests.flower.in_process import Nodes
@@ -49,7 +62,7 @@ def test_a_server_that_chooses_the_model_gets_label_counts_from_one_reply(name):
     run = RUN.replace(algorithm=name)
     federation, counts = counts_of(run)
     start = Plan.of(run, federation.dataset).start()
-    chosen = {leaf: torch.zeros_like(values) for leaf, values in start.params.items()}
+    chosen = tree.map(torch.zeros_like, start.params)
     chosen[BIAS][0] = 1000.0
     server, grid = Server(chosen, start.buffers, start.correction, {}), Nodes(client_app(run), NODES)
     for client, expected in enumerate(counts):
@@ -60,6 +73,35 @@ def test_a_server_that_chooses_the_model_gets_label_counts_from_one_reply(name):
         found = moved / (run.lr * OF_THE_STEP.get(name, 1.0)) * examples
         found[0] = examples - found[1:].sum()  # a thousand leaves few digits for a small change
         assert found == pytest.approx(expected, abs=OFF_BY.get(name, 1e-3))
+
+
+def test_a_readout_gives_label_counts_in_one_ask_to_a_server_that_chooses_the_layer():
+    run = RUN.replace(algorithm="refit")
+    federation, counts = counts_of(run)
+    params = Plan.of(run, federation.dataset).start().params
+    layer = {name: torch.zeros_like(params[name]) for name in ("linear.weight", BIAS)}
+    layer[BIAS][0] = 1000.0
+    grid = Nodes(client_app(run), NODES)
+    for client, expected in enumerate(counts):
+        ask = encode_ask(Ask(run.hash, client, 1, params, {}, layer), model_records(params, {}))
+        (reply,) = grid.send_and_receive([Message(ask, 100 + client, READOUT)])
+        found = -reply.content[LAYER][BIAS].numpy()
+        found[0] += expected.sum()
+        assert found.tolist() == expected.tolist()
+
+
+def test_measuring_gives_the_test_examples_of_a_class_to_a_server_that_chooses_the_model(tmp_path):
+    run = Run(dataset="nodes:64,10", clients=1, rounds=1, engine="serial")
+    data = load_dataset("digits", 0, 1)
+    x, y = data.x_test.flatten(1).float().numpy(), data.y_test.numpy()
+    np.savez(tmp_path / "own.npz", x_train=x, y_train=y, x_test=x, y_test=y)
+    grid = Nodes(client_app(run), [{"client-id": 0, "data": str(tmp_path / "own.npz")}])
+    chosen = tree.map(torch.zeros_like, Plan.of(run, facts(run.dataset, 0, 1)).start().params)
+    for label in range(10):
+        chosen[BIAS] = 1000.0 * torch.eye(10)[label]
+        ask = encode_ask(Ask(run.hash, 0, 1, chosen, {}, {}), model_records(chosen, {}))
+        (reply,) = grid.send_and_receive([Message(ask, 100, "evaluate")])
+        assert reply.content[METRICS]["correct"] == (y == label).sum()
 
 
 def test_an_honest_server_sees_roughly_which_classes_a_client_has():
