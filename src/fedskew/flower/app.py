@@ -52,7 +52,9 @@ _CODE = '''\
     --node-config "... state-dir='/path'"                   SCAFFOLD's state of it is kept there, and survives a restart
     --node-config "... device='cuda' data-dir='/path'"      where and with which files this node trains
 
-No message contains label counts; of all methods, only refit asks for sums that reveal them.
+No message contains label counts, but a server that wants to can compute them from a node's replies, with any method.
+A node runs this file as the server sends it, so nothing in it protects the node from the server's operator:
+docs/privacy.md of fedskew.
 """
 
 from fedskew.flower import client_app, server_app

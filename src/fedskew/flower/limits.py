@@ -5,7 +5,8 @@
 `usual` is the median norm of the other answers of the round, or the largest median of an earlier round if that is
 larger: late in a run most clients may have nothing left to learn, and the few that do still move as far as all did
 before. If fewer than three clients answer and there is no earlier median, the other answer's norm or that of the global
-model is used. The factor is three times what honest clients need under extreme skew (figures: docs/flower.md).
+model is used. The factor is three times what honest clients need under extreme skew (figures:
+docs/federation-reference.md).
 """
 
 from collections.abc import Mapping, Sequence
