@@ -10,7 +10,7 @@ import torch
 
 from fedskew.core import rng
 from fedskew.core.federation import Cohort
-from fedskew.core.identity import installed
+from fedskew.core.modules import installed
 
 if TYPE_CHECKING:
     from fedskew.core.round import Recipe
