@@ -50,6 +50,21 @@ def identity(thing: object, name: str) -> str:
     return _Reading().of(thing, name)
 
 
+def contents(thing: object, depth: int = 2) -> dict[str, str]:
+    """A digest of an object under no name, and of each of its attributes under theirs, to see later which have changed:
+    what a dataclass keeps beside its fields too. A part whose content cannot be determined counts by its attributes.
+    """
+    found: dict[str, str] = {}
+    cached = {name for kind in type(thing).__mro__ for name, v in vars(kind).items() if isinstance(v, cached_property)}
+    for name, part in {"": thing, **getattr(thing, "__dict__", {})}.items():
+        try:
+            found |= {} if name in cached else {name: identity(part, name)}
+        except ValueError:
+            inner = contents(part, depth - 1) if name and depth else {}
+            found |= {f"{name}.{key}": value for key, value in inner.items()}
+    return found
+
+
 class _Reading:
     """One walk through an object. An object met again on the way down is named by its depth, so cycles end."""
 
