@@ -26,6 +26,7 @@ from fedskew.engine.distributed import place
 from fedskew.models import Model, OutputError, build_model
 from fedskew.runs.run import Run
 
+_ABOUT_BYTES = "; uint8 examples are normalised like pixels; numbers of things, such as words, are given as float32"
 _TENSORS = "a dictionary of tensors, such as {'count': torch.zeros(())}"
 
 
@@ -117,7 +118,8 @@ class Plan:
             raise ValueError(f"{self.run.model}: {error}") from None
         except Exception as error:
             shape = list(data.input_shape)
-            raise ValueError(f"{self.run.model} cannot take inputs of shape {shape}: {told(error)}") from error
+            hint = _ABOUT_BYTES if data.x_test.dtype == torch.uint8 and isinstance(error, IndexError) else ""
+            raise ValueError(f"{self.run.model} cannot take inputs of shape {shape}: {told(error)}{hint}") from error
         if logits.shape[1:] != (data.num_classes,):
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
             raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
