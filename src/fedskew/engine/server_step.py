@@ -44,7 +44,7 @@ def _step(recipe: Recipe, server: Server, travel: Callable[[Tensor], Tensor]) ->
         kept_by_server = server.params, server.correction, server.optimizer  # which a part may change in place
         params, correction, optimizer = (tree.map(torch.clone, part) for part in kept_by_server)
         sums = replace(tried(zero_sums, recipe, server), delta=_merged(recipe, params, travel))
-        sums = replace(sums, travel=travel(torch.ones_like(sums.travel)))
+        sums = replace(sums, travel=travel(torch.ones_like(sums.travel, dtype=torch.int64)))
         moved = _check_optimizer(recipe, sums, optimizer, params)
         kept = tried(algorithm.correction.absorb, correction, sums, 0.5)
         check_like("absorb of this run's correction", kept, server.correction, f"{_SAME} server_state has")
