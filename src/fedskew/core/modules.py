@@ -109,7 +109,7 @@ def _spec_of(name: str) -> ModuleSpec | None:
     above = name.rpartition(".")[0]
     if not above:
         return importlib.util.find_spec(name)
-    parent = sys.modules[above].__spec__ if above in sys.modules else _spec_of(above)
+    parent = getattr(sys.modules[above], "__spec__", None) if above in sys.modules else _spec_of(above)
     places = None if parent is None else parent.submodule_search_locations
     return None if places is None else PathFinder.find_spec(name, places)
 
