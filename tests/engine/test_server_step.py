@@ -153,16 +153,23 @@ def test_a_part_must_not_change_itself() -> None:
 
 
 class Rounds(Correction):
-    """The number of the round, as a state."""
+    """The number of the round, as a state: steps become shorter by it."""
 
     def server_state(self, params: Any) -> Any:
-        return {"n": torch.tensor(0.0)}
+        return {"n": tree.first(params).new_zeros(())}
+
+    def bend(self, grads: Any, params: Any, context: Any) -> Any:
+        return {name: leaf / (1 + tree.lead(context.server["n"], leaf)) for name, leaf in grads.items()}
 
     def absorb(self, server: Any, sums: Any, fraction: float) -> Any:
         return {"n": server["n"] + 1}
 
 
 def test_rounds_can_be_counted() -> None:
-    assert list(simulate(Run(**FIELDS, algorithm=Algorithm("mine", correction=Rounds()))))[-1].server.correction == {
-        "n": torch.tensor(2.0)
-    }
+    run = Run(**FIELDS, lr=0.1, algorithm=Algorithm("mine", correction=Rounds()))
+    one, together = (list(simulate(run.replace(engine=engine)))[-1] for engine in ("serial", "stacked"))
+    assert one.server is not None
+    assert one.server.correction == {"n": torch.tensor(2.0)}
+    assert together.train_loss == pytest.approx(one.train_loss)
+    step = run.replace(lr_schedule="step:1,0.5", algorithm="fedavg")
+    assert list(simulate(step))[-1].train_loss == pytest.approx(one.train_loss)

@@ -27,7 +27,7 @@ from fedskew.models import Model, OutputError, build_model
 from fedskew.runs.run import Run
 
 _ABOUT_BYTES = "; uint8 examples are normalised like pixels; numbers of things, such as words, are given as float32"
-_TENSORS = "a dictionary of tensors, such as {'count': torch.zeros(())}"
+_TENSORS = "a dictionary of tensors"
 
 
 @dataclass(frozen=True)
