@@ -110,11 +110,12 @@ def test_the_correction_of_a_page_is_the_one_that_it_names(tmp_path):
     (code,) = (block for block in blocks("docs/own-method.md", "python") if "Tether" in block)
     (tmp_path / "own.py").write_text(code)
     run = Run(dataset="digits", clients=3, rounds=3, batch_size=64, lr=0.1, algorithm="fedprox:mu=0.5")
-    own, known, plain = (
-        [record.train_loss for record in simulate(run.replace(algorithm=method))]
-        for method in (f"{tmp_path / 'own.py'}:tethered,mu=0.5", "fedprox:mu=0.5", "fedavg")
-    )
-    assert own == known != plain
+    for more in ("", "+fednova"):  # with which steps count by how far they lead
+        own, known, plain = (
+            [record.train_loss for record in simulate(run.replace(algorithm=f"{method}{more}"))]
+            for method in (f"{tmp_path / 'own.py'}:tethered,mu=0.5", "fedprox:mu=0.5", "fedavg")
+        )
+        assert own == known != plain
 
 
 def test_what_label_skew_does_is_what_the_commands_print(folder, monkeypatch, capsys):

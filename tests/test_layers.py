@@ -52,9 +52,13 @@ def test_parts_know_trees_randomness_files_and_their_own_folder(folder: str) -> 
         assert not strangers, f"{path}: {strangers}"
 
 
-@pytest.mark.parametrize("name", ["tree", "rng", "files", "spec", "view", "ranks", "checks"])
+@pytest.mark.parametrize("name", ["tree", "rng", "files", "modules", "view", "ranks", "checks"])
 def test_the_ground_floor_knows_nothing(name: str) -> None:
     assert not own(ROOT / "core" / f"{name}.py")
+
+
+def test_specs_know_only_which_modules_are_the_users_own() -> None:
+    assert own(ROOT / "core" / "spec.py") == {"fedskew.core.modules"}
 
 
 def test_the_round_knows_no_concrete_part_and_no_data() -> None:

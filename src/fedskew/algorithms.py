@@ -101,7 +101,7 @@ class Algorithm:
     @property
     def needs_travel(self) -> bool:
         """Whether a part uses how far a client's optimiser moves under a unit gradient."""
-        parts = (self.loss, *self.terms, self.correction, self.aggregate)
+        parts = (self.loss, *self.terms, self.correction, *self.ascents, self.aggregate, self.server)
         return any(getattr(part, "needs_travel", False) for part in parts)
 
 

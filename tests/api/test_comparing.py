@@ -1,11 +1,13 @@
 """Runs side by side, from Python."""
 
 import sys
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
 
-from fedskew import Compared, Run, Store, compare, cross_entropy, fedlc, simulate
+from fedskew import Algorithm, Compared, Run, Store, compare, cross_entropy, fedlc, simulate
+from fedskew.optimizers import sgd
 from tests.cli.calling import call
 
 FIELDS = {"clients": 4, "rounds": 3, "lr": 0.1, "batch_size": 32, "partition": "dirichlet:0.3"}
@@ -116,6 +118,10 @@ def test_what_cannot_be_compared_says_why():
         compare([BASE, BASE])
     with pytest.raises(ValueError, match="fedlc appears twice"):
         compare(BASE, ["fedlc", fedlc()])
+    halved, doubled = (Algorithm("mine", server=sgd(rate)) for rate in (0.5, 2.0))
+    with pytest.raises(ValueError, match=r'^mine appears twice; .*: dataclasses.replace\(method, name="..."\) gives'):
+        compare(BASE, [halved, doubled])
+    assert list(compare(BASE, [halved, replace(doubled, name="doubled")])) == ["mine", "doubled"]
     for wrong in ("fedavg,fedlc", "fedavg", fedlc(), []):
         with pytest.raises(ValueError, match=r"^algorithms is .*; allowed: a list of methods, for example "):
             compare(BASE, wrong)

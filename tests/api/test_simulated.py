@@ -1,6 +1,7 @@
 """A run, its table, figure, model and traffic, from Python."""
 
 import re
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -188,3 +189,15 @@ def test_to_pandas_has_a_row_for_each_round(monkeypatch):
     assert list(frame) == [1, 2, 3]
     assert frame[3]["accuracy"] == found.accuracy
     assert frame[3]["cohort"] == 4
+
+
+def test_a_program_that_leaves_its_loop_ends_quietly_with_its_last_round_kept(tmp_path):
+    code = (
+        "from fedskew import Run, simulate\n"
+        "left = simulate(Run(dataset='digits', model='logistic', clients=3, rounds=9), store='runs')\n"
+        "for record in left:\n    if record.round == 3: break\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    (folder,) = Store(tmp_path / "runs")
+    assert folder.saved() == 3

@@ -140,3 +140,37 @@ def test_a_run_takes_them_as_they_are(form):
     (record,) = simulate(run)
     assert record.clients == 2
     assert run.hash == Run(dataset=as_dataset(*parts), partition="iid", clients=2, rounds=1).hash
+
+
+def test_an_item_that_cannot_be_read_is_named():
+    class Broken(Vision):
+        def __getitem__(self, i):
+            return super().__getitem__(i) if i != 7 else 1 / 0
+
+    told = r"^data, train: item 7 cannot be read: test_objects.py, line \d+, in __getitem__: ZeroDivisionError"
+    with pytest.raises(ValueError, match=told):
+        as_dataset(Broken(PIXELS, LABELS), Vision(PIXELS, LABELS))
+
+
+class Words(torch.nn.Module):
+    def __init__(self, num_classes):
+        super().__init__()
+        self.table, self.linear = torch.nn.Embedding(50, 4), torch.nn.Linear(4, num_classes)
+
+    def forward(self, x):
+        return self.linear(self.table(x.long()).mean(-2))
+
+
+def test_numbers_of_words_are_not_pixels():
+    words = np.random.default_rng(0).integers(0, 50, (12, 6))
+    fields = {"model": Words, "partition": "iid", "clients": 2, "rounds": 1}
+
+    def run(kind):
+        part = words.astype(kind), np.array(LABELS)
+        return Run(dataset=(part, part), **fields)
+
+    assert next(simulate(run(np.float32))).round == 1
+    with pytest.raises(ValueError, match=r"index out of range.*; uint8 examples are normalised .* given as float32$"):
+        next(simulate(run(np.uint8)))
+    with pytest.raises(ValueError, match=r"holds int64; allowed: .*; whole numbers such as those of words as float32$"):
+        run(np.int64)

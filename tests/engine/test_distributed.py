@@ -270,7 +270,7 @@ def test_ranks_see_the_same_and_never_lose_step(tmp_path: Path) -> None:
         assert said[0][name] == said[1][name], name
     assert said[0]["new"] == said[0]["finished"]
     assert [asked for *_, asked in ast.literal_eval(said[1]["readout"])] == [0, 0, *[6 * 3] * 10]
-    assert "another process is working on run" in said[0]["busy"]
+    assert "this process is already working on run" in said[0]["busy"]
     assert "another rank cannot continue" in said[1]["busy"]
     assert "ranks have different runs" in said[0]["different"]
     assert "ranks have different runs" in said[1]["different"]

@@ -1,13 +1,15 @@
 """What parts of the user's own give one client is checked before round 1, with any engine."""
 
+import threading
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
-from fedskew import Algorithm, Correction, Run, cross_entropy, simulate
+from fedskew import Algorithm, Correction, Run, View, cross_entropy, simulate
 from fedskew.core import tree
 from fedskew.core.round import Context
 from fedskew.core.tree import Params
@@ -196,3 +198,224 @@ def test_what_is_no_number_is_not_taken_for_a_difference_between_engines() -> No
     simulation = Simulation(Run(**FIELDS, algorithm=spoilt_for_nines))
     assert simulation.engine_name == "stacked"
     assert "different numbers" not in simulation.engine_reason
+
+
+class Counting(Correction):
+    """Its first gradients count twice."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "steps", 0)
+
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        object.__setattr__(self, "steps", self.steps + 1)  # type: ignore[attr-defined]
+        return tree.map(lambda leaf: leaf / self.steps, grads)  # type: ignore[attr-defined]
+
+
+class Keeping(Correction):
+    """It keeps the last gradient where no digest sees it."""
+
+    def __init__(self) -> None:
+        object.__setattr__(self, "box", threading.local())
+
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        self.box.grads = grads  # type: ignore[attr-defined]
+        return grads
+
+
+class Warming:
+    """A loss with a state; `ready` is computed once, as a cached property may be."""
+
+    def __init__(self) -> None:
+        self.heat = torch.zeros(())
+
+    @cached_property
+    def ready(self) -> float:
+        return 1.0
+
+    def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        self.heat += self.ready
+        return cross_entropy(logits, labels, counts) * self.heat
+
+
+def memory() -> Any:
+    seen = []
+
+    def loss(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        seen.append(len(labels))
+        return cross_entropy(logits, labels, counts)
+
+    return loss
+
+
+class Repeating(nn.Linear):
+    """A module with a state of Python's, or one that keeps what it has computed once and notes what it has seen."""
+
+    def __init__(self, changing: bool) -> None:
+        super().__init__(64, 10)
+        self.passes, self.scale, self.changing = 0, None, changing
+        self.seen: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.scale is None:
+            self.scale = torch.ones(64)
+        self.passes += self.changing
+        self.seen = [x]
+        return super().forward(x.flatten(1) * self.scale)
+
+
+@pytest.mark.parametrize("engine", ["auto", "serial", "stacked"])
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({"algorithm": lambda: Algorithm("mine", correction=Counting())}, r"the correction .* itself .*\(steps\)"),
+        ({"algorithm": lambda: Algorithm("mine", correction=Keeping())}, r"the correction .* itself .*\(box.grads\)"),
+        ({"algorithm": lambda: Algorithm("mine", loss=Warming())}, r"the loss .* itself .*\(heat\)"),
+        ({"algorithm": memory}, r"the loss of this run changes itself when it is called: "),
+        ({"model": lambda: Repeating(True)}, r"the model of this run changes itself when it is called \(passes\)"),
+    ],
+)
+def test_a_part_must_not_change_itself(fields: dict[str, Any], told: str, engine: str) -> None:
+    refused(told, engine, **fields)
+
+
+def test_a_model_may_keep_what_it_has_computed_once() -> None:
+    Simulation(Run(**{**FIELDS, "model": lambda: Repeating(False)}))
+
+
+class Paced(Correction):
+    """It divides by how far the client has gone."""
+
+    def finish(self, context: Context, delta: Params) -> tuple[Params, Params, Params]:
+        return delta, {}, tree.divide(delta, context.travel)
+
+
+class PacedSaying(Paced):
+    needs_travel = True
+
+
+class Branching(Correction):
+    """No number of its result is nan."""
+
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        return grads if bool((context.travel < 3).all()) else tree.neg(grads)
+
+
+def paced_loss(view: View) -> Tensor:
+    return cross_entropy(view.outputs.logits, view.labels, view.counts) * view.travel.unsqueeze(-1)
+
+
+def paced_ascent(params: Params, grads: Params, context: Context) -> Params:
+    return {name: leaf + grads[name] / tree.lead(context.travel, leaf) for name, leaf in params.items()}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "who"),
+    [
+        (Algorithm("mine", correction=Paced()), "correction"),
+        (Algorithm("mine", correction=Branching()), "correction"),
+        (Algorithm("mine", loss=paced_loss), "loss"),
+        (Algorithm("mine", ascents=(paced_ascent,)), "ascent"),
+    ],
+)
+def test_a_part_that_uses_travel_says_so(algorithm: Algorithm, who: str) -> None:
+    refused(rf"^the {who} of this run uses travel, .*; set needs_travel = True in its class", algorithm=algorithm)
+
+
+def test_one_that_says_so_has_it() -> None:
+    assert Algorithm("mine", correction=PacedSaying()).needs_travel
+    Simulation(Run(**FIELDS, algorithm=Algorithm("mine", correction=PacedSaying())))
+    paced_ascent.needs_travel = True  # type: ignore[attr-defined]
+    try:
+        Simulation(Run(**FIELDS, algorithm=Algorithm("mine", ascents=(paced_ascent,))))
+    finally:
+        del paced_ascent.needs_travel  # type: ignore[attr-defined]
+
+
+class Words(nn.Module):
+    """`max_norm` shortens rows of the table in the forward pass, here none in the first step."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.linear = nn.Embedding(17, 8, max_norm=1e6), nn.Linear(8, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        said: Tensor = self.linear(self.table(x.flatten(1).clamp(0, 16).long()).mean(-2))
+        return said
+
+
+class Clipped(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.weight.data.clamp_(-0.01, 0.01)
+        return super().forward(x.flatten(1))
+
+
+@pytest.mark.parametrize("engine", ["auto", "serial"])
+@pytest.mark.parametrize(("model", "name"), [(Words, "table.weight"), (Clipped, "weight")])
+def test_a_model_leaves_its_parameters_as_they_are(model: Any, name: str, engine: str) -> None:
+    refused(rf"the model of this run changes its parameter '{name}' in a forward pass", engine, model=model)
+
+
+def detached(logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+    return cross_entropy(logits, labels, counts).detach()
+
+
+class Detached(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1)).detach()
+
+
+@pytest.mark.parametrize("engine", ["auto", "serial", "stacked"])
+def test_a_loss_without_a_gradient(engine: str) -> None:
+    refused("^the loss of this run has no gradient; allowed: ", engine, algorithm=detached)
+    refused("^the model of this run has no gradient; allowed: ", engine, model=Detached)
+
+
+@dataclass(frozen=True)
+class Numbered(Correction):
+    """Its states are numbers of Python."""
+
+    on_server: bool
+
+    def client_state(self, params: Params) -> Any:
+        return {} if self.on_server else {"n": 0}
+
+    def server_state(self, params: Params) -> Any:
+        return {"n": 0} if self.on_server else {}
+
+    def finish(self, context: Context, delta: Params) -> tuple[Params, Params, Params]:
+        return delta, context.client, {}
+
+
+@pytest.mark.parametrize(("on_server", "name"), [(True, "server_state"), (False, "client_state")])
+def test_a_state_is_tensors(on_server: bool, name: str) -> None:
+    told = f"^{name} of this run's correction returned an int for 'n'; allowed: a dictionary of tensors"
+    refused(told, algorithm=Algorithm("mine", correction=Numbered(on_server)))
+
+
+class Wide(Correction):
+    def bend(self, grads: Params, params: Params, context: Context) -> Params:
+        return tree.map(torch.Tensor.double, grads)
+
+
+def test_what_a_correction_bends_keeps_its_type() -> None:
+    told = r"^bend of this run's correction returned float64 for 'hidden\.0\.weight', whose type is float32; allowed"
+    refused(told, algorithm=Algorithm("mine", correction=Wide()))
+
+
+class Both(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+
+    def forward(self, x: Tensor) -> Any:
+        said = super().forward(x.flatten(1))
+        return said, said
+
+
+def test_a_model_returns_logits_alone() -> None:
+    refused(r"^Both@\w+: the module returns a tuple; allowed: a tensor, its logits", model=Both)

@@ -116,3 +116,60 @@ def test_right_parts_run() -> None:
     assert ours is not None
     assert plain is not None
     torch.testing.assert_close(ours.params, plain.params)
+
+
+class ByTravel(weighted_mean):
+    def coefficients(self, weights: Any, travel: Any) -> Any:
+        return weights / weights.sum() / travel
+
+
+class TravelKept(Correction):
+    def server_state(self, params: Any) -> Any:
+        return {"gone": torch.zeros((), dtype=torch.float64)}
+
+    def absorb(self, server: Any, sums: Any, fraction: float) -> Any:
+        return {"gone": server["gone"] + sums.travel}
+
+
+@pytest.mark.parametrize("part", [{"aggregate": ByTravel()}, {"correction": TravelKept()}])
+def test_a_part_that_uses_travel_says_so(part: dict[str, Any]) -> None:
+    (name,) = part
+    with pytest.raises(ValueError, match=f"^on the server the {name} of this run uses travel, .*needs_travel = True"):
+        Simulation(Run(**FIELDS, algorithm=Algorithm("mine", **part)))
+    kind = type(part[name])
+    saying = type(kind.__name__, (kind,), {"needs_travel": True})()
+    assert Algorithm("mine", **{name: saying}).needs_travel
+
+
+class Fading(sgd):
+    def update(self, grads: Any, state: Any, params: Any, rate: Any) -> Any:
+        object.__setattr__(self, "steps", getattr(self, "steps", 0) + 1)
+        return tree.map(lambda leaf: leaf / self.steps, tree.neg(grads)), state  # type: ignore[attr-defined]
+
+
+def test_a_part_must_not_change_itself() -> None:
+    with pytest.raises(ValueError, match=r"^the server of this run changes itself when it is called \(steps\): "):
+        Simulation(Run(**FIELDS, algorithm=Algorithm("mine", server=Fading(1.0))))
+
+
+class Rounds(Correction):
+    """The number of the round, as a state: steps become shorter by it."""
+
+    def server_state(self, params: Any) -> Any:
+        return {"n": tree.first(params).new_zeros(())}
+
+    def bend(self, grads: Any, params: Any, context: Any) -> Any:
+        return {name: leaf / (1 + tree.lead(context.server["n"], leaf)) for name, leaf in grads.items()}
+
+    def absorb(self, server: Any, sums: Any, fraction: float) -> Any:
+        return {"n": server["n"] + 1}
+
+
+def test_rounds_can_be_counted() -> None:
+    run = Run(**FIELDS, lr=0.1, algorithm=Algorithm("mine", correction=Rounds()))
+    one, together = (list(simulate(run.replace(engine=engine)))[-1] for engine in ("serial", "stacked"))
+    assert one.server is not None
+    assert one.server.correction == {"n": torch.tensor(2.0)}
+    assert together.train_loss == pytest.approx(one.train_loss)
+    step = run.replace(lr_schedule="step:1,0.5", algorithm="fedavg")
+    assert list(simulate(step))[-1].train_loss == pytest.approx(one.train_loss)

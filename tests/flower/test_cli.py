@@ -89,6 +89,20 @@ def test_files_of_ones_own_go_into_the_app_and_train_from_any_folder(tmp_path, c
     assert [record["clients"] for record in folder.records()] == [2]
 
 
+def test_modules_that_these_files_import_go_with_them(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "lib_of_mine").mkdir()
+    (tmp_path / "lib_of_mine" / "__init__.py").write_text("")
+    (tmp_path / "lib_of_mine" / "losses.py").write_text("from fedskew import cross_entropy as plain\n")
+    (tmp_path / "led.py").write_text("from lib_of_mine.losses import plain\ndef lead():\n    return plain\n")
+    code, out, err = call(capsys, "flower", "init", "app", "--algorithm", "led.py:lead", "--clients", "2")
+    assert code == 0, err
+    assert "app/lib_of_mine/losses.py" in out
+    for file in ("led.py", "lib_of_mine/__init__.py", "lib_of_mine/losses.py"):
+        assert (tmp_path / "app" / file).read_bytes() == (tmp_path / file).read_bytes()
+
+
 def test_paths_of_data_are_whole_in_the_app(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     x, y = np.zeros((4, 3), np.float32), np.array([0, 1, 0, 1])

@@ -1,5 +1,7 @@
 import json
 import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -162,11 +164,11 @@ def test_a_folder_of_another_version(tmp_path):
         final(run, store)
 
 
-def test_two_processes_do_not_share_a_run(tmp_path):
+def test_two_iterators_do_not_share_a_run(tmp_path):
     run, store = Run(**FIELDS), Store(tmp_path)
     first = simulate(run, store=store)
     next(first)
-    with pytest.raises(StoreError, match="another process"):
+    with pytest.raises(StoreError, match="this process is already working"):
         next(simulate(run, store=Store(tmp_path)))
     first.close()
     final(run, store)
@@ -311,6 +313,23 @@ def test_a_measurement_is_not_added_to_a_run_that_goes_on(tmp_path, monkeypatch)
     store, run = Store(tmp_path), Run(**FIELDS)
     final(run, store)
     folder = store.folder(run.hash)
-    with folder.lock(), pytest.raises(StoreBusy, match="another process is working on run"):
+    with folder.lock(), pytest.raises(StoreBusy, match="this process is already working on run"):
         folder.write_measured(3, {"one": 1})
     assert folder.measured(3) == {}
+
+
+def test_another_process_is_told_from_an_iterator_of_this_one(tmp_path):
+    store, run = Store(tmp_path), Run(**FIELDS)
+    left = simulate(run, store=store)
+    next(left)
+    with pytest.raises(StoreBusy, match=r"this process is already working on run \w+: an iterator .*; call close\(\)"):
+        next(simulate(run, store=store))
+    code = (
+        "import sys; from fedskew.runs.store import Store, StoreBusy\n"
+        "try:\n    with Store(sys.argv[1]).folder(sys.argv[2]).lock(): pass\n"
+        "except StoreBusy as error: print(error)"
+    )
+    told = subprocess.run([sys.executable, "-c", code, str(tmp_path), run.hash], capture_output=True, text=True)
+    assert told.stdout == f"another process is working on run {run.hash}\n", told.stderr
+    left.close()
+    assert next(simulate(run, store=store)).round == 1

@@ -1,6 +1,9 @@
 """A run for Python programs: its records, round after round, and a summary of the rounds so far."""
 
+import atexit
+import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, get_args
@@ -24,6 +27,8 @@ from fedskew.simulation import simulate as rounds_of
 from fedskew.simulation.traffic import BytesSent, bytes_sent
 
 Style = Literal["markdown", "latex", "csv"]
+_open = weakref.WeakSet["Simulated"]()
+"""What a program may leave before its end."""
 
 
 class Simulated(Iterator[RoundRecord]):
@@ -37,6 +42,7 @@ class Simulated(Iterator[RoundRecord]):
         self.records: list[RoundRecord] = []
         self._coming = coming
         self._server: Server | None = None
+        _open.add(self)
 
     def __iter__(self) -> "Simulated":
         return self
@@ -141,6 +147,14 @@ class Simulated(Iterator[RoundRecord]):
 
     def __repr__(self) -> str:
         return f"<{self.run.short_algorithm} on {self.run.title}: {len(self.records)} of {self.run.rounds} rounds>"
+
+
+@atexit.register
+def _close_all() -> None:
+    """At the end of a program, while Python can still write a checkpoint."""
+    for one in list(_open):
+        with suppress(ValueError):  # a thread is in the middle of a round
+            one.close()
 
 
 def simulate(

@@ -14,10 +14,8 @@ import hashlib
 import inspect
 import re
 import reprlib
-import site
 import struct
 import sys
-import sysconfig
 import textwrap
 import weakref
 from collections.abc import Iterator
@@ -31,6 +29,7 @@ import torch
 
 from fedskew.core import tree
 from fedskew.core.checks import made_of
+from fedskew.core.modules import installed
 
 _PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, torch.dtype, torch.device, np.dtype)
 _OF_EVERY_CLASS = {
@@ -49,6 +48,21 @@ _POINTER = struct.calcsize("P")
 def identity(thing: object, name: str) -> str:
     """64 hexadecimal digits; messages call the object `name`."""
     return _Reading().of(thing, name)
+
+
+def contents(thing: object, depth: int = 2) -> dict[str, str]:
+    """A digest of an object under no name, and of each of its attributes under theirs, to see later which have changed:
+    what a dataclass keeps beside its fields too. A part whose content cannot be determined counts by its attributes.
+    """
+    found: dict[str, str] = {}
+    cached = {name for kind in type(thing).__mro__ for name, v in vars(kind).items() if isinstance(v, cached_property)}
+    for name, part in {"": thing, **getattr(thing, "__dict__", {})}.items():
+        try:
+            found |= {} if name in cached else {name: identity(part, name)}
+        except ValueError:
+            inner = contents(part, depth - 1) if name and depth else {}
+            found |= {f"{name}.{key}": value for key, value in inner.items()}
+    return found
 
 
 class _Reading:
@@ -245,21 +259,6 @@ def _written_by_dataclass(name: str, member: object) -> bool:
         and isinstance(member, FunctionType)
         and member.__code__.co_filename in ("<string>", dataclasses.__file__, reprlib.__file__)
     )
-
-
-@lru_cache
-def installed(module: str | None) -> bool:
-    """Whether a module belongs to Python, fedskew, or another installed package."""
-    root = (module or "").partition(".")[0]
-    if root == "__main__":  # in a notebook, its file belongs to an installed program
-        return False
-    if root == "fedskew" or root in sys.stdlib_module_names:
-        return True
-    file = getattr(sys.modules.get(root), "__file__", None) or getattr(sys.modules.get(module or ""), "__file__", None)
-    if file is None:
-        return False
-    places = {*site.getsitepackages(), site.getusersitepackages(), *sysconfig.get_paths().values()}
-    return any(Path(file).is_relative_to(place) for place in places if Path(place).name.endswith("-packages"))
 
 
 def _file_digest(module: ModuleType, where: str) -> str:

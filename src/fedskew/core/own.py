@@ -2,15 +2,20 @@
 
 import traceback
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 from fedskew.core import rng
+from fedskew.core.checks import made_of
 from fedskew.core.federation import Cohort
-from fedskew.core.identity import installed
+from fedskew.core.identity import contents, identity
+from fedskew.core.modules import installed
+from fedskew.core.tree import Params
 
 if TYPE_CHECKING:
     from fedskew.core.round import Recipe
@@ -21,16 +26,91 @@ _OF_SHAPES = RuntimeError, IndexError, ValueError
 
 def own_parts(recipe: "Recipe") -> list[str]:
     """Which of the parts that a client's update uses are not from this package."""
+    return list(dict.fromkeys(name for name, part in _of_clients(recipe) if is_own(part)))
+
+
+def _of_clients(recipe: "Recipe") -> list[tuple[str, object]]:
     algorithm = recipe.algorithm
     losses = algorithm.loss, *algorithm.terms
-    parts: list[tuple[str, object]] = [
+    return [
         *(("loss", part) for loss in losses for part in (loss, getattr(loss, "function", loss))),
         ("model", recipe.model.module),
         ("correction", algorithm.correction),
         *(("ascent", ascend) for ascend in algorithm.ascents),
         ("optimizer", recipe.optimizer),
     ]
-    return list(dict.fromkeys(name for name, part in parts if is_own(part)))
+
+
+@contextmanager
+def unchanged(recipe: "Recipe") -> Iterator[None]:
+    """Refuse parts of the user's own that change themselves inside. A checkpoint does not hold what they keep, and each
+    engine calls them in its own order, so that their numbers would depend on both. A model is known by what it is after
+    its first pass, because many keep what they compute once."""
+    algorithm = recipe.algorithm
+    of_server = ("aggregate", algorithm.aggregate), ("server", algorithm.server)
+    own = {
+        id(part): (name, part)
+        for name, part in (*_of_clients(recipe), *of_server)
+        if is_own(part) and name != "model" and part is not recipe.optimizer
+    }
+    before = {key: contents(part) for key, (_, part) in own.items()}
+    yield
+    for key, (name, part) in own.items():
+        check_unchanged(name, before[key], contents(part))
+
+
+def check_unchanged(name: str, before: dict[str, str], after: dict[str, str]) -> None:
+    changed = sorted(key for key in before.keys() | after.keys() if before.get(key) != after.get(key))
+    if changed:
+        kept = f" ({', '.join(key for key in changed if key)})" if any(changed) else ""
+        raise ValueError(
+            f"the {name} of this run changes itself when it is called{kept}: engines would give other numbers, and a "
+            "run that continues would have lost it; allowed: parts that stay as they are; a state belongs in "
+            "client_state or server_state of a correction"
+        )
+
+
+def kept_by(module: nn.Module) -> dict[str, str]:
+    """Digests of what the user's own modules in it keep beside parameters, buffers and other tensors: many note what
+    they have computed last."""
+    theirs = vars(nn.Module()).keys()
+    found: dict[str, str] = {}
+    for path, part in module.named_modules():
+        known = {} if installed(type(part).__module__) else vars(part)
+        for name in known.keys() - theirs:
+            if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(known[name])):
+                with suppress(ValueError):
+                    found[f"{path}.{name}".lstrip(".")] = identity(known[name], name)
+    return found
+
+
+def check_like(what: str, made: Any, like: Params | None, allowed: str) -> None:
+    """Refuse anything but a dictionary of tensors, with the names, shapes and types of others if there are any."""
+    if wrong := _problem(made, like):
+        raise ValueError(f"{what} returned {wrong}; allowed: {allowed}")
+
+
+def _problem(made: Any, like: Params | None) -> str | None:
+    """How something differs in names and shapes from other tensors, or is no dictionary of tensors."""
+    if not isinstance(made, dict):
+        return made_of(made)
+    like = made if like is None else like
+    for name in [*like, *made]:
+        if name not in made:
+            return f"no {name!r}"
+        if name not in like:
+            return f"an unknown {name!r}"
+        if not isinstance(made[name], Tensor):
+            return f"{made_of(made[name])} for {name!r}"
+        if made[name].shape != like[name].shape:
+            return f"shape {list(made[name].shape)} for {name!r}, whose shape is {list(like[name].shape)}"
+        if made[name].dtype != like[name].dtype:
+            return f"{_kind(made[name])} for {name!r}, whose type is {_kind(like[name])}"
+    return None
+
+
+def _kind(leaf: Tensor) -> str:
+    return str(leaf.dtype).removeprefix("torch.")
 
 
 def drawing(recipe: "Recipe", seed: int, *path: Any) -> AbstractContextManager[None]:

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fedskew.core.modules import digest_with_imports
+
 Value = bool | int | float | str | None
 _WORDS: dict[str, Value] = {"on": True, "true": True, "off": False, "false": False, "none": None}
 _KINDS = {"bool": "on or off", "float": "a finite number", "int": "a whole number", "str": "text"}
@@ -44,6 +46,7 @@ class Resolved:
     arguments: Mapping[str, Value]
     text: str
     file_sha256: str | None = None
+    """Of the user's own file; if it imports modules of the user's own, over theirs as well."""
 
     @property
     def own(self) -> bool:
@@ -344,7 +347,7 @@ def _from_file(file: str, name: str) -> tuple[Callable[..., Any], str]:
         own = {key: value for key, value in vars(module).items() if callable(value)}
         names = [key for key, value in own.items() if getattr(value, "__module__", None) == module.__name__]
         raise ValueError(f"{path} has no function {name!r}; it has: {', '.join(names) or 'none'}")
-    return found, sha256
+    return found, digest_with_imports(path)
 
 
 @lru_cache(maxsize=64)
@@ -359,5 +362,15 @@ def _imported(path: Path, sha256: str) -> ModuleType:
         with redirect_stdout(sys.stderr):
             spec.loader.exec_module(module)
     except (Exception, SystemExit) as error:
-        raise ValueError(f"{path} could not be imported: {type(error).__name__}: {error}") from error
+        why = f"{type(error).__name__}: {error}{_lies_beside(path, error)}"
+        raise ValueError(f"{path} could not be imported: {why}") from error
+    digest_with_imports(path)  # notes what it has imported
     return module
+
+
+def _lies_beside(path: Path, error: BaseException) -> str:
+    """What to do if a module that was not found is in the folder of the file."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    if not name or not ((path.parent / f"{name}.py").is_file() or (path.parent / name).is_dir()):
+        return ""
+    return f"; {name} lies beside the file, where Python does not look: set PYTHONPATH={path.parent}"

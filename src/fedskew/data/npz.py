@@ -27,6 +27,7 @@ from fedskew.data.places import user_path
 _NEEDED = ("x_train", "y_train", "x_test", "y_test")
 _LARGEST = float(np.finfo(np.float32).max)
 _CHANNELS = (1, 3, 4)
+_KINDS = "allowed: uint8 images or floating-point features; whole numbers such as those of words as float32"
 _CLIENTS = ("client", "client_train", "client_test")
 Array = NDArray[Any]
 Ints = NDArray[np.int64]
@@ -135,7 +136,7 @@ def _array(archive: Any, name: str) -> Array:
 def _examples(path: str, name: str, x: Array, channels_first: bool = False) -> Array:
     """Stored values with channels first: uint8, or float32."""
     if x.dtype != np.uint8 and x.dtype.kind != "f":
-        raise ValueError(f"{path}: {name} holds {x.dtype}; allowed: uint8 images or floating-point features")
+        raise ValueError(f"{path}: {name} holds {x.dtype}; {_KINDS}")
     if not math.prod(x.shape):
         raise ValueError(f"{path}: {name} is empty: its shape is {list(x.shape)}")
     if x.dtype.kind == "f":

@@ -16,6 +16,7 @@ from PIL import Image
 
 from fedskew.core.checks import made_of
 from fedskew.core.dataset import Dataset
+from fedskew.core.own import told
 from fedskew.data.npz import checked, of_arrays
 from fedskew.data.pictures import as_rgb
 
@@ -66,7 +67,10 @@ def _arrays(where: str, part: Any) -> tuple[Array, Array, bool]:
 def _items(where: str, part: Any) -> Iterator[tuple[Any, Any]]:
     columns: tuple[str, str] | None = None
     for i in range(len(part)):
-        item = part[i]
+        try:
+            item = part[i]
+        except Exception as error:
+            raise ValueError(f"{where}: item {i} cannot be read: {told(error)}") from error
         if isinstance(item, Mapping):
             columns = columns or _columns(where, item)
             yield item[columns[0]], item[columns[1]]

@@ -18,11 +18,12 @@ from torch import Tensor
 from fedskew.core import rng, tree
 from fedskew.core.checks import made_of
 from fedskew.core.federation import Federation
-from fedskew.core.own import own_parts
+from fedskew.core.own import check_like, check_unchanged, kept_by, own_parts, unchanged
 from fedskew.core.round import Batch, Context, Recipe, Server, begin, check_losses, gradient
 from fedskew.core.settings import kernels_of
 from fedskew.core.tree import Params
-from fedskew.engine.trial import few_examples
+from fedskew.core.view import Outputs
+from fedskew.engine.trial import close, few_examples
 
 _LOOKED_AT = 64
 
@@ -40,11 +41,13 @@ def check_parts(recipe: Recipe, server: Server, federation: Federation) -> None:
     if not own_parts(recipe):
         return
     with suppress(FailsError), rng.seeded(0, "trial"), kernels_of("fp32"):
-        step = tried(_FirstStep.of, recipe, server, federation)
+        step = _FirstStep.of(recipe, server, federation)
         try:
-            step.check()
+            with unchanged(recipe):
+                made = step.check()
         except _NotFiniteError as error:
             raise ValueError(f"{error}{step.about_counts()}") from None
+        step.check_travel(made)
 
 
 @dataclass(frozen=True)
@@ -64,17 +67,35 @@ class _FirstStep:
         held = federation.order[federation.offsets[client] : federation.offsets[client + 1]]
         rows = torch.from_numpy(np.resize(held, 2 * few_examples(data.num_classes))).to(device)
         batch = Batch(data.prepare(data.x_train[rows], tree.first(server.params).dtype), data.y_train[rows])
-        sent = server.params, server.buffers, server.correction
-        params, buffers, correction = (tree.map(torch.clone, part) for part in sent)  # a part may change them in place
-        state = recipe.algorithm.correction.client_state(params)
+        params = tree.map(torch.clone, server.params)
+        state = tried(recipe.algorithm.correction.client_state, params)
+        check_like("client_state of this run's correction", state, None, "a dictionary of tensors")
         travel = recipe.travel(torch.ones((), dtype=torch.int64, device=device))
         own = torch.from_numpy(counts[client]).to(device)
-        return cls(recipe, client, Context(params, buffers, state, correction, own, travel), batch)
+        return cls(recipe, client, Context(params, server.buffers, state, server.correction, own, travel), batch)
 
-    def check(self) -> None:
-        """Every part in turn: loss and model, ascents, correction."""
+    def check(self) -> list[Params]:
+        """Every part in turn: loss and model, ascents, correction. What they make of the client."""
+        given = self.context
+        sent = given.anchor, given.buffers, given.client, given.server
+        anchor, buffers, client, server = (tree.map(torch.clone, part) for part in sent)  # changed in place, perhaps
+        with rng.seeded(0, "step"):
+            context = replace(given, anchor=anchor, buffers=buffers, client=client, server=server)
+            return replace(self, context=context)._check_all()
+
+    def check_travel(self, made: list[Params]) -> None:
+        """Refuse parts that use the travel without saying so."""
+        if self.recipe.algorithm.needs_travel:
+            return
+        unknown = replace(self.context, travel=torch.full_like(self.context.travel, torch.nan))
+        if uses_travel(made, replace(self, context=unknown).check):
+            users = [part for part in own_parts(self.recipe) if part in ("loss", "correction", "ascent")]
+            raise undeclared(f"the {' or '.join(users)} of this run")
+
+    def _check_all(self) -> list[Params]:
         recipe, context, own = self.recipe, self.context, own_parts(self.recipe)
         grads = self._gradient(own)
+        made = [grads]
         with torch.no_grad():
             for ascend in recipe.ascents:
                 there = tried(ascend, context.anchor, grads, context)
@@ -82,8 +103,8 @@ class _FirstStep:
                     what, allowed = "the ascent of this run", "the same names and shapes as the parameters"
                     self._check(what, there, grads, context.anchor, allowed)
                 grads = tried(gradient, recipe, context, there, context.buffers, self.batch)[0]
-            if "correction" in own:
-                self._check_correction(grads)
+                made.append(grads)
+            return [*made, *(self._check_correction(grads) if "correction" in own else [])]
 
     def _gradient(self, own: list[str]) -> Params:
         """The gradient of the loss. Both are checked if the loss or the model is the user's own."""
@@ -91,12 +112,17 @@ class _FirstStep:
         params, given = context.anchor, {**context.anchor, "": batch.x}
         theirs = [part for part in ("loss", "model") if part in own]
         if theirs:
-            with torch.no_grad():
-                outputs = tried(recipe.model.apply, params, context.buffers, batch.x, train=True)[0]
-                losses = tried(recipe.losses, params, context.buffers, batch, context)[0]
+            outputs, losses = self._check_pure() if "model" in own else self._pass(params)
             if not isinstance(losses, Tensor):
                 raise ValueError(f"the loss returned {made_of(losses)}; allowed: a tensor with one value per example")
             check_losses(losses, batch.y)
+            if not losses.requires_grad:
+                who = "model" if "model" in own and not outputs.logits.requires_grad else "loss"
+                raise ValueError(
+                    f"the {who} of this run has no gradient; allowed: what it returns follows from what it was given "
+                    "by PyTorch's operations, without detach, item, NumPy or torch.no_grad"
+                )
+            losses = losses.detach()
             theirs = ["model"] if "model" in own and outputs.logits.isnan().any() else theirs
             self._check_finite(f"the {theirs[0]} of this run", {"": losses}, given)
         grads: Params = tried(gradient, recipe, context, params, context.buffers, batch)[0]
@@ -104,7 +130,32 @@ class _FirstStep:
             self._check_finite(f"the gradient of the {theirs[0]} of this run", grads, given)
         return grads
 
-    def _check_correction(self, grads: Params) -> None:
+    def _pass(self, params: Params) -> tuple[Outputs, Any]:
+        """What the model says of the batch, and the losses."""
+        recipe, context, batch = self.recipe, self.context, self.batch
+        with torch.enable_grad():
+            leaves = {name: leaf.detach().requires_grad_() for name, leaf in params.items()}
+            outputs = tried(recipe.model.apply, leaves, context.buffers, batch.x, train=True)[0]
+            return outputs, tried(recipe.losses, leaves, context.buffers, batch, context)[0]
+
+    def _check_pure(self) -> tuple[Outputs, Any]:
+        """The same. A model whose passes change its parameters, or anything else of it but buffers, is refused; it may
+        keep what its first pass computes."""
+        module, params = self.recipe.model.module, self.context.anchor
+        said, kept = self._pass(tree.map(torch.clone, params)), kept_by(module)
+        wide = tree.map(lambda leaf: 2 * leaf, params)  # what is shortened may have been so before
+        versions = {name: leaf._version for name, leaf in wide.items()}
+        self._pass(wide)
+        changed = [n for n, leaf in wide.items() if leaf._version > versions[n] or not leaf.equal(2 * params[n])]
+        if changed:
+            raise ValueError(
+                f"the model of this run changes its parameter {changed[0]!r} in a forward pass, so engines would give "
+                "other numbers; allowed: a forward that leaves parameters as they are (nn.Embedding without max_norm)"
+            )
+        check_unchanged("model", kept, kept_by(module))
+        return said
+
+    def _check_correction(self, grads: Params) -> list[Params]:
         context, correction = self.context, self.recipe.algorithm.correction
         what, same = "bend of this run's correction", "the same names and shapes as"
         bent = tried(correction.bend, grads, context.anchor, context)
@@ -117,6 +168,7 @@ class _FirstStep:
         self._check(f"{what} (its delta)", ended[0], delta, delta, f"{same} the delta that it gets")
         self._check(f"{what} (its state)", ended[1], delta, context.client, f"{same} client_state has")
         self._check(f"{what} (its message)", ended[2], delta, None, "a dictionary of tensors")
+        return [bent, *ended]
 
     def _check(self, what: str, made: Any, given: Params, like: Params | None, allowed: str) -> None:
         """Refuse anything but finite tensors with the names and shapes of others."""
@@ -150,24 +202,17 @@ def tried(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
         raise FailsError from error
 
 
-def check_like(what: str, made: Any, like: Params | None, allowed: str) -> None:
-    """Refuse anything but a dictionary of tensors, with the names and shapes of others if there are any."""
-    if wrong := _problem(made, like):
-        raise ValueError(f"{what} returned {wrong}; allowed: {allowed}")
+def uses_travel(made: list[Params], anew: Callable[[], list[Params]]) -> bool:
+    """Whether a step comes out differently, or fails, with a travel that is no number."""
+    try:
+        other = anew()
+    except (ValueError, FailsError):
+        return True
+    return not all(close(*pair) for pair in zip(made, other, strict=True))
 
 
-def _problem(made: Any, like: Params | None) -> str | None:
-    """How something differs in names and shapes from other tensors, or is no dictionary of tensors."""
-    if not isinstance(made, dict):
-        return made_of(made)
-    like = made if like is None else like
-    for name in [*like, *made]:
-        if name not in made:
-            return f"no {name!r}"
-        if name not in like:
-            return f"an unknown {name!r}"
-        if not isinstance(made[name], Tensor):
-            return f"{made_of(made[name])} for {name!r}"
-        if made[name].shape != like[name].shape:
-            return f"shape {list(made[name].shape)} for {name!r}, whose shape is {list(like[name].shape)}"
-    return None
+def undeclared(what: str) -> ValueError:
+    return ValueError(
+        f"{what} uses travel, which without needs_travel = True is just the number of steps; set needs_travel = True "
+        "in its class, or as an attribute of its function"
+    )

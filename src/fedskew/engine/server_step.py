@@ -1,6 +1,7 @@
 """The server's first step with parts of the user's own, taken before round 1 with two clients that moved at random:
 whether aggregate, server optimiser and correction give what a round needs."""
 
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 
@@ -9,10 +10,10 @@ from torch import Tensor
 
 from fedskew.core import rng, tree
 from fedskew.core.checks import made_of
-from fedskew.core.own import is_own
+from fedskew.core.own import check_like, is_own, unchanged
 from fedskew.core.round import Recipe, Server, Sums, zero_sums
 from fedskew.core.tree import Params
-from fedskew.engine.first_step import FailsError, check_like, tried
+from fedskew.engine.first_step import FailsError, tried, undeclared, uses_travel
 
 _SAME = "the same names and shapes as"
 
@@ -21,24 +22,42 @@ def check_server_parts(recipe: Recipe, server: Server) -> None:
     """Refuse parts of the user's own that give the server something that no round can use. A part that raises an error
     is left to the first round, which explains it."""
     algorithm = recipe.algorithm
-    if not any(is_own(part) for part in (algorithm.aggregate, algorithm.server, algorithm.correction)):
+    parts = {name: getattr(algorithm, name) for name in ("aggregate", "server", "correction")}
+    if not any(map(is_own, parts.values())):
         return
     with suppress(FailsError), rng.seeded(0, "trial"), torch.no_grad():
+        with unchanged(recipe):
+            made = _step(recipe, server, recipe.travel)
+        if not algorithm.needs_travel and uses_travel(made, lambda: _step(recipe, server, _unknown)):
+            names = [name for name, part in parts.items() if is_own(part)]
+            raise undeclared(f"on the server the {' or '.join(names)} of this run")
+
+
+def _unknown(steps: Tensor) -> Tensor:
+    return torch.full_like(steps, torch.nan, dtype=torch.float64)
+
+
+def _step(recipe: Recipe, server: Server, travel: Callable[[Tensor], Tensor]) -> list[Params]:
+    """What the server makes of two clients: every part in turn."""
+    algorithm = recipe.algorithm
+    with rng.seeded(0, "step"):
         kept_by_server = server.params, server.correction, server.optimizer  # which a part may change in place
         params, correction, optimizer = (tree.map(torch.clone, part) for part in kept_by_server)
-        sums = replace(tried(zero_sums, recipe, server), delta=_merged(recipe, params))
-        _check_optimizer(recipe, sums, optimizer, params)
+        sums = replace(tried(zero_sums, recipe, server), delta=_merged(recipe, params, travel))
+        sums = replace(sums, travel=travel(torch.ones_like(sums.travel, dtype=torch.int64)))
+        moved = _check_optimizer(recipe, sums, optimizer, params)
         kept = tried(algorithm.correction.absorb, correction, sums, 0.5)
         check_like("absorb of this run's correction", kept, server.correction, f"{_SAME} server_state has")
         if added := tried(algorithm.correction.shift, kept):
             check_like("shift of this run's correction", added, params, f"nothing, or {_SAME} the parameters")
+        return [sums.delta, *moved, kept, added]
 
 
-def _merged(recipe: Recipe, params: Params) -> Params:
+def _merged(recipe: Recipe, params: Params, travel: Callable[[Tensor], Tensor]) -> Params:
     """What the aggregate makes of the deltas of two clients."""
     aggregate, device = recipe.algorithm.aggregate, tree.first(params).device
-    travel = recipe.travel(torch.tensor([1, 2]))
-    shares = tried(aggregate.coefficients, torch.tensor([2.0, 1.0], dtype=torch.float64), travel)
+    weights, travels = torch.tensor([2.0, 1.0], dtype=torch.float64), travel(torch.tensor([1, 2]))
+    shares = tried(aggregate.coefficients, weights, travels)
     shape = f"shape {list(shares.shape)}" if isinstance(shares, Tensor) else made_of(shares)
     if not isinstance(shares, Tensor) or shares.shape != (2,):
         raise ValueError(
@@ -53,7 +72,7 @@ def _merged(recipe: Recipe, params: Params) -> Params:
     return merged
 
 
-def _check_optimizer(recipe: Recipe, sums: Sums, state: Params, params: Params) -> None:
+def _check_optimizer(recipe: Recipe, sums: Sums, state: Params, params: Params) -> tuple[Params, Params]:
     what, server = "update of this run's server", recipe.algorithm.server
     moved = tried(server.update, tree.neg(sums.delta), state, params, tried(server.pace, sums))
     if not isinstance(moved, tuple | list) or len(moved) != 2:
@@ -61,6 +80,7 @@ def _check_optimizer(recipe: Recipe, sums: Sums, state: Params, params: Params) 
     check_like(f"{what} (what to add)", moved[0], params, f"{_SAME} the parameters")
     check_like(f"{what} (its state)", moved[1], None, "a dictionary of tensors")
     _check_finite(what, moved[0])
+    return moved[0], moved[1]
 
 
 def _check_finite(what: str, made: Params) -> None:

@@ -62,7 +62,7 @@ def why_not(engine: str, recipe: Recipe, server: Server, data: Dataset) -> str |
             return drawn
     if engine == "graphed" and reading.found:
         return f"{what} reads numbers from tensors, so its steps cannot be captured"
-    if all(_close(one[part], other[part]) for one, other in zip(alone, padded, strict=True) for part in one):
+    if all(close(one[part], other[part]) for one, other in zip(alone, padded, strict=True) for part in one):
         return None
     together = "to clients together, in batches with padding, than to each alone"
     way = together if engine == "stacked" else "in batches with padding"
@@ -199,7 +199,8 @@ class _Reading(TorchDispatchMode):
         return made
 
 
-def _close(one: Params, other: Params) -> bool:
+def close(one: Params, other: Params) -> bool:
+    """Whether two trees are the same but for rounding."""
     if [(name, leaf.shape) for name, leaf in one.items()] != [(name, leaf.shape) for name, leaf in other.items()]:
         return False
     if not one:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedskew.core import spec
+from fedskew.core.modules import imported_files
 from fedskew.data import facts
 from fedskew.flower.rules import Rules
 from fedskew.runs.run import Run
@@ -90,6 +91,7 @@ def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
     files = {file: text.encode() for file, text in texts.items()} | own
     folder.mkdir(parents=True, exist_ok=True)
     for file, content in files.items():
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
         (folder / file).write_bytes(content)
     return [folder / file for file in files]
 
@@ -112,18 +114,25 @@ def _in_app(text: str, known: Mapping[str, Callable[..., Any]]) -> str:
 
 
 def _own_files(run: Run) -> dict[str, bytes]:
-    """The user's own files by their bare names."""
+    """The user's own files by their bare names, and the modules that they import by theirs."""
     found = dict[str, bytes]()
     for name in (spec.name_in(part) for field in _SPECS for part in _parts(run, field)):
         if not name.endswith(".py"):
             continue
         path = spec.own_file(name)
-        if path.name.startswith("test_") or path.name.endswith("_test.py"):
-            raise ValueError(f"{name}: Flower leaves test files out of an app; choose a name without test")
-        content = path.read_bytes()
-        if path.name == "federation.py" or found.setdefault(path.name, content) != content:
-            raise ValueError(f"{name}: the app has another {path.name}; rename this file")
+        for place, file in {path.name: path, **_places(imported_files(path))}.items():
+            if file.name.startswith("test_") or file.name.endswith("_test.py"):
+                raise ValueError(f"{name}: Flower leaves test files out of an app; choose a name without test")
+            content = file.read_bytes()
+            if place == "federation.py" or found.setdefault(place, content) != content:
+                raise ValueError(f"{name}: the app has another {place}; rename this file")
     return found
+
+
+def _places(modules: Mapping[str, Path]) -> dict[str, Path]:
+    """Where modules are in the app, so that Python finds them there by the same names."""
+    whole = {name: f"{name}.__init__" if file.stem == "__init__" else name for name, file in modules.items()}
+    return {f"{whole[name].replace('.', '/')}{file.suffix}": file for name, file in modules.items()}
 
 
 def _parts(run: Run, field: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ from fedskew.core import rng, spec
 from fedskew.core.checks import made_of
 from fedskew.core.memory import check_room, free_memory
 from fedskew.models.convnet import cnn
-from fedskew.models.model import Model
+from fedskew.models.model import Model, OutputError
 from fedskew.models.network import Network
 from fedskew.models.perceptrons import Logistic as logistic
 from fedskew.models.perceptrons import mlp
@@ -57,6 +57,7 @@ __all__ = [
     "MODELS",
     "Model",
     "Network",
+    "OutputError",
     "build_model",
     "cnn",
     "leaf_cnn",

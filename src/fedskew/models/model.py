@@ -11,12 +11,17 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedskew.core.checks import made_of
 from fedskew.core.tree import Params
 from fedskew.core.view import Outputs
 from fedskew.models.network import Network
 
 _BATCH_NORMS = (nn.modules.batchnorm._BatchNorm,)
 _RANDOM = (nn.modules.dropout._DropoutNd,)
+
+
+class OutputError(ValueError):
+    """A module returns something other than logits."""
 
 
 @dataclass(frozen=True)
@@ -136,6 +141,8 @@ class Model:
         own = {name: leaf.clone() for name, leaf in buffers.items()}  # modules change their buffers in place
         with self.linear_inputs() as noted:
             logits, after = self._call(params, own, {}, (x,), {})
+        if not isinstance(logits, Tensor):
+            raise OutputError(f"the module returns {made_of(logits)}; allowed: a tensor, its logits [batch, classes]")
         return (logits, *(given for _, given in noted[-1:])), after
 
     @contextmanager

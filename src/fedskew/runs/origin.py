@@ -1,7 +1,7 @@
 """What a run was computed with: the user's own files, and its data.
 
-The bytes of the user's own files are in a run's hash, so a run read back from its folder has the folder's hash as long
-as they are unchanged.
+The bytes of the user's own files, and of the modules of the user's own that they import, are in a run's hash, so a run
+read back from its folder has the folder's hash as long as they are unchanged.
 
 A run's hash names a data set, not the content of its files. A store therefore keeps a digest of the data with the run,
 and neither continues a run with other data nor returns its results for them. Unchanged files are not read again for

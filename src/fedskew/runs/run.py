@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from fedskew.algorithms import ALGORITHMS, Algorithm, build_algorithm, resolve_algorithm
 from fedskew.core import spec
+from fedskew.core.modules import imported_files
 from fedskew.data import DATASETS, own_clients, resolve_dataset, usual_for
 from fedskew.engine import ENGINES
 from fedskew.models import GIVEN, MODELS
@@ -201,8 +202,10 @@ class Run(BaseModel):
         return f"{self.short['dataset']}{split}, {self.clients} clients"
 
     def files(self) -> list[str]:
-        """The paths of the user's own files that the run uses, as written in the specs."""
-        return [path for parts in self._resolved().values() for part in parts for _, path, _ in files_of(part)]
+        """The paths of the user's own files that the run uses: those in the specs, and modules that these import."""
+        named = [path for parts in self._resolved().values() for part in parts for _, path, _ in files_of(part)]
+        code = [imported_files(spec.own_file(path)) for path in named if path.endswith(".py")]
+        return list(dict.fromkeys([*named, *(str(file) for files in code for file in files.values())]))
 
     @property
     def contents(self) -> str:

@@ -27,6 +27,8 @@ _MEASURED, _DIAGNOSIS = "measured.json", "diagnosis.json"
 CHECKPOINT = "checkpoint.safetensors"
 _PATIENCE = 10.0
 """Seconds to wait for another process that only adds a measurement."""
+_held = set[tuple[int, Path]]()
+"""The process, and the folders of runs that it has locked: one that was forked holds none."""
 
 
 def default_root() -> Path:
@@ -49,7 +51,7 @@ class StoreError(Exception):
 
 
 class StoreBusy(StoreError):
-    """Another process is working on the run."""
+    """Another process is working on the run, or another iterator of this one."""
 
 
 class Folder:
@@ -234,11 +236,24 @@ class Folder:
         try:
             held = FileLock(self.path / "lock", thread_local=False).acquire(timeout=patience)
         except Timeout:
-            raise StoreBusy(f"another process is working on run {self.path.name}") from None
+            raise StoreBusy(self._busy()) from None
         except OSError as error:
             raise self._unwritable(error) from error
+        mine = os.getpid(), self.path.resolve()
         with held:
-            yield
+            _held.add(mine)
+            try:
+                yield
+            finally:
+                _held.discard(mine)
+
+    def _busy(self) -> str:
+        if (os.getpid(), self.path.resolve()) not in _held:
+            return f"another process is working on run {self.path.name}"
+        return (
+            f"this process is already working on run {self.path.name}: an iterator of simulate that was left before "
+            "its end holds it; call close() of that iterator, or let it run to its end"
+        )
 
     def _all_measured(self) -> dict[str, Any]:
         return self._extra(_MEASURED) or {}

@@ -7,6 +7,9 @@ from typing import Any
 from fedskew.runs.measures import IID
 from fedskew.runs.run import Run, check_seeds
 
+RENAME = ': dataclasses.replace(method, name="...") gives an Algorithm another one'
+"""What to do if objects have one name."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -27,7 +30,8 @@ class Comparison:
             alike = {other.hash for other, name in zip(firsts, shorts, strict=True) if name == short}
             name = algorithm if len(alike) > 1 and isinstance(algorithm, str) else short
             if name in methods:
-                raise ValueError(f"{name} appears twice; compared methods need different names")
+                hint = "" if isinstance(algorithm, str) or len(alike) == 1 else RENAME
+                raise ValueError(f"{name} appears twice; compared methods need different names{hint}")
             methods[name] = variants
         return cls(methods)
 

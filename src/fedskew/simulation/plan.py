@@ -15,7 +15,7 @@ from fedskew.core import rng, spec, tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import are_probabilities, predict
 from fedskew.core.federation import Federation, Ints
-from fedskew.core.own import drawing, own_parts, told
+from fedskew.core.own import check_like, drawing, own_parts, told
 from fedskew.core.reading import fitted_layer
 from fedskew.core.round import Recipe, Server, Sums, received, start_server, zero_sums
 from fedskew.core.settings import Settings, dtype_of
@@ -23,8 +23,11 @@ from fedskew.core.tree import Params
 from fedskew.data import Nodes, load_dataset
 from fedskew.data.augment import AUGMENTS
 from fedskew.engine.distributed import place
-from fedskew.models import Model, build_model
+from fedskew.models import Model, OutputError, build_model
 from fedskew.runs.run import Run
+
+_ABOUT_BYTES = "; uint8 examples are normalised like pixels; numbers of things, such as words, are given as float32"
+_TENSORS = "a dictionary of tensors"
 
 
 @dataclass(frozen=True)
@@ -63,12 +66,17 @@ class Plan:
     def start_from(self, params: Params, buffers: Params) -> Server:
         """A server with this global model that has seen no round."""
         with drawing(self.recipe(1), self.run.seed, "server", 0):
-            return start_server(self.recipe(1), params, buffers)
+            server = start_server(self.recipe(1), params, buffers)
+        check_like("server_state of this run's correction", server.correction, None, _TENSORS)
+        check_like("init of this run's server", server.optimizer, None, _TENSORS)
+        return server
 
     def client_state(self, params: Params) -> Params:
         """What the correction remembers of any client before the client's first round."""
         with drawing(self.recipe(1), self.run.seed, "client_state"):
-            return self.algorithm.correction.client_state(params)
+            state = self.algorithm.correction.client_state(params)
+        check_like("client_state of this run's correction", state, None, _TENSORS)
+        return state
 
     def first_state(self, device: torch.device) -> Params:
         """The same, of the model that the run begins with."""
@@ -106,9 +114,12 @@ class Plan:
         data, dtype = _examples(known, server), dtype_of(self.run.precision)
         try:
             logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2], dtype)
+        except OutputError as error:
+            raise ValueError(f"{self.run.model}: {error}") from None
         except Exception as error:
             shape = list(data.input_shape)
-            raise ValueError(f"{self.run.model} cannot take inputs of shape {shape}: {told(error)}") from error
+            hint = _ABOUT_BYTES if data.x_test.dtype == torch.uint8 and isinstance(error, IndexError) else ""
+            raise ValueError(f"{self.run.model} cannot take inputs of shape {shape}: {told(error)}{hint}") from error
         if logits.shape[1:] != (data.num_classes,):
             shape, wanted = list(logits.shape[1:]), [data.num_classes]
             raise ValueError(f"{self.run.model} returns shape {shape} per example; allowed: {wanted}, one per class")
