@@ -21,7 +21,7 @@ from fedskew.runs.summary import seeds_text
 from fedskew.runs.verdict import BASELINE, NOT_DECIDED, Difference
 
 DATA, CHART = "cifar10", "gains"
-REVEALS = "docs/algorithms.md#the-readout-refit-ours"
+REVEALS = "docs/privacy.md#what-a-server-learns"
 CHOSEN = "docs/reproduction.md#each-method-with-its-knob-chosen-on-held-out-examples"
 OPEN = "docs/reproduction.md#what-the-paper-leaves-open"
 _TABLES = ("table1", "table2", "table3", "table4")
@@ -273,7 +273,7 @@ def _warnings(results: Results, methods: Mapping[str, Any], best: Sequence[str])
         gained = f"{_span(level)}, {seeds(level)}"
         warnings.append(f"They also gain without skew ({gained}), so part of it is just better training.")
     if any(closing.READOUT in name for name in best):
-        warnings.append(f"`{closing.READOUT}` [lets the server compute label counts]({REVEALS}).")
+        warnings.append(f"`{closing.READOUT}` [tells the server more about label counts]({REVEALS}).")
     yield " ".join([*warnings, *_ahead(results)])
 
 

@@ -268,7 +268,7 @@ def feddecorr(beta: float = 0.1) -> Algorithm:
 @method
 def refit(asks: int = 30, pull: float = 0.001) -> Algorithm:
     """Fits the trained model's last layer to all clients' examples, with `asks` exact gradients at most (after Kang et
-    al., 2020). They reveal label counts to the server."""
+    al., 2020). They tell the server more about label counts."""
     return Algorithm("refit", readout=fitted(asks, pull))
 
 

@@ -337,7 +337,7 @@ def test_what_refit_reveals_is_said_with_the_best_method_without_it(kind):
         reached = {"fedavg": 50} | {name: 70 - place for place, name in enumerate(methods)}
         return [line for line in verdict(advised(reached, 3, kind)) if "label counts" in line]
 
-    said = "Privacy: with refit the server can compute each client's label counts; "
+    said = "Privacy: refit tells the server more about label counts than training does; "
     assert privacy("fedlc+refit", "fedopt", "fedlc") == [f"{said}the best alternative without it is fedopt."]
     assert privacy("fedlc+refit", "refit") == [f"{said}no method without it is known to help here."]
     assert privacy("fedlc", "fedopt") == []

@@ -103,7 +103,7 @@ def test_what_closes_more_of_the_gap_is_told_and_what_it_reveals() -> None:
         "FedLC wins back 25 %, `fedla+fedacg` (logit adjustment and server momentum) 50 % and `fedla+fedacg+refit` "
         "(logit adjustment, server momentum and a refitted last layer) 75 % (3 seeds)."
     ) in text
-    assert "`refit` [lets the server compute label counts]" in text
+    assert "`refit` [tells the server more about label counts]" in text
     worse = [run for run in runs if run.short["algorithm"] != "fedla+fedacg"]
     for cell in depends.CELLS:
         worse += runs_of(cell, USUAL, {"fedla+fedacg": [0.55, 0.62, 0.7]})

@@ -264,7 +264,7 @@ def _few(rows: Sequence[Row]) -> list[Row]:
 
 
 def has_readout(method: str) -> bool:
-    """Whether the server fits the last layer (`refit`), and so can compute label counts."""
+    """Whether the server fits the last layer (`refit`), and so learns more about label counts."""
     return "readout" in _parts(method)
 
 

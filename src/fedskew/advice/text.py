@@ -196,7 +196,7 @@ def _readout(advice: Advice) -> Iterator[str]:
             if without
             else "no method without it is known to help here"
         )
-        yield f"Privacy: with refit the server can compute each client's label counts; {best}."
+        yield f"Privacy: refit tells the server more about label counts than training does; {best}."
 
 
 def _saved(gain: Gain) -> str:
