@@ -538,6 +538,37 @@ def test_runs_shows_what_differs_and_takes_conditions(capsys):
     assert "where names 'rate'" in err
 
 
+def test_runs_shows_first_how_well_each_run_did(capsys, monkeypatch):
+    """At 80 columns the hash, the method, its accuracy and its federation stand in one table, one line for a run."""
+    monkeypatch.setenv("COLUMNS", "80")
+    other = [
+        "--dataset",
+        "digits",
+        "--rounds",
+        "1",
+        "--momentum",
+        "0.9",
+        "--lr-schedule",
+        "cosine",
+        "--local-epochs",
+        "2",
+    ]
+    for method in ("fedavg", "fedlc", "fedlc:tau=1"):
+        call(capsys, "run", *SMALL, "-a", method, "--quiet")
+        call(capsys, "run", *other, "-a", method, "--clients", "20", "--partition", "shards:2", "--quiet")
+    out = call(capsys, "runs")[1]
+    assert out.startswith("6 runs with seed 0\n")
+    first, second = out.strip().split("\n\n")
+    shown = re.findall(r"^[0-9a-f]{8}  fed\w+ +[\d.]+ +\d/\d +(?:digits shards:2, 20|synthetic:1,1\S+ 6) ", first, re.M)
+    assert len(shown) == 6
+    assert "momentum" in second
+    assert not re.search("model|per round", out)
+    call(capsys, "run", *other, "--clients", "20", "--partition", "shards:2", "--clients-per-round", "3", "--quiet")
+    few = call(capsys, "runs", "--where", "dataset=digits", "--where", "algorithm=fedavg")[1]
+    assert few.startswith("2 runs of fedavg, digits shards:2, 20 clients, seed 0\n")
+    assert sorted(line.split()[3] for line in few.strip().splitlines()[-2:]) == ["3", "all"]
+
+
 def test_without_a_terminal_a_run_is_a_line(capsys, monkeypatch):
     """However long; $COLUMNS limits it."""
     monkeypatch.delenv("COLUMNS", raising=False)
