@@ -16,6 +16,7 @@ from PIL import Image
 from fedskew import Run, Store, __version__, simulate
 from fedskew.cli import main
 from fedskew.cli.options import RUN_OPTIONS, algorithm_names
+from fedskew.cli.terminal.progress import _per_class
 from fedskew.data import DATASETS
 from fedskew.report.page.entries import read_entries
 from tests.cli.calling import call
@@ -283,18 +284,36 @@ def test_run_from_a_toml_file(capsys, tmp_path):
     assert "rounds" in err
 
 
+def _own_model():
+    """A module of one's own with dropout, whose clients train one by one."""
+    Path("own.py").write_text(
+        "from torch import nn\n\n\ndef dropping(num_classes: int):\n"
+        "    return nn.Sequential(nn.Linear(60, num_classes), nn.Dropout(0.1))\n"
+    )
+    return "own.py:dropping"
+
+
+def test_many_classes_are_not_listed():
+    shares = [None, *[0.5] * 29]
+    shares[3], shares[7] = 0.1, 0.9
+    assert _per_class(shares, None) == "lowest 3: 10.00, highest 7: 90.00 (`runs show` has all 30)"
+
+
 def test_plain_and_quiet_output(capsys):
     code, out, _ = call(capsys, "run", *SMALL)
     assert code == 0
     for word in (
         "fedavg on synthetic:1,1",
         "balanced accuracy",
-        "per class",
-        "stacked",
+        "% per class        0: ",
         "kept in",
         "next: fedskew diagnose ",
     ):
         assert word in out
+    assert "stacked" not in out
+    assert "engine             stacked on cpu: " in call(capsys, "run", *SMALL, "--watch")[1]
+    slow = call(capsys, "run", *SMALL, "--model", _own_model(), "--seed", "1")[1]
+    assert re.search("^engine +serial on cpu: the module has its own buffers or dropout$", slow, re.M)
     code, out, _ = call(capsys, "run", *SMALL, "--quiet")
     assert len(out.split()) == 2
     assert len(out.splitlines()) == 1
@@ -624,7 +643,7 @@ def test_folders_name_the_classes_of_a_result(capsys, tmp_path):
     arguments = ["run", "--dataset", "folder:pets", "--model", "mlp", "--clients", "2", "--rounds", "1"]
     code, out, _ = call(capsys, *arguments, "--partition", "iid")
     assert code == 0
-    assert re.search(r"^per class          cat \d+\.\d\d, dog \d+\.\d\d$", out, re.M)
+    assert re.search(r"^% per class        cat \d+\.\d\d, dog \d+\.\d\d$", out, re.M)
 
 
 def test_inspect_of_many_classes_says_what_it_leaves_out(capsys, tmp_path):
