@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -92,6 +93,33 @@ def test_commands_are_listed_as_in_the_docs(capsys):
     listed = [line.split()[0] for line in out.partition("Commands:")[2].strip().splitlines()]
     docs = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     assert listed == re.findall(r"^\| `fedskew (\w+)", docs, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("fedskew dia", ["diagnose"]), ("fedskew runs sh", ["show"]), ("fedskew run --loc", ["--local-epochs"])],
+)
+def test_a_shell_completes_commands_and_options(capsys, monkeypatch, line, found):
+    monkeypatch.setenv("_FEDSKEW_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    assert call(capsys) == (0, "".join(f"plain,{word}\n" for word in found), "")
+    monkeypatch.setenv("_FEDSKEW_COMPLETE", "zsh_source")
+    assert "_FEDSKEW_COMPLETE=zsh_complete" in call(capsys)[1]
+
+
+def test_the_first_help_has_a_command_to_copy(capsys):
+    """One that trains well, and over two lines as a shell reads them."""
+    out = call(capsys, "--help")[1]
+    (command,) = re.findall(r"^ +(fedskew compare .*\\\n.*)$", out, re.M)
+    assert {"--lr", "--batch-size", "--rounds"} <= set(shlex.split(command.replace("\\\n", " ")))
+    assert "completion" not in out
+
+
+def test_a_default_is_the_commands_own(capsys):
+    for command, default in (("run", "0"), ("compare", "0"), ("tune", "0.1")):
+        said = " ".join(call(capsys, command, "--help")[1].partition("--validation ")[2].partition(" --")[0].split())
+        assert said.endswith(f"[default: {default}]"), command
 
 
 def test_version(capsys):
