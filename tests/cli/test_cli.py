@@ -347,6 +347,19 @@ def test_plain_and_quiet_output(capsys):
     assert len(out.splitlines()) == 1
 
 
+def test_what_another_process_works_on_comes_last(capsys):
+    busy = Store("runs").folder(json.loads(call(capsys, "run", *SMALL[:-1], "3", "--json")[1])["run_hash"])
+    with busy.lock():
+        code, out, err = call(capsys, "compare", *SMALL, "-a", "fedavg,fedlc,fedrs")
+        assert (code, out) == (1, "")
+        assert f"another process is working on run {busy.path.name}, which fedavg needs; everything else is done" in err
+        done = json.loads(call(capsys, "runs", "--state", "done", "--json")[1])
+        assert {row["algorithm"] for row in done} == {"fedavg", "fedlc", "fedrs"}
+        assert {row["progress"] for row in done if row["algorithm"] != "fedavg"} == {"6/6"}
+        assert "everything else" not in call(capsys, "compare", *SMALL, "-a", "fedavg")[2]
+    assert call(capsys, "compare", *SMALL, "-a", "fedavg,fedlc,fedrs")[0] == 0
+
+
 def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
     arguments = ["compare", *SMALL, "--algorithm", "fedavg,fedlc", "--algorithm", "fedlc:tau=2", "--seeds", "2"]
     code, out, _ = call(capsys, *arguments, "--out", "figures")

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from fedskew.cli.documents import RunResult
     from fedskew.runs.run import Run
     from fedskew.runs.store import Folder, Store
+    from fedskew.simulation.records import RoundRecord
 
 
 def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
@@ -28,21 +29,42 @@ def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
 def trained(
     groups: "Sequence[tuple[tuple[str, str], Sequence[Run]]]", store: "Store", track: Sequence[str] = (), *, show: bool
 ) -> dict[str, Spent]:
-    """Train groups of runs, each by its name and what the bar adds to that, under one bar; Ctrl-C ends it. Returns what
-    each name took."""
-    from fedskew.simulation.session import simulate_groups
+    """Train groups of runs, each by its name and what the bar adds to that, under one bar; Ctrl-C ends it. Groups that
+    another process works on come last. Returns what each name took."""
     from fedskew.tracking import Several
 
     runs = [run for _, several in groups for run in several]
     spent, told = {name: Spent() for (name, _), _ in groups}, Several(track)
     progress = round_progress(sum(run.rounds for run in runs), enabled=show)
     with looking_for_rounds(store, [run.hash for run in runs]), progress as step:
-        for (name, more), run, record in simulate_groups(groups, store):
+        for (name, more), run, record in _busy_last(groups, store):
             spent[name].add(record)
             told(run, record)
             step(name + more, record)
             interruption.check()
     return spent
+
+
+def _busy_last(
+    groups: "Sequence[tuple[tuple[str, str], Sequence[Run]]]", store: "Store"
+) -> "Iterator[tuple[tuple[str, str], Run, RoundRecord]]":
+    """Every record of the groups. What another process works on may be done when the others are; else the error says
+    that these are kept."""
+    from fedskew.runs.store import StoreBusy
+    from fedskew.simulation.session import simulate_groups
+
+    busy = []
+    for group in groups:
+        try:
+            yield from simulate_groups([group], store)
+        except StoreBusy:
+            busy.append(group)
+    try:
+        yield from simulate_groups(busy, store)
+    except StoreBusy as error:
+        names = ", ".join(name + more for (name, more), _ in busy)
+        kept = "everything else is done and kept; " if len(busy) < len(groups) else ""
+        raise StoreBusy(f"{error}, which {names} needs; {kept}the same command continues when that is done") from error
 
 
 @contextmanager
