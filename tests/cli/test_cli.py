@@ -484,6 +484,11 @@ def test_a_method_is_named_as_it_was_asked_for(capsys):
     code, out, err = call(capsys, "compare", *SMALL[:-2], "--rounds", "1", *names, "--json")
     assert (code, err) == (0, "")
     assert [row["name"] for row in json.loads(out)["rows"]] == [*asked.values()]
+    one = ["compare", *SMALL[:-2], "--rounds", "1", "-a", "own.py:mine", "--name", "mine=Ours", "--json"]
+    assert [row["name"] for row in json.loads(call(capsys, *one)[1])["rows"]] == ["Ours"]
+    code, _, err = call(capsys, *one, "-a", "own.py:mine,power=1.0")
+    assert code == 2
+    assert "name is 'mine=Ours'; allowed: METHOD=NAME with one of mine:power=0.5, mine:power=1" in err
 
 
 def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):
