@@ -4,6 +4,7 @@ import io
 import json
 import os
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -16,6 +17,7 @@ from PIL import Image
 from fedskew import Run, Store, __version__, simulate
 from fedskew.cli import main
 from fedskew.cli.options import RUN_OPTIONS, algorithm_names
+from fedskew.cli.terminal.progress import _per_class
 from fedskew.data import DATASETS
 from fedskew.report.page.entries import read_entries
 from tests.cli.calling import call
@@ -91,6 +93,33 @@ def test_commands_are_listed_as_in_the_docs(capsys):
     listed = [line.split()[0] for line in out.partition("Commands:")[2].strip().splitlines()]
     docs = (Path(__file__).parents[2] / "docs" / "cli.md").read_text()
     assert listed == re.findall(r"^\| `fedskew (\w+)", docs, re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [("fedskew dia", ["diagnose"]), ("fedskew runs sh", ["show"]), ("fedskew run --loc", ["--local-epochs"])],
+)
+def test_a_shell_completes_commands_and_options(capsys, monkeypatch, line, found):
+    monkeypatch.setenv("_FEDSKEW_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", line)
+    monkeypatch.setenv("COMP_CWORD", str(len(line.split()) - 1))
+    assert call(capsys) == (0, "".join(f"plain,{word}\n" for word in found), "")
+    monkeypatch.setenv("_FEDSKEW_COMPLETE", "zsh_source")
+    assert "_FEDSKEW_COMPLETE=zsh_complete" in call(capsys)[1]
+
+
+def test_the_first_help_has_a_command_to_copy(capsys):
+    """One that trains well, and over two lines as a shell reads them."""
+    out = call(capsys, "--help")[1]
+    (command,) = re.findall(r"^ +(fedskew compare .*\\\n.*)$", out, re.M)
+    assert {"--lr", "--batch-size", "--rounds"} <= set(shlex.split(command.replace("\\\n", " ")))
+    assert "completion" not in out
+
+
+def test_a_default_is_the_commands_own(capsys):
+    for command, default in (("run", "0"), ("compare", "0"), ("tune", "0.1")):
+        said = " ".join(call(capsys, command, "--help")[1].partition("--validation ")[2].partition(" --")[0].split())
+        assert said.endswith(f"[default: {default}]"), command
 
 
 def test_version(capsys):
@@ -283,21 +312,53 @@ def test_run_from_a_toml_file(capsys, tmp_path):
     assert "rounds" in err
 
 
+def _own_model():
+    """A module of one's own with dropout, whose clients train one by one."""
+    Path("own.py").write_text(
+        "from torch import nn\n\n\ndef dropping(num_classes: int):\n"
+        "    return nn.Sequential(nn.Linear(60, num_classes), nn.Dropout(0.1))\n"
+    )
+    return "own.py:dropping"
+
+
+def test_many_classes_are_not_listed():
+    shares = [None, *[0.5] * 29]
+    shares[3], shares[7] = 0.1, 0.9
+    assert _per_class(shares, None) == "lowest 3: 10.00, highest 7: 90.00 (`runs show` has all 30)"
+
+
 def test_plain_and_quiet_output(capsys):
     code, out, _ = call(capsys, "run", *SMALL)
     assert code == 0
     for word in (
         "fedavg on synthetic:1,1",
         "balanced accuracy",
-        "per class",
-        "stacked",
+        "% per class        0: ",
         "kept in",
         "next: fedskew diagnose ",
     ):
         assert word in out
+    assert "stacked" not in out
+    assert "engine             stacked on cpu: " in call(capsys, "run", *SMALL, "--watch")[1]
+    slow = call(capsys, "run", *SMALL, "--model", _own_model(), "--seed", "1")[1]
+    assert re.search("^engine +serial on cpu: the module has its own buffers or dropout$", slow, re.M)
     code, out, _ = call(capsys, "run", *SMALL, "--quiet")
     assert len(out.split()) == 2
     assert len(out.splitlines()) == 1
+
+
+def test_what_another_process_works_on_comes_last(capsys):
+    busy = Store("runs").folder(json.loads(call(capsys, "run", *SMALL[:-1], "3", "--json")[1])["run_hash"])
+    with busy.lock():
+        code, out, err = call(capsys, "compare", *SMALL, "-a", "fedavg,fedlc,fedrs")
+        assert (code, out) == (1, "")
+        assert f"working on run {busy.path.name}" in err
+        assert ", which fedavg needs; everything else is done and kept" in err
+        done = json.loads(call(capsys, "runs", "--state", "done", "--json")[1])
+        assert {row["algorithm"] for row in done} == {"fedavg", "fedlc", "fedrs"}
+        assert {row["progress"] for row in done if row["algorithm"] != "fedavg"} == {"6/6"}
+        assert "everything else" not in call(capsys, "compare", *SMALL, "-a", "fedavg")[2]
+    assert call(capsys, "compare", *SMALL, "-a", "fedavg,fedlc,fedrs")[0] == 0
 
 
 def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
@@ -450,6 +511,11 @@ def test_a_method_is_named_as_it_was_asked_for(capsys):
     code, out, err = call(capsys, "compare", *SMALL[:-2], "--rounds", "1", *names, "--json")
     assert (code, err) == (0, "")
     assert [row["name"] for row in json.loads(out)["rows"]] == [*asked.values()]
+    one = ["compare", *SMALL[:-2], "--rounds", "1", "-a", "own.py:mine", "--name", "mine=Ours", "--json"]
+    assert [row["name"] for row in json.loads(call(capsys, *one)[1])["rows"]] == ["Ours"]
+    code, _, err = call(capsys, *one, "-a", "own.py:mine,power=1.0")
+    assert code == 2
+    assert "name is 'mine=Ours'; allowed: METHOD=NAME with one of mine:power=0.5, mine:power=1" in err
 
 
 def test_compare_counts_rounds_and_the_share_of_the_iid_gap(capsys, tmp_path):
@@ -564,6 +630,37 @@ def test_runs_shows_what_differs_and_takes_conditions(capsys):
     assert "where names 'rate'" in err
 
 
+def test_runs_shows_first_how_well_each_run_did(capsys, monkeypatch):
+    """At 80 columns the hash, the method, its accuracy and its federation stand in one table, one line for a run."""
+    monkeypatch.setenv("COLUMNS", "80")
+    other = [
+        "--dataset",
+        "digits",
+        "--rounds",
+        "1",
+        "--momentum",
+        "0.9",
+        "--lr-schedule",
+        "cosine",
+        "--local-epochs",
+        "2",
+    ]
+    for method in ("fedavg", "fedlc", "fedlc:tau=1"):
+        call(capsys, "run", *SMALL, "-a", method, "--quiet")
+        call(capsys, "run", *other, "-a", method, "--clients", "20", "--partition", "shards:2", "--quiet")
+    out = call(capsys, "runs")[1]
+    assert out.startswith("6 runs with seed 0\n")
+    first, second = out.strip().split("\n\n")
+    shown = re.findall(r"^[0-9a-f]{8}  fed\w+ +[\d.]+ +\d/\d +(?:digits shards:2, 20|synthetic:1,1\S+ 6) ", first, re.M)
+    assert len(shown) == 6
+    assert "momentum" in second
+    assert not re.search("model|per round", out)
+    call(capsys, "run", *other, "--clients", "20", "--partition", "shards:2", "--clients-per-round", "3", "--quiet")
+    few = call(capsys, "runs", "--where", "dataset=digits", "--where", "algorithm=fedavg")[1]
+    assert few.startswith("2 runs of fedavg, digits shards:2, 20 clients, seed 0\n")
+    assert sorted(line.split()[3] for line in few.strip().splitlines()[-2:]) == ["3", "all"]
+
+
 def test_without_a_terminal_a_run_is_a_line(capsys, monkeypatch):
     """However long; $COLUMNS limits it."""
     monkeypatch.delenv("COLUMNS", raising=False)
@@ -619,7 +716,7 @@ def test_folders_name_the_classes_of_a_result(capsys, tmp_path):
     arguments = ["run", "--dataset", "folder:pets", "--model", "mlp", "--clients", "2", "--rounds", "1"]
     code, out, _ = call(capsys, *arguments, "--partition", "iid")
     assert code == 0
-    assert re.search(r"^per class          cat \d+\.\d\d, dog \d+\.\d\d$", out, re.M)
+    assert re.search(r"^% per class        cat \d+\.\d\d, dog \d+\.\d\d$", out, re.M)
 
 
 def test_inspect_of_many_classes_says_what_it_leaves_out(capsys, tmp_path):

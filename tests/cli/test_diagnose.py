@@ -14,6 +14,7 @@ from fedskew.runs.store import Folder
 from tests.cli.calling import call
 
 RUN = {"dataset": "digits", "partition": "dirichlet:0.1", "clients": 4, "lr": 0.1, "batch_size": 16, "rounds": 3}
+KINDS = "Test accuracy by kind of class before and after a client's local update"
 FIGURES = ("before_after", "deviation_bound", "reliability", "confusion", "classifier_norms", "features")
 
 
@@ -45,12 +46,17 @@ def test_tables_and_files_of_a_run(capsys):
     hash = trained(model="mlp")
     folder = Path("runs") / hash
     before = contents(folder)
-    code, out, err = call(capsys, "diagnose", hash[:6])
+    short = call(capsys, "diagnose", hash[:6])[1]
+    assert re.findall(r"(.*)\nlocal update", short) == [KINDS]
+    assert "calibration error" in short
+    assert short.endswith("`--all` also prints drift and the deviation bound (theorem 1)\n")
+    code, out, err = call(capsys, "diagnose", hash[:6], "--all")
     assert (code, err) == (0, "")
-    for word in ("majority", "minority", "missing", "aggregated", "diversity", "n_j/n_r > D_jr", "calibration error"):
+    assert "--all" not in out
+    for word in ("majority", "minority", "missing", "aggregated", "diversity", "above bound %", "calibration error"):
         assert word in out
-    titles = ["Test accuracy by kind of class", "Drift", "Deviation bound (theorem 1)"]
-    assert [line.partition(":")[0].partition(" before")[0] for line in re.findall(r"(.*)\nlocal update", out)] == titles
+    titles = [KINDS, "Drift", "Deviation bound (theorem 1)"]
+    assert [line.partition(":")[0] for line in re.findall(r"(.*)\nlocal update", out)] == titles
     assert re.search(r"^accuracy [\d.]+ %; it would be [\d.]+ % with the last layer fitted to all clients'", out, re.M)
     made = {path.name for path in (Path("diagnosis") / hash[:8]).iterdir()}
     assert made == {"diagnosis.json", *(f"{name}.{end}" for name in FIGURES for end in ("png", "svg"))}
@@ -168,7 +174,7 @@ def test_a_third_loss_is_seen_beside_the_plain_and_the_calibrated_one(capsys):
 
 def test_a_loss_without_a_softmax_is_said_to_be_none(capsys, monkeypatch):
     monkeypatch.setattr(figures, "FIGURES", {"bound": figures.FIGURES["deviation_bound"]})
-    code, out, _ = call(capsys, "diagnose", trained(algorithm="fedlc:denominator=others", rounds=1))
+    code, out, _ = call(capsys, "diagnose", trained(algorithm="fedlc:denominator=others", rounds=1), "--all")
     assert code == 0
     assert "no softmax" in out
 

@@ -24,7 +24,7 @@ def test_all_runs(call, tmp_path):
     code, out, _ = call("-o", "deep/report.html")
     assert code == 0
     assert "report of 9 runs" in out
-    assert "deep/report.html" in out
+    assert out.endswith(": deep/report.html; open it in a browser\n")
     assert (tmp_path / "deep/report.html").read_text().startswith("<!DOCTYPE html>")
     assert call("--quiet")[1] == "report.html\n"
 

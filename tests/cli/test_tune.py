@@ -57,6 +57,18 @@ def test_it_judges_against_another_baseline_and_calls_methods_as_asked(capsys, t
     )
 
 
+def test_a_value_that_a_method_of_ones_own_refuses(capsys, tmp_path):
+    refusal = "    if not factor <= 2:\n        raise ValueError(f'factor is {factor:g}; allowed: at most 2')\n"
+    (tmp_path / "own.py").write_text(OWN.replace("2.0):\n", f"2.0):\n{refusal}"))
+    code, out, err = call(capsys, "tune", *SMALL, "--algorithm", "fedavg,own.py:doubled", "--runs", "elsewhere")
+    assert (code, out) == (2, "")
+    assert err.startswith("fedskew: own.py:doubled refuses the try factor=")
+    assert err.endswith("; allowed: at most 2; name the values to try, for example --set factor=1,2\n")
+    assert not (tmp_path / "elsewhere").exists(), "before any work"
+    named = ["--algorithm", "own.py:doubled", "--set", "factor=1,2", "--quiet"]
+    assert call(capsys, "tune", *SMALL, *named)[0] == 0
+
+
 def test_a_method_without_knobs_has_one_try(capsys):
     out = call(capsys, *TUNE, "--lr", "0.1")[1]
     fedavg, fedlc = (line for line in out.splitlines() if "held out, " in line)

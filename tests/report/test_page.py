@@ -142,6 +142,7 @@ def test_federations_are_told_apart_by_what_differs_and_begin_with_an_overview(t
     assert ["▲" in row, "▼" in row] == [True, True]
     (row,) = [row for row in rows if "scaffold" in row]
     assert row.endswith("<td></td>")
+    assert "○ not decided; empty: not run</span></caption>" in table
 
 
 def test_the_mean_of_short_runs_is_over_their_last_half(tmp_path):
@@ -154,6 +155,7 @@ def test_the_mean_of_short_runs_is_over_their_last_half(tmp_path):
     for words in ("last 3 rounds %", "last 3 rounds − fedavg, points", "Accuracy, mean of the last 3 rounds, %."):
         assert words in text
     assert "last ten rounds %" not in text
+    assert "empty: not run" not in text
     assert "last ten rounds %" in page_of(example_store(tmp_path))
 
 

@@ -53,7 +53,7 @@ def compare_command(
 ) -> None:
     """Compare several methods on the same data, split, initial model and cohorts.
 
-    Example: fedskew compare --dataset digits --algorithm fedavg,fedrs,fedlc --algorithm fedlc:tau=1 --seeds 3
+    Example: fedskew compare --dataset digits --rounds 40 --lr 0.1 --batch-size 16 --algorithm fedavg,fedlc --seeds 3
     """
     from fedskew.report.comparison import comparison_files, method_rows, stored_methods, write_comparison
     from fedskew.report.style import drawn_for

@@ -9,7 +9,7 @@ import typer
 from fedskew.cli.options import DataDir, Json, Quiet, Runs, open_store
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
-from fedskew.cli.terminal.progress import console, echo, note, percent_of, print_json, say, say_written
+from fedskew.cli.terminal.progress import console, echo, note, percent_of, print_json, say
 from fedskew.core.files import check_folder
 
 
@@ -20,13 +20,16 @@ def diagnose_command(
     alone: Annotated[
         bool, typer.Option("--alone", help="Also train these clients each by itself, as long as the run took.")
     ] = False,
+    all_: Annotated[
+        bool, typer.Option("--all", help="Also print drift and the deviation bound; JSON and figures always have them.")
+    ] = False,
     style: Style = "screen",
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
     data_dir: DataDir = None,
 ) -> None:
-    """What label skew does to a run's model: accuracy by kind of class, deviation bound, drift, calibration.
+    """What label skew does to a run's model: what clients get, what they forget, calibration; also drift and bounds.
 
     It trains one local round from the run's checkpoint, on a copy; the run itself does not change.
 
@@ -48,7 +51,7 @@ def diagnose_command(
     except OSError as error:  # a store may be somebody else's; what was measured is still worth showing
         note(f"cannot write to {folder.path}: {error.strerror}; `fedskew report` will not show this diagnosis")
     if not (json_ or quiet):
-        _print(document)
+        _print(document, whole=all_)
     target.mkdir(parents=True, exist_ok=True)
     write_whole(file, json.dumps(document, allow_nan=False).encode())
     with drawn_for(style):
@@ -58,7 +61,9 @@ def diagnose_command(
     elif quiet:
         echo(str(file))
     else:
-        say_written(made)
+        say(f"written: {file}, and figures beside it")
+        if not all_:
+            say("`--all` also prints drift and the deviation bound (theorem 1)")
 
 
 def _note_earlier(file: Path, hash: str) -> None:
@@ -71,7 +76,7 @@ def _note_earlier(file: Path, hash: str) -> None:
         note(f"{file.parent} holds the diagnosis of run {earlier}, which this one replaces; --out names another folder")
 
 
-def _print(document: dict[str, Any]) -> None:
+def _print(document: dict[str, Any], *, whole: bool) -> None:
     say(
         f"{document['title']}, {document['algorithm']}: global model of round {document['round']}, "
         f"run {document['run_hash']}"
@@ -79,17 +84,22 @@ def _print(document: dict[str, Any]) -> None:
     first = next(iter(document["methods"].values()))
     shown, cohort = len(first["class_accuracy"]["clients"]), len(first["drift"]["clients"])
     if shown < cohort:
-        say(f"accuracy and class pairs: the first {shown} of the cohort's {cohort} clients (--clients); drift: all")
+        more = "; drift: all" if whole else ""
+        say(f"the first {shown} of the cohort's {cohort} clients (--clients){more}")
     echo("")
     home = document["at_home"]
     where = "on each client's own test examples" if home["own_tests"] else "with labels as frequent as at the client"
     say(f"What clients get: accuracy {where}")
     console().print(_at_home(home))
-    for title, table in _TABLES.items():
-        say(title)
-        console().print(table(document["methods"]))
-    say("sign held, both signs: dw_r.h_r < 0, and dw_j.h_r > 0, where n_j/n_r > D_jr; sign below: elsewhere")
-    echo("")
+    say("Test accuracy by kind of class before and after a client's local update")
+    console().print(_kinds(document["methods"]))
+    if whole:
+        say("Drift: how far clients move, and in how different directions")
+        console().print(_drift(document["methods"]))
+        say("Deviation bound (theorem 1): pairs of a majority class j and another class r")
+        console().print(_bounds(document["methods"]))
+        say("above: n_j/n_r > D_jr; on examples of r, its score falls: dw_r.h_r < 0, that of j rises: dw_j.h_r > 0")
+        echo("")
     calibration = document["calibration"]
     say(
         f"expected calibration error {percent_of(calibration['ece'])} %, "
@@ -136,7 +146,7 @@ def _kinds(methods: dict[str, Any]) -> Grid:
 
 
 def _bounds(methods: dict[str, Any]) -> Grid:
-    shown = ("n_j/n_r > D_jr %", "minority only %", "sign held %", "both signs %", "sign below %")
+    shown = ("above bound %", "minority above %", "r falls %", "r falls, j rises %", "below: r falls %")
     grid = Grid("local update", "class pairs", *shown)
     for name, found in methods.items():
         summary = found["deviation"]["summary"]
@@ -153,16 +163,10 @@ def _bounds(methods: dict[str, Any]) -> Grid:
 def _drift(methods: dict[str, Any]) -> Grid:
     from fedskew.diagnostics.kinds import mean
 
-    grid = Grid("local update", "norm of deltas", "of their mean", "cosine to mean", "between clients", "diversity")
+    heads = ("norm of deltas", "norm of their mean", "cosine to mean", "cosine between clients", "diversity")
+    grid = Grid("local update", *heads)
     for name, found in methods.items():
         drift = found["drift"]
         means = [mean(drift["norm"]), drift["mean_norm"], mean(drift["cosine_to_mean"]), drift["cosine"]["mean"]]
         grid.add_row(name, *("-" if value is None else f"{value:.3f}" for value in (*means, drift["diversity"])))
     return grid
-
-
-_TABLES = {
-    "Test accuracy by kind of class before and after a client's local update": _kinds,
-    "Drift: how far clients move, and in how different directions": _drift,
-    "Deviation bound (theorem 1): pairs of a majority class j and another class r": _bounds,
-}

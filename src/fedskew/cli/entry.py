@@ -80,6 +80,8 @@ for name, (command, about) in _COMMANDS.items():
         app.command(name, short_help=about, context_settings=settings)(command)
 
 _INTERRUPTED = 130
+_COMPLETE = "_FEDSKEW_COMPLETE"
+"""Names what a shell asks for, `bash_source` first. typer's own way needs two options and reads this name otherwise."""
 _LONGEST = 500
 _FIRST_SPEAKS = 20.0
 """Seconds that other ranks wait: torchrun ends all ranks when one ends, and rank 0 must print its message first."""
@@ -99,7 +101,11 @@ def app_callback(
 ) -> None:
     """Federated learning under label skew.
 
-    Example: fedskew compare --dataset digits --algorithm fedavg,fedlc --seeds 3
+    Example:
+
+    \b
+        fedskew compare --dataset digits --clients 10 --rounds 40 --lr 0.1 \\
+            --batch-size 16 --algorithm fedavg,fedlc,scaffold --seeds 3
     """
 
 
@@ -131,6 +137,10 @@ def _guarded(arguments: list[str]) -> int:
                 "`fedskew paper run --shard k/n` shares a table's runs"
             )
         command = with_plain_help(typer.main.get_command(app))
+        if asked := os.environ.get(_COMPLETE):
+            from click.shell_completion import shell_complete
+
+            return shell_complete(command, {}, "fedskew", _COMPLETE, asked)
         code = command(arguments, prog_name="fedskew", standalone_mode=False)
         if code == _INTERRUPTED:
             raise KeyboardInterrupt

@@ -2,7 +2,7 @@
 
 import inspect
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -49,7 +49,7 @@ RUN_OPTIONS: dict[str, tuple[type, str]] = {
     "lr_schedule": (str, "constant | step:EVERY,FACTOR | exponential:GAMMA | cosine  [default: constant]"),
     "grad_clip": (float, "largest norm of a client's gradient  [default: no limit]"),
     "dropout_rate": (float, "probability that a sampled client does not answer  [default: 0]"),
-    "validation": (float, "share of the training examples to hold out for choosing settings  [default: 0; tune: 0.1]"),
+    "validation": (float, "share of the training examples to hold out for choosing settings  [default: 0]"),
     "engine": (str, "auto | serial | stacked | graphed | threaded  [default: auto]"),
     "device": (str, "cpu | cuda | cuda:N  [default: cpu]"),
     "precision": (str, "fp32 | tf32 | bf16 | fp64  [default: fp32, and tf32 on a GPU]"),
@@ -66,7 +66,7 @@ Algorithm = Annotated[
 ]
 Algorithms = Annotated[
     list[str] | None,
-    _methods(help="fedavg,fedlc | fedlc:tau=1+scaffold | FILE.py:FACTORY; can be repeated.  [default: FILE's]"),
+    _methods(help="fedavg,fedlc | fedlc:tau=1+scaffold | FILE.py:FACTORY; can be repeated.  [default: the run file's]"),
 ]
 Watch = Annotated[bool, typer.Option("--watch", help="Show accuracy, classes, drift and time left during the run.")]
 Track = Annotated[
@@ -84,11 +84,12 @@ Jobs = Annotated[int, typer.Option("--jobs", help="Parallel processes on this ma
 
 
 def run_options(
-    *names: str, several: bool = False, **defaults: Any
+    *names: str, several: bool = False, shown: Mapping[str, Any] | None = None, **defaults: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command one option per field of a run; the command receives those that were set as `fields`. With
     `several`, options can be repeated and each field is a list of strings. `defaults` are the command's own
-    defaults."""
+    defaults; `shown` are those that it sets later."""
+    told = {**defaults, **(shown or {})}
 
     def decorate(command: Callable[..., None]) -> Callable[..., None]:
         def wrapped(**given: Any) -> None:
@@ -99,8 +100,8 @@ def run_options(
         options = []
         for name in names:
             kind, text = RUN_OPTIONS[name]
-            if name in defaults:
-                text = re.sub(r"\[default: .*\]", f"[default: {defaults[name]}]", text)
+            if name in told:
+                text = re.sub(r"\[default: .*\]", f"[default: {told[name]}]", text)
             kind = list[str] if several else kind
             flag = typer.Option(f"--{name.replace('_', '-')}", help=text)
             option = Annotated[kind | None, flag]  # type: ignore[valid-type]

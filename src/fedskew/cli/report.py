@@ -81,7 +81,9 @@ def report_command(
         echo(str(out))
     else:
         more = f", and {len(made) - 1} files in {figures}" if figures else ""
-        echo(f"report of {counted(len(hashes_of(found)), 'run')}, {size / 1e6:.1f} MB: {out}{more}")
+        echo(
+            f"report of {counted(len(hashes_of(found)), 'run')}, {size / 1e6:.1f} MB: {out}{more}; open it in a browser"
+        )
 
 
 def _methods_of(federation: "Federation") -> "ReportedFederation":

@@ -83,7 +83,7 @@ def run_command(
     elif quiet:
         echo(f"{'diverged' if result['diverged'] else percent_of(result['accuracy'])} {hash}")
     else:
-        print_result(result, folder, spent, class_names)
+        print_result(result, folder, spent, class_names, engine=watch)
         if not result["diverged"]:
             where = f" --runs {shlex.quote(runs)}" if runs else ""
             echo(f"next: fedskew diagnose {hash[:8]}{where}, fedskew report{where}")

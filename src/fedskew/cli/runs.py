@@ -25,6 +25,7 @@ Where = Annotated[
         "--where", help="Only runs with this field or argument: lr=0.1, algorithm=fedlc, tau=2; can be repeated."
     ),
 ]
+_FEDERATION = "federation, clients"
 State = Annotated[
     str | None, typer.Option("--state", help="Only runs that are done | unfinished | diverged | unreadable.")
 ]
@@ -83,36 +84,54 @@ def runs_list(
 
 
 def _print_rows(rows: Sequence["Listed"]) -> None:
-    """A column for each field that differs; what all runs have in common is printed once, above."""
-    from fedskew.core.spec import family, show
+    """A column for each field that differs; what all runs have in common is printed once, above. What says how well a
+    run did comes first, arguments of methods before other settings."""
+    from fedskew.core.spec import family
     from fedskew.runs.listing import arguments, differing
 
     readable = [row for row in rows if row.problem is None]
-    settings = differing(rows)
+    of_methods = {name for row in readable for name in arguments(row.whole["algorithm"])}
+    settings = sorted(differing(rows), key=lambda name: name not in of_methods)
+    if len({(row.fields["dataset"], row.fields["model"]) for row in readable}) == len(
+        {row.fields["dataset"] for row in readable}
+    ):
+        settings = [name for name in settings if name != "model"]  # each data set has its own
+    varied = not of_methods.isdisjoint(settings)
     columns: dict[str, Callable[[Listed], str]] = {
-        "method": lambda row: str(row.fields["algorithm"]),
-        "federation": lambda row: row.title,
-        **{name: lambda row, name=name: show(row.fields[name]) if name in row.fields else "" for name in settings},  # type: ignore[misc]
+        "method": lambda row: family(row.fields["algorithm"]) if varied else str(row.fields["algorithm"]),
         "seed": lambda row: str(row.fields["seed"]),
+        _FEDERATION: lambda row: row.title.removesuffix(" clients"),
+        **{name: lambda row, name=name: _setting(row, name) for name in settings},  # type: ignore[misc]
     }
-    if any(name in settings for row in readable for name in arguments(row.whole["algorithm"])):
-        columns["method"] = lambda row: family(row.fields["algorithm"])
     found = {head: [text(row) if row.problem is None else "" for row in rows] for head, text in columns.items()}
     same = {head: texts[0] for head, texts in found.items() if readable and len(rows) > 1 and len(set(texts)) == 1}
-    if same:
-        said = ", ".join(f"seed {text}" if head == "seed" else text for head, text in same.items())
-        say(f"{len(rows)} runs of {said}")
+    if shared := [head for head in ("method", _FEDERATION, "seed") if head in same]:
+        words = {**same, _FEDERATION: rows[0].title, "seed": f"seed {rows[0].fields['seed']}"}
+        of = "with" if shared == ["seed"] else "of"
+        say(f"{len(rows)} runs {of} {', '.join(words[head] for head in shared)}")
     kept = {head: texts for head, texts in found.items() if head not in same}
-    heads = "run", *(head.replace("_", " ") for head in kept), "rounds", "accuracy %", "written"
-    grid = Grid(*heads, keys=2 if "method" in kept else 1)
+    first = [head for head in kept if head == "method"]
+    heads = "run", *first, "accuracy %", "rounds", *(head.replace("_", " ") for head in kept if head != "method")
+    grid = Grid(*heads, "written", keys=1 + len(first), lines=1)
     for i, row in enumerate(rows):
         said = row.state if row.state in ("diverged", "unreadable") else ""
         date = "" if row.written is None else f"{row.written.astimezone():%Y-%m-%d %H:%M}"
-        cells = [texts[i] for texts in kept.values()]
-        grid.add_row(row.hash[:8], *cells, f"{row.progress} {said}".strip(), percent_of(row.accuracy), date)
+        cells = {head: texts[i] for head, texts in kept.items()}
+        method = [cells.pop(head) for head in first]
+        how_well = percent_of(row.accuracy), f"{row.progress} {said}".strip()
+        grid.add_row(row.hash[:8], *method, *how_well, *cells.values(), date)
     console().print(grid)
     for problem in unreadable((row.hash, row.problem) for row in rows if row.problem is not None):
         note(problem)
+
+
+def _setting(row: "Listed", name: str) -> str:
+    """A setting as a cell; what a method does not have is nothing."""
+    from fedskew.core.spec import show
+
+    if name == "clients_per_round" and row.fields[name] == row.fields["clients"]:
+        return "all"
+    return show(row.fields[name]) if name in row.fields else ""
 
 
 @runs_app.command("show")

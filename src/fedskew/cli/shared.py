@@ -1,8 +1,7 @@
 """What several commands have in common."""
 
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from itertools import groupby
 from typing import TYPE_CHECKING, Any, cast
 
 from fedskew.cli.options import interruption
@@ -14,8 +13,12 @@ if TYPE_CHECKING:
     from fedskew.cli.documents import RunResult
     from fedskew.runs.run import Run
     from fedskew.runs.store import Folder, Store
-    from fedskew.simulation.execute import Problem
     from fedskew.simulation.records import RoundRecord
+
+
+Key = tuple[str, str]
+Group = tuple[Key, "Sequence[Run]"]
+Round = tuple[Key, "Run", "RoundRecord"]
 
 
 def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
@@ -29,55 +32,69 @@ def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
 
 
 def trained(
-    groups: "Sequence[tuple[tuple[str, str], Sequence[Run]]]",
-    store: "Store",
-    track: Sequence[str] = (),
-    jobs: int = 1,
-    *,
-    show: bool,
+    groups: "Sequence[Group]", store: "Store", track: Sequence[str] = (), jobs: int = 1, *, show: bool
 ) -> dict[str, Spent]:
-    """Train groups of runs, each by its name and what the bar adds to that, under one bar; Ctrl-C ends it. Returns what
-    each name took."""
-    from fedskew.simulation.execute import Problem
+    """Train groups of runs, each by its name and what the bar adds to that, under one bar; Ctrl-C ends it. Groups that
+    another process works on come last. Returns what each name took."""
     from fedskew.tracking import Several
 
-    whose = {run: key for key, several in groups for run in several}
-    spent, told, problems = {name: Spent() for (name, _), _ in groups}, Several(track), list[Problem]()
-    progress = round_progress(sum(run.rounds for run in whose), enabled=show)
+    runs = [run for _, several in groups for run in several]
+    spent, told = {name: Spent() for (name, _), _ in groups}, Several(track)
+    progress = round_progress(sum(run.rounds for run in runs), enabled=show)
     with (
-        looking_for_rounds(store, [run.hash for run in whose]),
-        closing(_rounds(whose, store, jobs)) as events,
+        looking_for_rounds(store, [run.hash for run in runs]),
+        closing(_rounds(groups, store, jobs)) as coming,
         progress as step,
     ):
-        for event in events:
-            if isinstance(event, Problem):
-                problems.append(event)
-                continue
-            run, record = event
-            name, more = whose[run]
+        for (name, more), run, record in coming:
             spent[name].add(record)
             told(run, record)
             step(name + more, record)
             interruption.check()
-    if problems:
-        raise RuntimeError("; ".join(dict.fromkeys(problem.reason for problem in problems)))
     return spent
 
 
-def _rounds(
-    whose: "Mapping[Run, tuple[str, str]]", store: "Store", jobs: int
-) -> "Generator[tuple[Run, RoundRecord] | Problem, None, None]":
-    """Every record of runs. Seeds of a method run together; with more jobs than methods, each seed by itself."""
+def _rounds(groups: "Sequence[Group]", store: "Store", jobs: int) -> "Generator[Round, None, None]":
+    """Every record of the groups. What did not work in one of several processes is done here, or raises its error."""
+    left = groups if jobs == 1 else (yield from _in_jobs(groups, store, jobs))
+    yield from _busy_last(left, store)
+
+
+def _in_jobs(groups: "Sequence[Group]", store: "Store", jobs: int) -> "Generator[Round, None, list[Group]]":
+    """The records from several processes, and the groups that are left. With more jobs than groups, every seed has its
+    own process."""
+    from fedskew.simulation.execute import Problem
     from fedskew.simulation.jobs import in_jobs
+
+    whose, left = {run: key for key, several in groups for run in several}, list[Group]()
+    parts = [several for _, several in groups] if len(groups) >= jobs else [[run] for run in whose]
+    with closing(in_jobs(parts, store, min(jobs, len(parts)))) as events:
+        for event in events:
+            if isinstance(event, Problem):
+                left.append((whose[event.runs[0]], event.runs))
+            else:
+                yield whose[event[0]], *event
+    return left
+
+
+def _busy_last(groups: "Sequence[Group]", store: "Store") -> "Iterator[Round]":
+    """Every record of the groups. What another process works on may be done when the others are; else the error says
+    that these are kept."""
+    from fedskew.runs.store import StoreBusy
     from fedskew.simulation.session import simulate_groups
 
-    groups = [(key, list(several)) for key, several in groupby(whose, lambda run: whose[run])]
-    if jobs == 1:
-        for _, run, record in simulate_groups(groups, store):
-            yield run, record
-    else:
-        parts = [several for _, several in groups] if len(groups) >= jobs else [[run] for run in whose]
-        yield from in_jobs(parts, store, min(jobs, len(parts)))
+    busy = []
+    for group in groups:
+        try:
+            yield from simulate_groups([group], store)
+        except StoreBusy:
+            busy.append(group)
+    try:
+        yield from simulate_groups(busy, store)
+    except StoreBusy as error:
+        names = ", ".join(name + more for (name, more), _ in busy)
+        kept = "everything else is done and kept; " if len(busy) < len(groups) else ""
+        raise StoreBusy(f"{error}, which {names} needs; {kept}the same command continues when that is done") from error
 
 
 @contextmanager

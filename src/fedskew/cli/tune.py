@@ -47,7 +47,7 @@ CHOSEN = "chosen settings on the test set"
 ONCE = "no choice used the test set; it was read once, for the chosen settings, with new seeds"
 
 
-@run_options(*RUN_OPTIONS, several=True)
+@run_options(*RUN_OPTIONS, several=True, shown={"validation": 0.1})
 def tune_command(
     fields: dict[str, list[str]],
     rest: Rest = None,

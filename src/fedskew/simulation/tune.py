@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fedskew.core import spec
-from fedskew.knobs import LR, Choices, Knob, find_argument, knobs_of, short_without
+from fedskew.knobs import LR, Choices, Knob, Range, find_argument, knobs_of, short_without
 from fedskew.runs.measures import end
 from fedskew.runs.run import Run, check_seeds
 from fedskew.runs.schedules import SCHEDULES
 from fedskew.runs.store import Store
+from fedskew.runs.summary import setting_text
 from fedskew.simulation.compare import Comparison
 from fedskew.simulation.records import RoundRecord
 from fedskew.simulation.search import Values, generator_for, settings_to_try
@@ -119,7 +120,7 @@ class Tuning:
             name = short_without(method, {knob.name for knob in knobs} - Run.model_fields.keys())
             if name in (choice.name for choice in planned):
                 raise ValueError(f"{name} appears twice; methods that are tuned need different names")
-            tries = [_try(fields, method, each, chosen_with) for each in found]
+            tries = [_try(fields, method, each, chosen_with, knobs) for each in found]
             if halving:
                 _check_continued(tries)
             planned.append(MethodTries(method, name, knobs, tries))
@@ -209,8 +210,20 @@ def _done(tried: Try, rounds: int, store: Store | None, watch: Watch, name: str)
     return replace(tried, rounds=rounds, score=None if diverged or not scores else statistics.fmean(scores))
 
 
-def _try(fields: Mapping[str, Any], method: str, values: Values, seeds: Sequence[int]) -> Try:
-    return Try(values, [run_at({**fields, "seed": seed}, {"algorithm": method, **values}) for seed in seeds])
+def _try(fields: Mapping[str, Any], method: str, values: Values, seeds: Sequence[int], knobs: Sequence[Knob]) -> Try:
+    """A try that has not run. Nobody but the method knows which values it takes: where it refuses one of ours, the
+    message says how to name others."""
+    try:
+        return Try(values, [run_at({**fields, "seed": seed}, {"algorithm": method, **values}) for seed in seeds])
+    except ValueError as error:
+        ours = [knob for knob in knobs if isinstance(knob.values, Range) and knob.name not in Run.model_fields]
+        halves = [f"--set {k.name}={k.default / 2:g},{k.default:g}" for k in ours if isinstance(k.default, int | float)]
+        if not halves:
+            raise
+        tried = setting_text(values)
+        raise ValueError(
+            f"{method} refuses the try {tried}: {error}; name the values to try, for example {' '.join(halves)}"
+        ) from error
 
 
 def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[str, Sequence[Any]]) -> None:

@@ -20,7 +20,7 @@ _GAP = 2
 """Blanks between columns."""
 _NOTHING = ("", "-")
 _MOST_LINES = 2
-"""Lines that a text may take before the table is broken into blocks."""
+"""Lines that a text may take before the table is broken into blocks, if a table does not say otherwise."""
 
 
 class Grid:
@@ -28,11 +28,11 @@ class Grid:
     the terminal has room for them, and after a comma if it has not.
 
     A table that is still too wide is printed in blocks of columns, each with the first `keys` columns and without the
-    rows that say nothing else there.
+    rows that say nothing else there. With `lines=1` texts of other columns go to the next block rather than wrap.
     """
 
-    def __init__(self, *heads: str, keys: int = 1) -> None:
-        self.heads, self.keys = heads, keys
+    def __init__(self, *heads: str, keys: int = 1, lines: int = _MOST_LINES) -> None:
+        self.heads, self.keys, self.lines = heads, keys, lines
         self.rows: list[tuple[str, ...]] = []
         self._bold: list[Collection[int]] = []
 
@@ -50,7 +50,7 @@ class Grid:
 
     def __rich_console__(self, console: "Console", options: "ConsoleOptions") -> Iterator["Table | str"]:
         columns = list(zip(self.heads, *self.rows, strict=True))
-        narrow = _narrow_widths(columns, self.keys, options.max_width)
+        narrow = _narrow_widths(columns, self.keys, options.max_width, self.lines)
         wide = [max(map(len, column)) for column in columns]
         for block in _blocks(narrow, self.keys, options.max_width):
             room = options.max_width - _frame(len(block))
@@ -94,21 +94,21 @@ def _widths(narrow: Sequence[int], wide: Sequence[int], room: int) -> list[int]:
     return widths
 
 
-def _narrow_widths(columns: Sequence[Sequence[str]], keys: int, width: int) -> list[int]:
+def _narrow_widths(columns: Sequence[Sequence[str]], keys: int, width: int, lines: int) -> list[int]:
     """The least width of each column; key columns leave room for another one."""
-    first = [_narrow(column, width // (keys + 1)) for column in columns[:keys]]
+    first = [_narrow(column, width // (keys + 1), _MOST_LINES) for column in columns[:keys]]
     room = max(1, width - sum(first) - _frame(keys + 1))
-    return [*first, *(_narrow(column, room) for column in columns[keys:])]
+    return [*first, *(_narrow(column, room, lines) for column in columns[keys:])]
 
 
-def _narrow(column: Sequence[str], most: int) -> int:
+def _narrow(column: Sequence[str], most: int, lines: int) -> int:
     """The least width at which a column reads well: whole words, as long as there is room for them."""
     head, cells = column[0], set(column[1:])
     longest = max(map(len, cells), default=0)
     if any(letter.isalpha() for cell in cells for letter in cell):
         words = max(len(word) for cell in cells for word in _glued(cell).split())
         tried = range(min(words, most), longest)
-        longest = next((w for w in tried if all(len(_lines(cell, w)) <= _MOST_LINES for cell in cells)), longest)
+        longest = next((w for w in tried if all(len(_lines(cell, w)) <= lines for cell in cells)), longest)
     return max(longest, *(len(word) for word in head.split()), 1)
 
 

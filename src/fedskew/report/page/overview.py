@@ -13,7 +13,7 @@ from fedskew.runs.verdict import BASELINE, MEASURE, VERDICTS, best
 
 _MOST_ACROSS, _MOST_FIELDS = 6, 2
 _Cell = TypeVar("_Cell")
-_MARKS = dict(zip(VERDICTS, "▲▼=?·", strict=True))
+_MARKS = dict(zip(VERDICTS, "▲▼=?○", strict=True))
 
 
 def overview(federations: Sequence[Federation]) -> Html:
@@ -22,6 +22,7 @@ def overview(federations: Sequence[Federation]) -> Html:
     cells = {label: [_standing(each, label) for each in federations] for label in _labels(federations)}
     heads, rows = _laid_out(names, cells, head)
     key = ", ".join(f"{mark} {word}" for word, mark in _MARKS.items())
+    key += "; empty: not run" if any(_called(each, label) is None for label in cells for each in federations) else ""
     return table(f"{_measure(federations)}. Against {_base(federations)}: {key}", heads, rows, "overview")
 
 
