@@ -122,7 +122,7 @@ def _at_home(found: dict[str, Any]) -> Grid:
     ways = {
         "the global model": found["global"],
         "with the client's label counts as a prior": found["prior"],
-        "with those relative to everybody's": found["relative"],
+        "with its counts over everybody's": found["relative"],
         **{f"after a local update with {method}": each for method, each in found["after"].items()},
         "trained by the client alone": found["alone"],
     }
