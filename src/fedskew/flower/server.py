@@ -20,6 +20,7 @@ import fedskew
 from fedskew.aggregators import weighted_mean
 from fedskew.core import spec, tree
 from fedskew.core.evaluation import Evaluation, evaluate_model
+from fedskew.core.own import told
 from fedskew.core.round import Server
 from fedskew.core.settings import dtype_of
 from fedskew.core.tree import Params
@@ -41,6 +42,7 @@ from fedskew.simulation.simulation import is_evaluated
 
 Evaluate = Callable[[Server], Evaluation | None]
 Wrap = Callable[[LabelSkew], Strategy]
+_DIVERGED = "round %s: the model or its loss on the test set is not a number; training ends"
 
 
 def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: Wrap | None = None) -> ServerApp:
@@ -77,25 +79,29 @@ def federate(
     reader = Reader.of(strategy, known)
     with ExitStack() as stack:
         folder, done = _opened(run, rules, stack, strategy, known)
+        if folder is not None and evaluate is not None and _measured_late(run, folder, strategy.server, evaluate):
+            done = run.rounds
         outer = strategy if wrap is None else _wrapped(wrap, strategy)
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
-            record = _round(grid, strategy, outer, round, evaluate, reader)
-            accuracy = record.as_dict()["accuracy"]
-            shown = "not measured" if accuracy is None else f"{100 * accuracy:.2f} %"
-            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, shown)
+            record, failed = _round(grid, strategy, outer, round, evaluate, reader)
+            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, _accuracy(record))
             if folder is not None:
                 folder.append_record(record.as_dict())
                 save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy))
+            if failed is not None:
+                kept = "" if folder is None else "; the round is stored, and the next `flwr run` measures it first"
+                raise RuntimeError(f"round {round} cannot be measured: {told(failed)}{kept}") from failed
             if record.diverged:
-                log(WARNING, "round %s: the model or its loss on the test set is not a number; training ends", round)
+                log(WARNING, _DIVERGED, round)
                 break
     return strategy
 
 
 def _round(
     grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluate: Evaluate | None, reader: Reader | None
-) -> RoundRecord:
+) -> tuple[RoundRecord, Exception | None]:
+    """A round, and why `evaluate` failed on its model: the round is then finished, without measures."""
     began, run = time.perf_counter(), strategy.plan.run
     messages = list(outer.configure_train(round, to_record(strategy.server.params), ConfigRecord(), grid))
     replies = strategy.exchange(grid, messages)
@@ -112,8 +118,15 @@ def _round(
         reading = reader.read_out(grid, round)
         strategy.server, asked = replace(strategy.server, readout=reading.layer), reading.asked
     update, seconds = strategy.update, time.perf_counter() - began
-    return RoundRecord.of(
-        _measured(grid, strategy, round, evaluate) if due else None,
+    measured, failed = None, None
+    try:
+        measured = _measured(grid, strategy, round, evaluate) if due else None
+    except Exception as error:
+        if evaluate is None:
+            raise
+        failed = error
+    record = RoundRecord.of(
+        measured,
         round=round,
         train_loss=None if update is None else float(update.loss.double().mean()),
         clients=0 if update is None else len(update.loss),
@@ -124,6 +137,7 @@ def _round(
         asked=asked,
         server=strategy.server,
     )
+    return record, failed
 
 
 def _measured(grid: Grid, strategy: LabelSkew, round: int, evaluate: Evaluate | None) -> Evaluation | None:
@@ -133,6 +147,27 @@ def _measured(grid: Grid, strategy: LabelSkew, round: int, evaluate: Evaluate | 
     asks = list(strategy.configure_evaluate(round, ArrayRecord(), ConfigRecord(), grid))
     strategy.aggregate_evaluate(round, strategy.exchange(grid, asks))
     return strategy.measured
+
+
+def _measured_late(run: Run, folder: Folder, server: Server, evaluate: Evaluate) -> bool:
+    """Measure the last stored model if `evaluate` failed on it; whether the run has thereby diverged."""
+    records = [RoundRecord.stored(record) for record in folder.records()]
+    if not records or not is_evaluated(run, records[-1].round):
+        return False
+    last = records[-1]
+    if last.diverged or (last.accuracy, last.loss) != (None, None) or (measured := checked(evaluate(server))) is None:
+        return False
+    last = last.measured_as(measured)
+    folder.fill_records([record.as_dict() for record in [*records[:-1], last]])
+    log(INFO, "round %s is measured now: accuracy %s", last.round, _accuracy(last))
+    if last.diverged:
+        log(WARNING, _DIVERGED, last.round)
+    return last.diverged
+
+
+def _accuracy(record: RoundRecord) -> str:
+    accuracy = record.as_dict()["accuracy"]
+    return "not measured" if accuracy is None else f"{100 * accuracy:.2f} %"
 
 
 def _opened(

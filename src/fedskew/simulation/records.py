@@ -1,7 +1,7 @@
 """The result of a round, and what may observe it."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite, isnan
 from typing import Any
 
@@ -40,9 +40,14 @@ class RoundRecord:
     @classmethod
     def of(cls, measured: Evaluation | None, *, diverged: bool, **rest: Any) -> "RoundRecord":
         """A copy with the measures of a round, or without any."""
-        values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
+        unmeasured = cls(**dict.fromkeys((f.name for f in fields(Evaluation)), None), **rest, diverged=diverged)
+        return unmeasured if measured is None else unmeasured.measured_as(measured)
+
+    def measured_as(self, measured: Evaluation) -> "RoundRecord":
+        """The same round with these measures."""
+        values = asdict(measured)
         values["per_class_accuracy"] = values["per_class_accuracy"] or None  # nodes do not measure it
-        return cls(**values, **rest, diverged=diverged or (measured is not None and isnan(measured.loss)))
+        return replace(self, **values, diverged=self.diverged or isnan(measured.loss))
 
     @classmethod
     def stored(cls, record: dict[str, Any]) -> "RoundRecord":
