@@ -88,6 +88,8 @@ class RecordForm(TypedDict):
     validation_accuracy: NotRequired[Share | None]
     probes: NotRequired[dict[str, Any]]
     asked: NotRequired[NonNegativeInt]
+    measured_by: NotRequired[list[NonNegativeInt]]
+    measured_on: NotRequired[PositiveInt]
 
 
 @_plain
