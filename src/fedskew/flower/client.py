@@ -32,7 +32,7 @@ from fedskew.flower.messages import (
 from fedskew.flower.node_states import recall, remember, state_at
 from fedskew.flower.reading import forget, gradient_of
 from fedskew.flower.roll import Claim
-from fedskew.flower.rules import caller_folder, read_run
+from fedskew.flower.rules import MODS, caller_folder, read_run
 from fedskew.flower.scores import score_of
 from fedskew.runs.run import Run
 from fedskew.simulation.plan import Plan, usable_device
@@ -44,6 +44,7 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
     `mods` are Flower's and wrap training only. Flower's differential privacy goes here.
     """
     app, folder = ClientApp(), caller_folder()
+    MODS[folder] = ", ".join(map(_name, mods))
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
@@ -158,7 +159,11 @@ def _check_private(run: Run, mods: Sequence[Mod]) -> None:
     """Refuse a run of which this node's differential privacy would protect only a part."""
     if private := _private(mods):
         known = facts(run.dataset, run.seed, run.clients, run.data_dir)
-        Plan.of(run, known).check_private(getattr(private, "__name__", type(private).__name__))
+        Plan.of(run, known).check_private(_name(private))
+
+
+def _name(mod: Mod) -> str:
+    return str(getattr(mod, "__name__", type(mod).__name__))
 
 
 def _private(mods: Sequence[Mod]) -> Mod | None:

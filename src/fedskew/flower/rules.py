@@ -1,5 +1,6 @@
 """The app's configuration, `[tool.flwr.app.config]`: the fields of a run, and the rules of its federation."""
 
+import hashlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -75,6 +76,19 @@ def read_rules(config: Mapping[str, Any]) -> Rules:
         return Rules(**{name: value for name, value in given.items() if name in Rules.model_fields})
     except ValidationError as error:
         raise ValueError(explain(error).replace("_", "-")) from error
+
+
+MODS = dict[Path | None, str]()
+"""The mods of a folder's client app, by name. Its server app can name them, since both are made in one process."""
+
+
+def app_digest(folder: Path) -> str:
+    """A digest of an app's own Python files."""
+    pattern, digest = "**/*.py" if (folder / "pyproject.toml").exists() else "*.py", hashlib.sha256()
+    for path in sorted(folder.glob(pattern)):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def caller_folder() -> Path | None:

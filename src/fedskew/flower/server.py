@@ -1,7 +1,7 @@
 """The server's app: round after round, each stored as soon as it is finished."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from logging import INFO, WARNING
@@ -28,7 +28,7 @@ from fedskew.data import Dataset, Nodes, facts
 from fedskew.flower.measures import checked
 from fedskew.flower.messages import from_record, to_record
 from fedskew.flower.reading import Reader
-from fedskew.flower.rules import Rules, caller_folder, read_rules, read_run
+from fedskew.flower.rules import MODS, Rules, app_digest, caller_folder, read_rules, read_run
 from fedskew.flower.strategy import LabelSkew
 from fedskew.optimizers import sgd
 from fedskew.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -57,31 +57,42 @@ def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: W
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         with spec.beside(folder):
-            federate(grid, run or read_run(context.run_config), read_rules(context.run_config), evaluate, wrap)
+            config, app = context.run_config, {} if folder is None else {"app": app_digest(folder)}
+            app |= {"mods": MODS[folder]} if folder in MODS else {}
+            federate(grid, run or read_run(config), read_rules(config), evaluate, wrap, app)
 
     return app
 
 
 def federate(
-    grid: Grid, run: Run, rules: Rules, evaluate: Evaluate | None = None, wrap: Wrap | None = None
+    grid: Grid,
+    run: Run,
+    rules: Rules,
+    evaluate: Evaluate | None = None,
+    wrap: Wrap | None = None,
+    app: Mapping[str, str] | None = None,
 ) -> LabelSkew:
-    """All rounds that a run still lacks."""
+    """All rounds that a run still lacks. `app` is what a session records about the app's own code."""
     known = facts(run.dataset, run.seed, run.clients, run.data_dir, str(usable_device(run.device)))
     plan = Plan.of(run, known)
     if wrap is not None:
         rules = _private_rules(plan, rules)
-    if evaluate is None and isinstance(known, Dataset):
-        evaluate = _on_test_set(plan, known)
+    measured = "by nodes" if wrap is None else "by nobody"
+    if evaluate is not None:
+        measured = "by evaluate"
+    elif isinstance(known, Dataset):
+        evaluate, measured = _on_test_set(plan, known), "on the test set"
     if evaluate is None and wrap is not None:
         log(INFO, "nodes are not asked to measure the model: their answers would have no noise")
     strategy = LabelSkew(plan, rules, nodes_evaluate=evaluate is None and wrap is None)
     plan.check_model(strategy.server, known)
     reader = Reader.of(strategy, known)
     with ExitStack() as stack:
-        folder, done = _opened(run, rules, stack, strategy, known)
+        outer = strategy if wrap is None else _wrapped(wrap, strategy)
+        about = {**(app or {}), "measured": measured, "wrapped": "" if wrap is None else type(outer).__name__}
+        folder, done = _opened(run, rules, stack, strategy, known, about)
         if folder is not None and evaluate is not None and _measured_late(run, folder, strategy.server, evaluate):
             done = run.rounds
-        outer = strategy if wrap is None else _wrapped(wrap, strategy)
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
             record, failed = _round(grid, strategy, outer, round, evaluate, reader)
@@ -171,7 +182,7 @@ def _accuracy(record: RoundRecord) -> str:
 
 
 def _opened(
-    run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew, known: Dataset | Nodes
+    run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew, known: Dataset | Nodes, about: Mapping[str, str]
 ) -> tuple[Folder | None, int]:
     """The run's folder in the store and how many rounds are done there; the strategy continues from those."""
     root = rules.folder()
@@ -197,7 +208,12 @@ def _opened(
     folder.keep_records(done)
     begins = f"continues after round {done}" if done else "starts"
     log(INFO, "run %s %s, stored in %s", run.hash, begins, folder.path)
-    folder.append_session({"from_round": done, **_versions(run), **origin(run, known)})
+    before = (folder.sessions() or [{}])[-1]
+    changed = {name: [before[name], said] for name, said in about.items() if before.get(name, said) != said}
+    if changed:
+        told = ", ".join(f"{name} {old or 'none'} -> {new or 'none'}" for name, (old, new) in changed.items())
+        log(WARNING, "the rounds so far are of another app: %s", told)
+    folder.append_session({"from_round": done, **_versions(run), **about, "changed": changed, **origin(run, known)})
     return folder, done
 
 

@@ -115,6 +115,10 @@ class SessionForm(TypedDict, total=False):
     data_stamp: Line
     guessing_accuracy: float
     guessing_balanced_accuracy: float
+    app: Line
+    mods: Line
+    measured: Line
+    wrapped: Line
 
 
 @_plain
