@@ -84,7 +84,7 @@ def federate(
         evaluate, measured = _on_test_set(plan, known), "on the test set"
     if evaluate is None and wrap is not None:
         log(INFO, "nodes are not asked to measure the model: their answers would have no noise")
-    strategy = LabelSkew(plan, rules, nodes_evaluate=evaluate is None and wrap is None)
+    strategy = LabelSkew(plan, rules, nodes_evaluate=evaluate is None and wrap is None, fits_readout=True)
     plan.check_model(strategy.server, known)
     reader = Reader.of(strategy, known)
     with ExitStack() as stack:

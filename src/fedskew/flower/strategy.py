@@ -54,10 +54,18 @@ class LabelSkew(Strategy):
     `server` is the global model with the method's state, `sent` is what clients receive of it, `sizes` is how many
     examples each client reported, `absorbed` is the last round in which each client counted, and `reach` is how far
     clients have moved so far. If `nodes_evaluate`, `measured` is what nodes with test examples found the last model
-    worth.
+    worth. A method's readout is fitted after a round, which a strategy does not do: `fits_readout` says that its owner
+    does, as our server app.
     """
 
-    def __init__(self, plan: Plan, rules: Rules | None = None, *, nodes_evaluate: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, rules: Rules | None = None, *, nodes_evaluate: bool = False, fits_readout: bool = False
+    ) -> None:
+        if plan.algorithm.readout.asks and not fits_readout:
+            raise ValueError(
+                f"{plan.run.short_algorithm} has a readout, which the strategy LabelSkew does not fit; allowed: "
+                "fedskew.flower.server_app(), which fits it, or a method without a readout"
+            )
         self.plan, self.rules = plan, rules or Rules()
         self.server, self.absorbed = plan.start(), dict[int, int]()
         self.sent, self.sizes = self.server, dict[int, int]()
