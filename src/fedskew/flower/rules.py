@@ -11,6 +11,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from fedskew.core import spec
 from fedskew.runs.run import Run, explain
 
+WORDS_FOR_NONE = {"grad_clip": "none", "data_dir": ""}
+"""How an app says that these fields of a run are not set. `flwr run` overrides only keys that an app has."""
+
 
 class Rules(BaseModel):
     """How a server treats its nodes. The configuration keys have the same names, with dashes."""
@@ -66,6 +69,7 @@ def read_run(config: Mapping[str, Any]) -> Run:
     for name in given:
         if name not in Run.model_fields and name not in Rules.model_fields:
             raise ValueError(spec.unknown("key in the app's config", name, {**Run.model_fields, **Rules.model_fields}))
+    given = {name: None if value == WORDS_FOR_NONE.get(name) else value for name, value in given.items()}
     return Run(**{name: value for name, value in given.items() if name in Run.model_fields})
 
 
