@@ -149,7 +149,7 @@ def test_wrong_data_are_named(arrays, problem, tmp_path, caplog):
 def test_a_node_without_data_is_named():
     run = without_data()
     configs = [{"client-id": client} for client in range(3)]
-    with pytest.raises(RuntimeError, match=r"0 clients have joined.*node 100: node-config: data is missing"):
+    with pytest.raises(RuntimeError, match=r"0 clients have joined.*node 100: client 0: node-config: data is missing"):
         federate(Nodes(client_app(run), configs), run, Rules(start_timeout=0.1))
 
 

@@ -209,7 +209,9 @@ def test_a_federation_whose_states_are_on_the_nodes_is_not_diagnosed(tmp_path, c
 
 def test_a_node_with_another_run_is_refused():
     other = RUN.model_copy(update={"lr": 0.2})
-    with pytest.raises(RuntimeError, match=f"0 clients have joined.*node 100: this node has run {other.hash}"):
+    with pytest.raises(
+        RuntimeError, match=f"0 clients have joined.*node 100: client 0: this node has run {other.hash}"
+    ):
         federate(Nodes(client_app(other), THREE), RUN, Rules(start_timeout=0.5))
 
 

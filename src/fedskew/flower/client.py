@@ -1,15 +1,16 @@
 """The node's side: one client's round, exactly as an engine would run it."""
 
 from collections.abc import Sequence
-from logging import INFO
+from logging import ERROR, INFO
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.clientapp.typing import Mod
+from flwr.common.constant import ErrorCode
 from flwr.supercore import log
 
 import fedskew
@@ -17,10 +18,11 @@ from fedskew.core import spec, tree
 from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
 from fedskew.data import facts
-from fedskew.flower.data import Node, load_node, run_here
+from fedskew.flower.data import Node, client_number, load_node, run_here
 from fedskew.flower.messages import (
     CONFIG,
     EXAMPLES,
+    FILES,
     TESTS,
     Answer,
     decode_ask,
@@ -35,6 +37,7 @@ from fedskew.flower.roll import Claim
 from fedskew.flower.rules import MODS, caller_folder, read_run
 from fedskew.flower.scores import score_of
 from fedskew.runs.run import Run
+from fedskew.runs.summary import contents
 from fedskew.simulation.plan import Plan, usable_device
 
 
@@ -48,21 +51,17 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
-        """Which client this node is, and how many examples it has."""
-        with spec.beside(folder):
-            here = _run(run, message, context)
-            node = load_node(here, context.node_config)
-            _check_private(here, mods)
-            _check_state_file(here, node, context)
-            tests = node.tests
-            if tests and _private(mods):
-                log(INFO, "test examples are not used: what they measure would be sent without noise")
-                tests = 0
-            log(INFO, "asked to join run %s: %s", here.hash, Claim(node.client, node.examples, tests))
-            about = ConfigRecord({"run": here.hash, "client": node.client, EXAMPLES: node.examples})
-            if tests is not None:
-                about[TESTS] = tests
-            return Message(RecordDict({CONFIG: about}), reply_to=message)
+        """Which client this node is, and how many examples it has. A problem is told without a traceback."""
+        who = ""
+        try:
+            with spec.beside(folder):
+                here = run_here(run or read_run(context.run_config), context.node_config)
+                who = f"client {client_number(here, context.node_config)}: "
+                return _introduced(_run(run, message, context), mods, message, context)
+        except (ValueError, OSError) as error:
+            reason = f"{who}{error}"
+            log(ERROR, "cannot join the run: %s", reason)
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
     @app.train(mods=list(mods))
     def train(message: Message, context: Context) -> Message:
@@ -95,16 +94,40 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
     return app
 
 
+def _introduced(run: Run, mods: Sequence[Mod], message: Message, context: Context) -> Message:
+    node = load_node(run, context.node_config)
+    _check_private(run, mods)
+    _check_state_file(run, node, context)
+    tests = node.tests
+    if tests and _private(mods):
+        log(INFO, "test examples are not used: what they measure would be sent without noise")
+        tests = 0
+    log(INFO, "asked to join run %s: %s", run.hash, Claim(node.client, node.examples, tests))
+    about = ConfigRecord({"run": run.hash, "client": node.client, EXAMPLES: node.examples})
+    if tests is not None:
+        about[TESTS] = tests
+    return Message(RecordDict({CONFIG: about}), reply_to=message)
+
+
 def _run(run: Run | None, message: Message, context: Context) -> Run:
     """This node's run, which must match the server's."""
     here = run_here(run or read_run(context.run_config), context.node_config)
-    wanted = message.content.config_records[CONFIG].get("run")
+    asked = message.content.config_records[CONFIG]
+    wanted = asked.get("run")
     if wanted != here.hash:
         raise ValueError(
             f"this node has run {here.hash}, the server has {wanted!r}; both need the same app, the same "
             f"version of fedskew (here: {fedskew.__version__}) and the same content in the files that the run names"
+            + _other_files(here, str(asked.get(FILES, "")))
         )
     return here
+
+
+def _other_files(run: Run, theirs: str) -> str:
+    """The fields whose files have other content than on the server, which tells its digests."""
+    here, there = (contents({"contents": text}) for text in (run.contents, theirs))
+    other = [name for name in here if here[name] != there.get(name, here[name])]
+    return "".join(f"; other content here: {name} {run.short[name]}" for name in other)
 
 
 def _train(run: Run, message: Message, context: Context) -> Answer:

@@ -32,8 +32,8 @@ class Claim:
 class Roll:
     """Claims of nodes to be a client. If two nodes claim the same client, the first one present gets it."""
 
-    def __init__(self, run_hash: str, clients: int, patience: float = 60.0) -> None:
-        self._hash, self._clients, self._patience = run_hash, clients, patience
+    def __init__(self, run_hash: str, clients: int, patience: float = 60.0, files: str = "") -> None:
+        self._hash, self._clients, self._patience, self._files = run_hash, clients, patience, files
         self._claims = dict[int, Claim]()
         self._refused = dict[int, str]()
         self._asked = dict[int, Asked]()
@@ -100,7 +100,7 @@ class Roll:
         return "".join(f"; node {node}: {reason}" for node, reason in self._refused.items())
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
-        for key, sent in pushed(grid, [question(self._hash, node) for node in nodes]) if nodes else ():
+        for key, sent in pushed(grid, [question(self._hash, node, self._files) for node in nodes]) if nodes else ():
             node = sent.metadata.dst_node_id
             before = Asked() if node in self._doubted else self._asked.get(node, Asked())
             if key:
@@ -115,9 +115,9 @@ class Roll:
                 claim = None if is_lost(reply) else self._claimed(reply)
             except ValueError as error:
                 del self._asked[node]
-                self._claims.pop(node, None)
-                self._refused[node] = short(error)
-                log(WARNING, "node %s is refused: %s", node, short(error))
+                before, self._refused[node] = self._claims.pop(node, None), short(error)
+                known = "" if before is None else f", client {before.client} before,"
+                log(WARNING, "node %s%s is refused: %s", node, known, short(error))
                 continue
             del self._asked[node]
             if claim is not None:  # else it is asked again

@@ -73,7 +73,7 @@ class LabelSkew(Strategy):
         self.reach: Norms = {}
         self.nodes_evaluate = nodes_evaluate
         self.measured: Evaluation | None = None
-        self.roll = Roll(plan.run.hash, plan.run.clients, self.rules.resend_after)
+        self.roll = Roll(plan.run.hash, plan.run.clients, self.rules.resend_after, plan.run.contents)
         self._post = Post(plan.run.hash, self.rules.round_timeout, self.rules.resend_after)
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
