@@ -18,11 +18,12 @@ from fedskew.core import spec, tree
 from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
 from fedskew.data import facts
-from fedskew.flower.data import Node, client_number, load_node, run_here
+from fedskew.flower.data import client_number, load_node, run_here
 from fedskew.flower.messages import (
     CONFIG,
     EXAMPLES,
     FILES,
+    STATES,
     TESTS,
     Answer,
     decode_ask,
@@ -97,15 +98,19 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
 def _introduced(run: Run, mods: Sequence[Mod], message: Message, context: Context) -> Message:
     node = load_node(run, context.node_config)
     _check_private(run, mods)
-    _check_state_file(run, node, context)
     tests = node.tests
     if tests and _private(mods):
         log(INFO, "test examples are not used: what they measure would be sent without noise")
         tests = 0
-    log(INFO, "asked to join run %s: %s", run.hash, Claim(node.client, node.examples, tests))
     about = ConfigRecord({"run": run.hash, "client": node.client, EXAMPLES: node.examples})
     if tests is not None:
         about[TESTS] = tests
+    device = usable_device(run.device)
+    if Plan.of(run, node.federation.dataset).first_state(device):
+        file = _state_file(run, node.client, context)
+        _check_writable(file)
+        about[STATES] = ",".join(map(str, recall(context.state, file, device)))
+    log(INFO, "asked to join run %s: %s", run.hash, Claim(node.client, node.examples, tests))
     return Message(RecordDict({CONFIG: about}), reply_to=message)
 
 
@@ -163,10 +168,9 @@ def _state_file(run: Run, client: int, context: Context) -> Path | None:
     return Path(str(given)).expanduser() / f"{run.hash}-client{client}.safetensors" if given else None
 
 
-def _check_state_file(run: Run, node: Node, context: Context) -> None:
-    """Refuse a folder that cannot keep the state of a method that has one, before the client trains in vain."""
-    file = _state_file(run, node.client, context)
-    if file is None or not Plan.of(run, node.federation.dataset).first_state(usable_device(run.device)):
+def _check_writable(file: Path | None) -> None:
+    """Refuse a folder that cannot keep a state, before the client trains in vain."""
+    if file is None:
         return
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

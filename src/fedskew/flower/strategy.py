@@ -89,6 +89,7 @@ class LabelSkew(Strategy):
         self.server = replace(self.server, params=from_record(arrays, self._device))
         self.sent = self.plan.sent(self.server, server_round)
         nodes = self.roll.call(grid) if self._met else self.roll.wait(grid, self.rules.start_timeout)
+        self._name_lost_states(server_round)
         self.sizes |= self.roll.sizes
         self._met, self._clipped = True, float(config.get(KEY_CLIPPING_NORM, 0.0))  # type: ignore[arg-type]
         sampled = sampled_clients(self.plan.run, server_round).tolist()
@@ -107,6 +108,15 @@ class LabelSkew(Strategy):
             Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()
         ]
         return self._sent
+
+    def _name_lost_states(self, round: int) -> None:
+        """Warn of nodes that have joined without the state that their client's last counted round made."""
+        for node in self.roll.entered():
+            claim = self.roll.claim(node)
+            if claim is None or claim.states is None or self.absorbed.get(claim.client, 0) in {0, *claim.states}:
+                continue
+            said = "round %s: node %s, client %s, has lost its state of round %s and starts anew; a state-dir keeps it"
+            log(WARNING, said, round, node, claim.client, self.absorbed[claim.client])
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
