@@ -22,9 +22,10 @@ pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'"
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 from flwr.app import Context, RecordDict
+from flwr.common.config import fuse_dicts
 
 from fedskew import Run, Store
-from fedskew.flower import read_rules, read_run
+from fedskew.flower import Rules, read_rules, read_run
 from tests.flower.deployment import BIN, ROOT, free_port, processes_of
 from tests.flower.in_process import Nodes
 
@@ -53,6 +54,19 @@ def test_init_writes_the_run_that_it_was_given(tmp_path, capsys):
     assert read_run(app["config"]).hash == run.hash
     assert read_rules(app["config"]).store.endswith("/mine")
     compile((tmp_path / "app" / "federation.py").read_text(), "federation.py", "exec")
+
+
+def test_an_app_has_every_key_that_flwr_may_override(tmp_path, capsys):
+    """It refuses keys that are not there."""
+    assert call(capsys, "flower", "init", str(tmp_path / "app"))[0] == 0
+    config = config_of(tmp_path / "app")
+    of_the_run = {name for name in Run.model_fields if name != "engine"}  # the nodes are the engine
+    assert {key.replace("-", "_") for key in config} == of_the_run | set(Rules.model_fields)
+    clipped = read_run(fuse_dicts(config, {"grad-clip": 1.0, "device": "cuda", "data-dir": "/data"}))
+    assert (clipped.grad_clip, clipped.device, clipped.data_dir) == (1.0, "cuda", "/data")
+    assert clipped.hash == read_run(config).replace(grad_clip=1.0).hash
+    call(capsys, "flower", "init", str(tmp_path / "clipped"), "--grad-clip", "0.5")
+    assert read_run(config_of(tmp_path / "clipped")).grad_clip == 0.5
 
 
 def config_of(folder):
@@ -254,6 +268,13 @@ def test_init_does_not_propose_to_simulate_data_that_only_nodes_have(tmp_path, c
     assert "simulate" not in out
     assert "start 3 nodes with their own data: flower-supernode" in out
     assert f"flwr run {tmp_path / 'app'} deployment --stream" in out
+
+
+@pytest.mark.parametrize(("algorithm", "kept"), [("fedlc", False), ("fedlc+scaffold", True), ("feddyn", True)])
+def test_init_says_where_nodes_keep_a_state_if_they_have_one(algorithm, kept, tmp_path, capsys):
+    more = "--dataset", "nodes:64,10", "--algorithm", algorithm
+    _, out, _ = call(capsys, "flower", "init", str(tmp_path / "app"), *more)
+    assert f"""client-id=0 data='/path/own.npz'{" state-dir='/path'" if kept else ""}\"""" in out
 
 
 def test_init_takes_the_clients_that_a_file_names(tmp_path, capsys, monkeypatch):

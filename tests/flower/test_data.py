@@ -109,14 +109,32 @@ def test_a_folder_of_images(tmp_path):
     assert [record["num-examples"] for record in metrics] == [10, 5]
 
 
+EXAMPLES = np.zeros((4, 8, 8), np.uint8)
+
+
 @pytest.mark.parametrize(
     ("arrays", "problem"),
     [
-        ({"x_train": np.zeros((4, 8, 8), np.uint8)}, "has no y_train"),
-        ({"x_train": np.zeros((4, 8, 8), np.uint8), "y_train": np.arange(3)}, "y_train is int64 [3]"),
+        ({"x_train": EXAMPLES}, "has no y_train"),
+        (
+            {"x_train": EXAMPLES, "y_train": np.arange(3)},
+            "y_train is int64 [3] for examples [4, 8, 8]; allowed: as many",
+        ),
+        (
+            {"x_train": EXAMPLES, "y_train": np.ones(4)},
+            "y_train is float64 [4] for examples [4, 8, 8]; allowed: integers",
+        ),
+        (
+            {"x_train": EXAMPLES, "y_train": np.eye(4, 10, dtype=int)},
+            "y_train is int64 [4, 10] for examples [4, 8, 8]; ",
+        ),
+        (
+            {"x_train": EXAMPLES[:0], "y_train": np.arange(0)},
+            "y_train is int64 [0] for examples [0, 8, 8]; allowed: one",
+        ),
         ({"x_train": np.zeros((4, 7, 7), np.uint8), "y_train": np.arange(4)}, "allowed: [1, 8, 8]"),
-        ({"x_train": np.zeros((4, 8, 8), np.uint8), "y_train": np.arange(4) + 8}, "train label 11 is outside 0..9"),
-        (None, "there is no file"),
+        ({"x_train": EXAMPLES, "y_train": np.arange(4) + 8}, "train label 11 is outside 0..9"),
+        (None, "own.npz', which is not there; allowed: an .npz file or a folder of images"),
     ],
 )
 def test_wrong_data_are_named(arrays, problem, tmp_path, caplog):
@@ -131,7 +149,7 @@ def test_wrong_data_are_named(arrays, problem, tmp_path, caplog):
 def test_a_node_without_data_is_named():
     run = without_data()
     configs = [{"client-id": client} for client in range(3)]
-    with pytest.raises(RuntimeError, match=r"0 clients have joined.*node 100: node-config: data is missing"):
+    with pytest.raises(RuntimeError, match=r"0 clients have joined.*node 100: client 0: node-config: data is missing"):
         federate(Nodes(client_app(run), configs), run, Rules(start_timeout=0.1))
 
 

@@ -10,7 +10,7 @@ import torch
 
 from fedskew import Run, Store, simulate
 from fedskew.core.evaluation import Evaluation
-from tests.helpers import assert_trees_close
+from tests.helpers import assert_trees_close, assert_trees_equal
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
@@ -198,18 +198,62 @@ def test_a_share_may_miss_its_range_by_rounding(tmp_path):
     ],
 )
 def test_an_evaluation_of_ones_own_that_cannot_be_recorded_is_refused(wrong, problem, tmp_path):
-    """The store stays readable, and the next run goes on."""
+    """The store stays readable, and the next run measures the round and goes on."""
     run, rules = Run(**FIELDS), Rules(store=str(tmp_path))
     measures = iter([MEASURED, replace(MEASURED, **wrong)])
-    with pytest.raises(ValueError, match=problem):
+    with pytest.raises(RuntimeError, match=f"round 2 cannot be measured: {problem}.*; the round is stored"):
         federate(Nodes(client_app(run), THREE), run, rules, evaluate=lambda server: next(measures))
     federate(Nodes(client_app(run), THREE), run, rules, evaluate=lambda server: MEASURED)
     folder = Store(tmp_path).folder(run.hash)
-    assert [session["from_round"] for session in folder.sessions()] == [0, 1]
-    assert len(folder.records()) == 3
+    assert [session["from_round"] for session in folder.sessions()] == [0, 2]
+    assert [record["accuracy"] for record in folder.records()] == [0.5, 0.5, 0.5]
+
+
+def failing(server):
+    raise FileNotFoundError("/data/test.npz")
+
+
+def test_an_evaluation_that_fails_costs_no_round(tmp_path, caplog):
+    """Each round is trained once, whichever fails, the last one included; the model is that of a run without faults."""
+    run, rules, grids = Run(**FIELDS), Rules(store=str(tmp_path)), []
+    folder = Store(tmp_path).folder(run.hash)
+
+    def train(evaluate):
+        grids.append(Nodes(client_app(run), THREE))
+        return federate(grids[-1], run, rules, evaluate=evaluate)
+
+    said = r"round 1 cannot be measured: test_divergence\.py, line \d+, in failing: FileNotFoundError: "
+    with pytest.raises(RuntimeError, match=said):
+        train(failing)
+    assert [(record["round"], record["accuracy"]) for record in folder.records()] == [(1, None)]
+    with pytest.raises(FileNotFoundError):
+        train(failing)
+    assert not grids[-1].messages
+    measures = iter([MEASURED, MEASURED])
+    with pytest.raises(RuntimeError, match="round 3 cannot be measured"):
+        train(lambda server: next(measures))
+    with caplog.at_level(logging.INFO, "flwr"):
+        resumed = train(lambda server: MEASURED)
+    assert "round 3 is measured now: accuracy 50.00 %" in caplog.messages
+    assert [record["accuracy"] for record in folder.records()] == [0.5] * 3
+    assert not grids[-1].messages
+    assert train(failing).server.params  # nothing left to do
+    straight = federate(Nodes(client_app(run), THREE), run, Rules(), evaluate=lambda server: MEASURED)
+    assert_trees_equal(in_order_of(resumed.server.params, straight.server.params), straight.server.params)
+
+
+def test_a_round_measured_later_may_have_diverged(tmp_path):
+    run, rules = Run(**FIELDS), Rules(store=str(tmp_path))
+    with pytest.raises(RuntimeError, match="round 1 cannot be measured"):
+        federate(Nodes(client_app(run), THREE), run, rules, evaluate=failing)
+    grid = Nodes(client_app(run), THREE)
+    federate(grid, run, rules, evaluate=lambda server: replace(MEASURED, loss=math.nan))
+    (record,) = Store(tmp_path).folder(run.hash).records()
+    assert record["diverged"]
+    assert not grid.messages
 
 
 def test_an_evaluation_of_ones_own_is_an_evaluation():
     run = Run(**FIELDS)
-    with pytest.raises(ValueError, match=r"evaluate returned 0\.5; allowed: an Evaluation, or None"):
+    with pytest.raises(RuntimeError, match=r"evaluate returned 0\.5; allowed: an Evaluation, or None$"):
         federate(Nodes(client_app(run), THREE), run, Rules(), evaluate=lambda server: 0.5)

@@ -178,7 +178,18 @@ def test_a_wrong_or_lost_answer_is_named_and_left_out(change, problem, configs, 
     own = scores(grid, 1)
     assert records[0]["accuracy"] == sum(own[client] for client in (1, 2)) / 31
     assert records[0]["client_accuracy"] == pytest.approx((own[1] / 20 + own[2] / 11) / 2)
+    assert [(record["measured_by"], record["measured_on"]) for record in records] == [([1, 2], 31), ([0, 1, 2], 38)]
     assert records[1]["accuracy"] == whole[1]["accuracy"]  # it counts again, and trains as if nothing had happened
+
+
+@pytest.mark.parametrize(("round", "told"), [(1, False), (4, True)])
+def test_a_mean_of_rounds_that_different_clients_measured_says_so(round, told, configs, tmp_path, capsys):
+    """Only of rounds that are in the mean."""
+    run = RUN.replace(rounds=4)
+    trained(tmp_path, Nodes(client_app(run), configs, scores_of(0, lambda reply: None, round)), run)
+    _, shown, _ = call(capsys, "runs", "show", run.hash, "--runs", str(tmp_path / "runs"))
+    said = "the rounds in accuracy_last10 were measured by different clients: 0, 1, 2 (38 examples); 1, 2 (31 examples)"
+    assert (said in shown) == told
 
 
 def scores(grid, round):
@@ -207,6 +218,7 @@ def test_without_an_answer_nothing_is_measured_and_the_run_goes_on(configs, tmp_
     with caplog.at_level(logging.WARNING, "flwr"):
         records = trained(tmp_path, silent)
     assert [(record["accuracy"], record["clients"], record["diverged"]) for record in records] == [(None, 3, False)] * 2
+    assert not any({"measured_by", "measured_on"} & record.keys() for record in records)
     assert "round 2: 0 of 3 nodes with test examples have measured the model, on 0 examples" in caplog.messages
 
 

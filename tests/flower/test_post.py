@@ -23,7 +23,7 @@ from tests.flower.in_process import THREE, Nodes, in_order_of
 
 RUN = DIGITS.model_copy(update={"algorithm": "fedlc+scaffold"})
 REFIT = RUN.model_copy(update={"algorithm": "fedlc+refit:asks=3", "rounds": 1})
-AGAIN = "node 101 works on nothing and its reply has not come: it is called again"
+AGAIN = "node 101, client 1, works on nothing and its reply has not come: it is called again"
 
 
 class Clock:

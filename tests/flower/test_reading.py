@@ -22,7 +22,7 @@ from flwr.app import Array, ConfigRecord, Message, RecordDict
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.serverapp.strategy import DifferentialPrivacyServerSideFixedClipping
 
-from fedskew.flower import Rules, client_app, reading
+from fedskew.flower import LabelSkew, Rules, client_app, reading
 from fedskew.flower.server import federate
 from tests.flower.in_process import THREE, Nodes, in_order_of
 
@@ -419,3 +419,12 @@ def test_what_cannot_be_fitted_is_refused_before_the_first_round(more, problem, 
     with pytest.raises(ValueError, match=problem):
         federate(grid, run, Rules())
     assert grid.messages == []
+
+
+def test_a_strategy_alone_does_not_drop_a_readout():
+    federation = build_federation(RUN)
+    with pytest.raises(
+        ValueError, match=r"fedlc\+refit:asks=12 has a readout, .* allowed: fedskew\.flower\.server_app"
+    ):
+        LabelSkew(Plan.of(RUN, federation.dataset))
+    LabelSkew(Plan.of(RUN.replace(algorithm="fedlc"), federation.dataset))

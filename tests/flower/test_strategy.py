@@ -159,14 +159,17 @@ def test_a_new_flower_run_goes_on_from_the_store(kept, tmp_path, caplog):
     *_, expected = simulate(SCAFFOLD)
     assert [record["round"] for record in folder.records()] == [1, 2, 3, 4]
     assert [session["from_round"] for session in folder.sessions()] == [0, 2]
-    zero = [text for text in caplog.messages if "starts anew" in text]
+    zero = [text for text in caplog.messages if "it starts anew" in text]
+    noticed = [f"node {100 + k}, client {k}, has lost its state of round 2 and starts anew" for k in range(3)]
+    told = [text for text in caplog.messages if text.startswith("round 3: ") and "has lost its state" in text]
     if kept:
-        assert zero == []
+        assert zero == told == []
         params = in_order_of(federated.server.params, expected.server.params)
         assert_trees_close(params, expected.server.params, rtol=1e-6, atol=1e-6)
         assert folder.records()[-1]["accuracy"] == expected.accuracy
     else:
-        assert len(zero) == 3
+        assert len(zero) == len(told) == 3
+        assert all(said in text for said, text in zip(noticed, told, strict=True))
     again = federate(Nodes(client_app(SCAFFOLD), []), SCAFFOLD, rules)  # finished: nobody is asked
     assert_trees_equal(in_order_of(again.server.params, federated.server.params), federated.server.params)
 
@@ -175,7 +178,8 @@ def test_a_damaged_state_is_named(tmp_path, caplog):
     (tmp_path / f"{SCAFFOLD.hash}-client1.safetensors").write_bytes(b"half")
     nodes = [{**config, "state-dir": str(tmp_path)} for config in THREE]
     with caplog.at_level(logging.WARNING, "flwr"):
-        federate(Nodes(client_app(SCAFFOLD), nodes), SCAFFOLD.model_copy(update={"rounds": 1}), Rules())
+        rules = Rules(start_timeout=0.1)
+        federate(Nodes(client_app(SCAFFOLD), nodes), SCAFFOLD.model_copy(update={"rounds": 1}), rules)
     assert any("client1.safetensors is damaged" in text for text in caplog.messages)
 
 
@@ -209,7 +213,9 @@ def test_a_federation_whose_states_are_on_the_nodes_is_not_diagnosed(tmp_path, c
 
 def test_a_node_with_another_run_is_refused():
     other = RUN.model_copy(update={"lr": 0.2})
-    with pytest.raises(RuntimeError, match=f"0 clients have joined.*node 100: this node has run {other.hash}"):
+    with pytest.raises(
+        RuntimeError, match=f"0 clients have joined.*node 100: client 0: this node has run {other.hash}"
+    ):
         federate(Nodes(client_app(other), THREE), RUN, Rules(start_timeout=0.5))
 
 

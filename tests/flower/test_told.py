@@ -2,11 +2,16 @@
 
 import logging
 
+import numpy as np
 import pytest
+
+from fedskew import Run
+from fedskew.algorithms import Algorithm
 
 pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'")
 
 from fedskew.flower import Rules, client_app
+from fedskew.flower.post import question
 from fedskew.flower.server import federate
 from tests.flower.in_process import RUN, THREE, Nodes
 from tests.flower.replies import with_number
@@ -73,6 +78,36 @@ def test_a_folder_for_states_that_cannot_be_written_is_noticed_when_a_node_joins
     told = [text for text in caplog.messages if f"state-dir is '{tmp_path / 'file' / 'states'}', where nothing" in text]
     assert (len(federated.update.loss), bool(told)) == ((2, True) if algorithm == "scaffold" else (3, False))
     assert not list(tmp_path.glob("states*"))
+
+
+def test_a_node_that_is_refused_says_why_in_one_line(tmp_path, caplog):
+    """Without a traceback, and the server names its client."""
+    grid = Nodes(client_app(RUN), [*THREE[:2], {"client-id": 2, "data": str(tmp_path / "mine.npz")}])
+    with caplog.at_level(logging.ERROR, "flwr"):
+        told = grid.app(question(RUN.hash, 102), grid.contexts[102])
+    (said,) = caplog.records
+    assert said.message.startswith("cannot join the run: client 2: node-config: data is ")
+    assert (said.levelname, said.exc_info) == ("ERROR", None)
+    assert told.error.reason.startswith("client 2: node-config: data is ")
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federate(grid, RUN, Rules(start_timeout=0.1))
+    assert any(text.startswith("node 102 is refused: client 2: node-config: data is ") for text in caplog.messages)
+
+
+def test_a_node_with_another_file_is_told_which(tmp_path):
+    x, y = np.zeros((6, 4), np.float32), np.arange(6) % 3
+    runs = []
+    for place in ("here", "there"):
+        (tmp_path / place).mkdir()
+        np.savez(tmp_path / place / "mine.npz", x_train=x + len(place), y_train=y, x_test=x, y_test=y)
+        data = {"dataset": f"npz:{tmp_path / place / 'mine.npz'}", "partition": "iid", "model": "mlp:hidden=8"}
+        runs.append(Run(**data, clients=3, rounds=1, algorithm=f"{__file__}:own"))
+    with pytest.raises(RuntimeError, match=r"that the run names; other content here: dataset npz:mine\.npz; node 101"):
+        federate(Nodes(client_app(runs[0]), THREE), runs[1], Rules(start_timeout=0.1))
+
+
+def own():
+    return Algorithm(name="own")
 
 
 def test_a_node_with_another_run_is_told_what_must_agree(monkeypatch):

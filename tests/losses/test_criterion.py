@@ -242,6 +242,14 @@ class TestTarget:
         with pytest.raises(ValueError, match=r"input has shape .*; allowed: \[6\] or \[N, 6, \.\.\.\]"):
             CalibratedCrossEntropyLoss(COUNTS)(torch.zeros(shape), torch.zeros(shape[:1], dtype=torch.int64))
 
+    def test_counts_that_have_grown_with_a_label(self) -> None:
+        """The label is named that the model has no class for."""
+        labels = torch.tensor([0, 2, 3])
+        criterion = CalibratedCrossEntropyLoss(torch.bincount(labels, minlength=3))
+        message = r"input has shape \[3, 3\]; .* counts of 4 classes; label 3 was counted, .* the input's 0\.\.2"
+        with pytest.raises(ValueError, match=message):
+            criterion(torch.zeros(3, 3), labels)
+
     @pytest.mark.parametrize("denominator", DENOMINATORS)
     def test_a_label_of_a_masked_class(self, denominator: str, generator: torch.Generator) -> None:
         """Refused; unchecked it is ignored, and nothing is infinite."""

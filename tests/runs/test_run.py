@@ -238,3 +238,9 @@ def test_another_data_set_names_its_own_clients(tmp_path):
     assert (other.clients, other.clients_per_round) == (5, 5)
     assert run.replace(partition="iid").clients == 3
     assert run.replace(dataset="digits", partition="iid", clients=4).clients == 4
+
+
+def test_the_title_of_data_that_only_nodes_have_is_short():
+    long = "nodes:3x32x32,10,mean=125/123/114,std=63/62/67,names=a/b/c/d/e/f/g/h/i/j"
+    assert Run(dataset=long, clients=3).title == "nodes:3x32x32,10, 3 clients"
+    assert Run(dataset=long, clients=3).short["dataset"] == long

@@ -142,6 +142,10 @@ class Session(TypedDict, total=False):
     data_stamp: Annotated[str, "digest of the names, lengths and times of the data files"]
     guessing_accuracy: Annotated[float, "what guessing reaches: the most frequent class's share + two standard errors"]
     guessing_balanced_accuracy: Annotated[float, "the same of balanced accuracy: 1 / classes + two standard errors"]
+    app: Annotated[str, "digest of a Flower app's own Python files"]
+    mods: Annotated[str, "mods of the app's clients, by name"]
+    measured: Annotated[str, "`on the test set`, `by evaluate`, `by nodes` or `by nobody`, for a federation"]
+    wrapped: Annotated[str, "the wrapper of the app's server, by name"]
 
 
 class Knob(TypedDict):

@@ -58,9 +58,12 @@ def init_command(
 
 def _next_steps(run: "Run", folder: Path, store: Path) -> str:
     """Commands that start the app and show its run. Data that only nodes have cannot be simulated."""
+    from fedskew.flower.app import keeps_states
+
     app, look = shlex.quote(str(folder)), f"fedskew runs list --runs {shlex.quote(str(store))}"
     if run.dataset.startswith("nodes:"):
-        data = f"client-id=0 data='/path/own.npz'\", to client-id={run.clients - 1}"
+        state = " state-dir='/path'" if keeps_states(run) else ""
+        data = f"client-id=0 data='/path/own.npz'{state}\", to client-id={run.clients - 1}"
         start = f'start {run.clients} nodes with their own data: flower-supernode ... --node-config "{data}'
         return f"next, {start} (docs/flower.md)\nthen: flwr run {app} deployment --stream, and {look}"
     nodes = f"num-supernodes={run.clients} client-resources-num-cpus=1"

@@ -140,9 +140,11 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
 
     Example: fedskew runs show 3fa9
     """
+    from fedskew.runs.remarks import measured_words
+
     folder = open_store(runs).find(run)
-    sessions = cast("list[Session]", folder.sessions())
-    shown: ShownRun = {**result_of(folder, folder.records()), "sessions": sessions}
+    sessions, records = cast("list[Session]", folder.sessions()), folder.records()
+    shown: ShownRun = {**result_of(folder, records), "sessions": sessions}
     if json_:
         print_json(shown)
     elif quiet:
@@ -153,6 +155,8 @@ def runs_show(run: str, json_: Json = False, quiet: Quiet = False, runs: Runs = 
         for session in shown["sessions"]:
             told = {name: value for name, value in session.items() if value not in ("", {}, None)}
             fields.append(("session", ", ".join(f"{name} {_readable(value)}" for name, value in told.items())))
+        if said := measured_words(records):
+            fields.append(("note", said))
         say_fields(fields)
 
 

@@ -75,8 +75,13 @@ def _own(path: str, part: str, arrays: Mapping[str, Array]) -> tuple[Array, Ints
     if absent:
         raise ValueError(f"{path} has no {', '.join(absent)}; a client's own file needs {' and '.join(names)}")
     x, y = (arrays[name] for name in names)
-    if y.ndim != 1 or y.dtype.kind not in "iu" or x.ndim < 2 or len(x) != len(y) or not len(y):
-        raise ValueError(f"{path}: {names[1]} is {y.dtype} {list(y.shape)} for examples {list(x.shape)}")
+    shown = f"{path}: {names[1]} is {y.dtype} {list(y.shape)} for examples {list(x.shape)}"
+    if y.ndim != 1 or y.dtype.kind not in "iu":
+        raise ValueError(f"{shown}; allowed: integers of one axis, the number of each example's class")
+    if x.ndim < 2 or len(x) != len(y):
+        raise ValueError(f"{shown}; allowed: as many as examples, which have two axes or more")
+    if not len(y):
+        raise ValueError(f"{shown}; allowed: one example or more")
     return _examples(path, names[0], x), y.astype(np.int64)
 
 

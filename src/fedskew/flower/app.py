@@ -6,13 +6,14 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from fedskew.core import spec
 from fedskew.core.modules import imported_files
 from fedskew.data import facts
-from fedskew.flower.rules import Rules
+from fedskew.flower.rules import WORDS_FOR_NONE, Rules
 from fedskew.runs.run import Run
 from fedskew.runs.specs import REGISTRIES
-from fedskew.runs.versions import OF_THE_MACHINE
 from fedskew.simulation.plan import Plan, build_federation
 
 _SPECS = "dataset", "partition", "model", "algorithm"
@@ -79,13 +80,19 @@ def check_run(run: Run) -> None:
             raise
 
 
+def keeps_states(run: Run) -> bool:
+    """Whether clients of a run whose data only nodes have keep a state from round to round."""
+    return bool(Plan.of(run, facts(run.dataset, run.seed, run.clients)).first_state(torch.device("cpu")))
+
+
 def write_app(folder: Path, run: Run, rules: Rules) -> list[Path]:
     """A new folder with a runnable app."""
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise ValueError(f"{folder} already exists and is not overwritten; choose another folder")
     name = re.sub(r"[^a-z0-9]+", "-", folder.resolve().name.lower()).strip("-") or "federation"
     own = _own_files(run)
-    fields = run.model_dump(exclude=set(OF_THE_MACHINE), exclude_none=True) | _specs(run) | rules.model_dump()
+    fields = run.model_dump(exclude={"engine"}) | _specs(run) | rules.model_dump()
+    fields |= {key: word for key, word in WORDS_FOR_NONE.items() if fields[key] is None}
     config = "\n".join(f"{key.replace('_', '-')} = {json.dumps(value)}" for key, value in fields.items())
     texts = {"pyproject.toml": _PROJECT.format(name=name, config=config), "federation.py": _CODE}
     files = {file: text.encode() for file, text in texts.items()} | own

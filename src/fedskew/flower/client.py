@@ -1,15 +1,16 @@
 """The node's side: one client's round, exactly as an engine would run it."""
 
 from collections.abc import Sequence
-from logging import INFO
+from logging import ERROR, INFO
 from pathlib import Path
 from tempfile import TemporaryFile
 
 import numpy as np
-from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.app import ConfigRecord, Context, Error, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.clientapp.mod import LocalDpMod, adaptiveclipping_mod, fixedclipping_mod
 from flwr.clientapp.typing import Mod
+from flwr.common.constant import ErrorCode
 from flwr.supercore import log
 
 import fedskew
@@ -17,10 +18,12 @@ from fedskew.core import spec, tree
 from fedskew.core.client import client_update
 from fedskew.core.federation import Cohort
 from fedskew.data import facts
-from fedskew.flower.data import Node, load_node, run_here
+from fedskew.flower.data import client_number, load_node, run_here
 from fedskew.flower.messages import (
     CONFIG,
     EXAMPLES,
+    FILES,
+    STATES,
     TESTS,
     Answer,
     decode_ask,
@@ -32,9 +35,10 @@ from fedskew.flower.messages import (
 from fedskew.flower.node_states import recall, remember, state_at
 from fedskew.flower.reading import forget, gradient_of
 from fedskew.flower.roll import Claim
-from fedskew.flower.rules import caller_folder, read_run
+from fedskew.flower.rules import MODS, caller_folder, read_run
 from fedskew.flower.scores import score_of
 from fedskew.runs.run import Run
+from fedskew.runs.summary import contents
 from fedskew.simulation.plan import Plan, usable_device
 
 
@@ -44,24 +48,21 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
     `mods` are Flower's and wrap training only. Flower's differential privacy goes here.
     """
     app, folder = ClientApp(), caller_folder()
+    MODS[folder] = ", ".join(map(_name, mods))
 
     @app.query()
     def introduce(message: Message, context: Context) -> Message:
-        """Which client this node is, and how many examples it has."""
-        with spec.beside(folder):
-            here = _run(run, message, context)
-            node = load_node(here, context.node_config)
-            _check_private(here, mods)
-            _check_state_file(here, node, context)
-            tests = node.tests
-            if tests and _private(mods):
-                log(INFO, "test examples are not used: what they measure would be sent without noise")
-                tests = 0
-            log(INFO, "asked to join run %s: %s", here.hash, Claim(node.client, node.examples, tests))
-            about = ConfigRecord({"run": here.hash, "client": node.client, EXAMPLES: node.examples})
-            if tests is not None:
-                about[TESTS] = tests
-            return Message(RecordDict({CONFIG: about}), reply_to=message)
+        """Which client this node is, and how many examples it has. A problem is told without a traceback."""
+        who = ""
+        try:
+            with spec.beside(folder):
+                here = run_here(run or read_run(context.run_config), context.node_config)
+                who = f"client {client_number(here, context.node_config)}: "
+                return _introduced(_run(run, message, context), mods, message, context)
+        except (ValueError, OSError) as error:
+            reason = f"{who}{error}"
+            log(ERROR, "cannot join the run: %s", reason)
+            return Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, reason), reply_to=message)
 
     @app.train(mods=list(mods))
     def train(message: Message, context: Context) -> Message:
@@ -94,16 +95,44 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
     return app
 
 
+def _introduced(run: Run, mods: Sequence[Mod], message: Message, context: Context) -> Message:
+    node = load_node(run, context.node_config)
+    _check_private(run, mods)
+    tests = node.tests
+    if tests and _private(mods):
+        log(INFO, "test examples are not used: what they measure would be sent without noise")
+        tests = 0
+    about = ConfigRecord({"run": run.hash, "client": node.client, EXAMPLES: node.examples})
+    if tests is not None:
+        about[TESTS] = tests
+    device = usable_device(run.device)
+    if Plan.of(run, node.federation.dataset).first_state(device):
+        file = _state_file(run, node.client, context)
+        _check_writable(file)
+        about[STATES] = ",".join(map(str, recall(context.state, file, device)))
+    log(INFO, "asked to join run %s: %s", run.hash, Claim(node.client, node.examples, tests))
+    return Message(RecordDict({CONFIG: about}), reply_to=message)
+
+
 def _run(run: Run | None, message: Message, context: Context) -> Run:
     """This node's run, which must match the server's."""
     here = run_here(run or read_run(context.run_config), context.node_config)
-    wanted = message.content.config_records[CONFIG].get("run")
+    asked = message.content.config_records[CONFIG]
+    wanted = asked.get("run")
     if wanted != here.hash:
         raise ValueError(
             f"this node has run {here.hash}, the server has {wanted!r}; both need the same app, the same "
             f"version of fedskew (here: {fedskew.__version__}) and the same content in the files that the run names"
+            + _other_files(here, str(asked.get(FILES, "")))
         )
     return here
+
+
+def _other_files(run: Run, theirs: str) -> str:
+    """The fields whose files have other content than on the server, which tells its digests."""
+    here, there = (contents({"contents": text}) for text in (run.contents, theirs))
+    other = [name for name in here if here[name] != there.get(name, here[name])]
+    return "".join(f"; other content here: {name} {run.short[name]}" for name in other)
 
 
 def _train(run: Run, message: Message, context: Context) -> Answer:
@@ -139,10 +168,9 @@ def _state_file(run: Run, client: int, context: Context) -> Path | None:
     return Path(str(given)).expanduser() / f"{run.hash}-client{client}.safetensors" if given else None
 
 
-def _check_state_file(run: Run, node: Node, context: Context) -> None:
-    """Refuse a folder that cannot keep the state of a method that has one, before the client trains in vain."""
-    file = _state_file(run, node.client, context)
-    if file is None or not Plan.of(run, node.federation.dataset).first_state(usable_device(run.device)):
+def _check_writable(file: Path | None) -> None:
+    """Refuse a folder that cannot keep a state, before the client trains in vain."""
+    if file is None:
         return
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -158,7 +186,11 @@ def _check_private(run: Run, mods: Sequence[Mod]) -> None:
     """Refuse a run of which this node's differential privacy would protect only a part."""
     if private := _private(mods):
         known = facts(run.dataset, run.seed, run.clients, run.data_dir)
-        Plan.of(run, known).check_private(getattr(private, "__name__", type(private).__name__))
+        Plan.of(run, known).check_private(_name(private))
+
+
+def _name(mod: Mod) -> str:
+    return str(getattr(mod, "__name__", type(mod).__name__))
 
 
 def _private(mods: Sequence[Mod]) -> Mod | None:

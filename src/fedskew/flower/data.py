@@ -18,6 +18,7 @@ from fedskew.simulation.plan import build_federation, usable_device
 
 _NUMBER = "client-id", "partition-id"
 _HERE = "device", "data-dir"
+_OWN = "an .npz file or a folder of images"
 
 
 @dataclass(frozen=True)
@@ -57,14 +58,14 @@ def load_node(run: Run, config: Mapping[str, Any]) -> Node:
     client, own = client_number(run, config), config.get("data")
     if own is not None:
         path = Path(str(own)).expanduser()
+        if not path.exists():
+            raise ValueError(f"node-config: data is {str(own)!r}, which is not there; allowed: {_OWN}")
         known = facts(run.dataset, run.seed, run.clients, run.data_dir)
         data, tests = _from_folder(path, known) if path.is_dir() else _from_file(path, known)
         federation = Federation.of_one(data.to(usable_device(run.device)), client, run.clients)
         return Node(client, federation, tests if isinstance(known, Nodes) else None)
     if run.dataset.startswith("nodes:"):
-        raise ValueError(
-            f"node-config: data is missing; allowed: an .npz file or a folder with the data of client {client}"
-        )
+        raise ValueError(f"node-config: data is missing; allowed: {_OWN}, with the data of client {client}")
     return Node(client, _federation(run))
 
 

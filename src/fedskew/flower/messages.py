@@ -1,7 +1,7 @@
 """The messages between server and nodes. No message contains label counts, but the gradient of a readout reveals them.
 
-    query          server -> node    config: run
-                   node -> server    config: run, client, num-examples, num-test-examples***
+    query          server -> node    config: run, files*
+                   node -> server    config: run, client, num-examples, num-test-examples***, states*
     train          server -> node    params, buffers*, correction*; config: run, client, round, absorbed
                    node -> server    params, buffers*, message*; metrics: client, round, num-examples, steps, loss
     query.readout  server -> node    params**, buffers*, layer; config: run, client, round
@@ -9,7 +9,9 @@
     evaluate***    server -> node    params, buffers*; config: run, client, round
                    node -> server    metrics: client, round, num-examples, correct, loss
 
-Records with a star are sent only if the method or the model has them. Arrays are exact, in the run's type; a node
+Records with a star are sent only if the method or the model has them. `files` are digests of the user's own files by
+field, so that a node whose run is another can name those that differ. `states` are the rounds of the correction's
+states that a node has, as "3,4". Arrays are exact, in the run's type; a node
 answers with its whole model under the names it received, as Flower's differential privacy expects.
 
 Only methods with a readout ask for one. The first ask of a fit (**) holds the trained model; nodes keep what later asks
@@ -35,6 +37,7 @@ from fedskew.core.tree import Params
 
 PARAMS, BUFFERS, CORRECTION, MESSAGE, LAYER = "params", "buffers", "correction", "message", "layer"
 CONFIG, METRICS, EXAMPLES, TESTS = "config", "metrics", "num-examples", "num-test-examples"
+FILES, STATES = "files", "states"
 Records = Mapping[str, ArrayRecord]
 NUMBERS = ("client", "round", EXAMPLES, "steps", "loss")
 _SUMMED = ("client", "round", EXAMPLES, "loss")

@@ -20,7 +20,7 @@ from flwr.serverapp import Grid
 from flwr.supercore import log
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 
-from fedskew.flower.messages import CONFIG
+from fedskew.flower.messages import CONFIG, FILES
 
 POLL_SECONDS = 0.3
 PAUSES = (1.0, 2.0, 4.0, 8.0, 16.0)
@@ -59,9 +59,10 @@ def pulled(grid: Grid, key: str) -> Message | None:
         raise ValueError(f"the reply cannot be read: {type(error).__name__}: {error}") from error
 
 
-def question(run_hash: str, node: int) -> Message:
+def question(run_hash: str, node: int, files: str = "") -> Message:
     """Asks a node which client of a run it is."""
-    return Message(RecordDict({CONFIG: ConfigRecord({"run": run_hash})}), node, MessageType.QUERY)
+    about = ConfigRecord({"run": run_hash, **({FILES: files} if files else {})})
+    return Message(RecordDict({CONFIG: about}), node, MessageType.QUERY)
 
 
 def is_lost(reply: Message) -> bool:
@@ -139,7 +140,9 @@ class _Call:
         return False
 
     def send_again(self, grid: Grid) -> None:
-        log(WARNING, "node %s works on nothing and its reply has not come: it is called again", self.node)
+        client = self.message.content.config_records[CONFIG]["client"]
+        said = "node %s, client %s, works on nothing and its reply has not come: it is called again"
+        log(WARNING, said, self.node, client)
         copy = Message(self.message.content, self.node, self.message.metadata.message_type)
         ((key, _),) = pushed(grid, [copy])
         self.keys += [key] if key else []

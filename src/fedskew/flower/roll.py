@@ -3,8 +3,9 @@
 A node is asked when it joins, and again when its claim is in doubt.
 """
 
+import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from logging import INFO, WARNING
 from typing import Any
 
@@ -12,17 +13,19 @@ from flwr.app import Message
 from flwr.serverapp import Grid
 from flwr.supercore import log
 
-from fedskew.flower.messages import CONFIG, EXAMPLES, TESTS
+from fedskew.flower.messages import CONFIG, EXAMPLES, STATES, TESTS
 from fedskew.flower.post import POLL_SECONDS, Asked, is_lost, patience_with, present, pulled, pushed, question, short
 
 
 @dataclass(frozen=True)
 class Claim:
-    """What a node reports when it joins. `tests` are its test examples; None if the server does not need them."""
+    """What a node reports when it joins. `tests` are its test examples; None if the server does not need them. `states`
+    are the rounds of its states of the method; None if the method has none."""
 
     client: int
     examples: int
     tests: int | None = None
+    states: frozenset[int] | None = field(default=None, compare=False)
 
     def __str__(self) -> str:
         tests = "" if self.tests is None else f" and {self.tests or 'no'} test examples"
@@ -32,12 +35,13 @@ class Claim:
 class Roll:
     """Claims of nodes to be a client. If two nodes claim the same client, the first one present gets it."""
 
-    def __init__(self, run_hash: str, clients: int, patience: float = 60.0) -> None:
-        self._hash, self._clients, self._patience = run_hash, clients, patience
+    def __init__(self, run_hash: str, clients: int, patience: float = 60.0, files: str = "") -> None:
+        self._hash, self._clients, self._patience, self._files = run_hash, clients, patience, files
         self._claims = dict[int, Claim]()
         self._refused = dict[int, str]()
         self._asked = dict[int, Asked]()
         self._doubted = set[int]()
+        self._entered = list[int]()
 
     def call(self, grid: Grid, *, again: bool = True) -> dict[int, int]:
         """The node of each client that is present. New nodes, and with `again` refused ones, are asked, and count once
@@ -77,6 +81,11 @@ class Roll:
         """How many examples each client has whose node is present."""
         return {client: self._claims[node].examples for client, node in self.nodes.items()}
 
+    def entered(self) -> list[int]:
+        """The nodes that have joined, or joined again, since this was last asked."""
+        found, self._entered = self._entered, []
+        return found
+
     def claims_of_others(self, node: int) -> list[Claim]:
         return [self._claims[other] for other in self.nodes.values() if other != node]
 
@@ -100,7 +109,7 @@ class Roll:
         return "".join(f"; node {node}: {reason}" for node, reason in self._refused.items())
 
     def _ask(self, grid: Grid, nodes: list[int]) -> None:
-        for key, sent in pushed(grid, [question(self._hash, node) for node in nodes]) if nodes else ():
+        for key, sent in pushed(grid, [question(self._hash, node, self._files) for node in nodes]) if nodes else ():
             node = sent.metadata.dst_node_id
             before = Asked() if node in self._doubted else self._asked.get(node, Asked())
             if key:
@@ -115,9 +124,9 @@ class Roll:
                 claim = None if is_lost(reply) else self._claimed(reply)
             except ValueError as error:
                 del self._asked[node]
-                self._claims.pop(node, None)
-                self._refused[node] = short(error)
-                log(WARNING, "node %s is refused: %s", node, short(error))
+                before, self._refused[node] = self._claims.pop(node, None), short(error)
+                known = "" if before is None else f", client {before.client} before,"
+                log(WARNING, "node %s%s is refused: %s", node, known, short(error))
                 continue
             del self._asked[node]
             if claim is not None:  # else it is asked again
@@ -135,12 +144,13 @@ class Roll:
                 said = "node %s is refused while another node is client %s, which it claims"
                 log(WARNING, said, node, claim.client)
         self._claims[node] = claim
+        self._entered.append(node)
 
     def _claimed(self, reply: Message) -> Claim:
         if reply.has_error():
             raise ValueError((reply.error.reason or "").strip())
         about: dict[str, Any] = dict(reply.content.config_records.get(CONFIG, {}))
-        client, examples, tests = (about.get(name) for name in ("client", EXAMPLES, TESTS))
+        client, examples, tests, states = (about.get(name) for name in ("client", EXAMPLES, TESTS, STATES))
         if about.get("run") != self._hash:
             raise ValueError(f"its run is {about.get('run')}; allowed: {self._hash}")
         if not isinstance(client, int) or not 0 <= client < self._clients:
@@ -149,4 +159,7 @@ class Roll:
             raise ValueError(f"its {EXAMPLES} is {examples!r}; allowed: integers of at least 1")
         if tests is not None and (not isinstance(tests, int) or tests < 0):
             raise ValueError(f"its {TESTS} is {tests!r}; allowed: integers of at least 0")
-        return Claim(client, examples, tests)
+        if states is not None and not re.fullmatch(r"(\d{1,9}(,\d{1,9})*)?", str(states)):
+            raise ValueError(f"its {STATES} are {short(states)!r}; allowed: rounds, as 3,4")
+        kept = None if states is None else frozenset(map(int, filter(None, str(states).split(","))))
+        return Claim(client, examples, tests, kept)

@@ -1,5 +1,6 @@
 """The app's configuration, `[tool.flwr.app.config]`: the fields of a run, and the rules of its federation."""
 
+import hashlib
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from fedskew.core import spec
 from fedskew.runs.run import Run, explain
+
+WORDS_FOR_NONE = {"grad_clip": "none", "data_dir": ""}
+"""How an app says that these fields of a run are not set. `flwr run` overrides only keys that an app has."""
 
 
 class Rules(BaseModel):
@@ -65,6 +69,7 @@ def read_run(config: Mapping[str, Any]) -> Run:
     for name in given:
         if name not in Run.model_fields and name not in Rules.model_fields:
             raise ValueError(spec.unknown("key in the app's config", name, {**Run.model_fields, **Rules.model_fields}))
+    given = {name: None if value == WORDS_FOR_NONE.get(name) else value for name, value in given.items()}
     return Run(**{name: value for name, value in given.items() if name in Run.model_fields})
 
 
@@ -75,6 +80,19 @@ def read_rules(config: Mapping[str, Any]) -> Rules:
         return Rules(**{name: value for name, value in given.items() if name in Rules.model_fields})
     except ValidationError as error:
         raise ValueError(explain(error).replace("_", "-")) from error
+
+
+MODS = dict[Path | None, str]()
+"""The mods of a folder's client app, by name. Its server app can name them, since both are made in one process."""
+
+
+def app_digest(folder: Path) -> str:
+    """A digest of an app's own Python files."""
+    pattern, digest = "**/*.py" if (folder / "pyproject.toml").exists() else "*.py", hashlib.sha256()
+    for path in sorted(folder.glob(pattern)):
+        content = hashlib.sha256(path.read_bytes()).hexdigest()
+        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+    return digest.hexdigest()[:16]
 
 
 def caller_folder() -> Path | None:

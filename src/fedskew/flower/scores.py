@@ -5,6 +5,7 @@ balanced accuracy and no accuracy by class.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from logging import INFO
 from math import nan
 
@@ -19,6 +20,14 @@ from fedskew.runs.run import Run
 from fedskew.simulation.plan import Plan
 
 
+@dataclass(frozen=True)
+class Pooled(Evaluation):
+    """What these clients' nodes measured, on so many test examples in all."""
+
+    measured_by: list[int] = field(default_factory=list)
+    measured_on: int = 0
+
+
 def score_of(run: Run, node: Node, ask: Ask) -> Score:
     """The node's side: what the server's model is worth there, in evaluation mode."""
     node.check_asked(ask.client)
@@ -31,13 +40,15 @@ def score_of(run: Run, node: Node, ask: Ask) -> Score:
     return Score(node.client, ask.round, len(labels), correct, loss)
 
 
-def pooled(scores: Sequence[Score]) -> Evaluation:
+def pooled(scores: Sequence[Score]) -> Pooled:
     """The server's side: what a simulation would measure on all these test examples, without the measures by class."""
     total, shares = sum(score.examples for score in scores), [score.correct / score.examples for score in scores]
-    return Evaluation(
+    return Pooled(
         accuracy=sum(score.correct for score in scores) / total,
         balanced_accuracy=nan,
         loss=sum(score.loss for score in scores) / total,
         per_class_accuracy=[],
         client_accuracy=sum(shares) / len(shares),
+        measured_by=[score.client for score in scores],
+        measured_on=total,
     )

@@ -1,7 +1,7 @@
 """The server's app: round after round, each stored as soon as it is finished."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from logging import INFO, WARNING
@@ -20,6 +20,7 @@ import fedskew
 from fedskew.aggregators import weighted_mean
 from fedskew.core import spec, tree
 from fedskew.core.evaluation import Evaluation, evaluate_model
+from fedskew.core.own import told
 from fedskew.core.round import Server
 from fedskew.core.settings import dtype_of
 from fedskew.core.tree import Params
@@ -27,7 +28,7 @@ from fedskew.data import Dataset, Nodes, facts
 from fedskew.flower.measures import checked
 from fedskew.flower.messages import from_record, to_record
 from fedskew.flower.reading import Reader
-from fedskew.flower.rules import Rules, caller_folder, read_rules, read_run
+from fedskew.flower.rules import MODS, Rules, app_digest, caller_folder, read_rules, read_run
 from fedskew.flower.strategy import LabelSkew
 from fedskew.optimizers import sgd
 from fedskew.runs.checkpoint import load_checkpoint, save_checkpoint
@@ -41,6 +42,7 @@ from fedskew.simulation.simulation import is_evaluated
 
 Evaluate = Callable[[Server], Evaluation | None]
 Wrap = Callable[[LabelSkew], Strategy]
+_DIVERGED = "round %s: the model or its loss on the test set is not a number; training ends"
 
 
 def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: Wrap | None = None) -> ServerApp:
@@ -55,47 +57,62 @@ def server_app(run: Run | None = None, evaluate: Evaluate | None = None, wrap: W
     @app.main()
     def main(grid: Grid, context: Context) -> None:
         with spec.beside(folder):
-            federate(grid, run or read_run(context.run_config), read_rules(context.run_config), evaluate, wrap)
+            config, app = context.run_config, {} if folder is None else {"app": app_digest(folder)}
+            app |= {"mods": MODS[folder]} if folder in MODS else {}
+            federate(grid, run or read_run(config), read_rules(config), evaluate, wrap, app)
 
     return app
 
 
 def federate(
-    grid: Grid, run: Run, rules: Rules, evaluate: Evaluate | None = None, wrap: Wrap | None = None
+    grid: Grid,
+    run: Run,
+    rules: Rules,
+    evaluate: Evaluate | None = None,
+    wrap: Wrap | None = None,
+    app: Mapping[str, str] | None = None,
 ) -> LabelSkew:
-    """All rounds that a run still lacks."""
+    """All rounds that a run still lacks. `app` is what a session records about the app's own code."""
     known = facts(run.dataset, run.seed, run.clients, run.data_dir, str(usable_device(run.device)))
     plan = Plan.of(run, known)
     if wrap is not None:
         rules = _private_rules(plan, rules)
-    if evaluate is None and isinstance(known, Dataset):
-        evaluate = _on_test_set(plan, known)
+    measured = "by nodes" if wrap is None else "by nobody"
+    if evaluate is not None:
+        measured = "by evaluate"
+    elif isinstance(known, Dataset):
+        evaluate, measured = _on_test_set(plan, known), "on the test set"
     if evaluate is None and wrap is not None:
         log(INFO, "nodes are not asked to measure the model: their answers would have no noise")
-    strategy = LabelSkew(plan, rules, nodes_evaluate=evaluate is None and wrap is None)
+    strategy = LabelSkew(plan, rules, nodes_evaluate=evaluate is None and wrap is None, fits_readout=True)
     plan.check_model(strategy.server, known)
     reader = Reader.of(strategy, known)
     with ExitStack() as stack:
-        folder, done = _opened(run, rules, stack, strategy, known)
         outer = strategy if wrap is None else _wrapped(wrap, strategy)
+        about = {**(app or {}), "measured": measured, "wrapped": "" if wrap is None else type(outer).__name__}
+        folder, done = _opened(run, rules, stack, strategy, known, about)
+        if folder is not None and evaluate is not None and _measured_late(run, folder, strategy.server, evaluate):
+            done = run.rounds
         strategy.summary()
         for round in range(done + 1, run.rounds + 1):
-            record = _round(grid, strategy, outer, round, evaluate, reader)
-            accuracy = record.as_dict()["accuracy"]
-            shown = "not measured" if accuracy is None else f"{100 * accuracy:.2f} %"
-            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, shown)
+            record, failed = _round(grid, strategy, outer, round, evaluate, reader)
+            log(INFO, "round %s/%s: %s clients, accuracy %s", round, run.rounds, record.clients, _accuracy(record))
             if folder is not None:
                 folder.append_record(record.as_dict())
                 save_checkpoint(folder, round, strategy.server, *_as_tensors(strategy))
+            if failed is not None:
+                kept = "" if folder is None else "; the round is stored, and the next `flwr run` measures it first"
+                raise RuntimeError(f"round {round} cannot be measured: {told(failed)}{kept}") from failed
             if record.diverged:
-                log(WARNING, "round %s: the model or its loss on the test set is not a number; training ends", round)
+                log(WARNING, _DIVERGED, round)
                 break
     return strategy
 
 
 def _round(
     grid: Grid, strategy: LabelSkew, outer: Strategy, round: int, evaluate: Evaluate | None, reader: Reader | None
-) -> RoundRecord:
+) -> tuple[RoundRecord, Exception | None]:
+    """A round, and why `evaluate` failed on its model: the round is then finished, without measures."""
     began, run = time.perf_counter(), strategy.plan.run
     messages = list(outer.configure_train(round, to_record(strategy.server.params), ConfigRecord(), grid))
     replies = strategy.exchange(grid, messages)
@@ -112,8 +129,15 @@ def _round(
         reading = reader.read_out(grid, round)
         strategy.server, asked = replace(strategy.server, readout=reading.layer), reading.asked
     update, seconds = strategy.update, time.perf_counter() - began
-    return RoundRecord.of(
-        _measured(grid, strategy, round, evaluate) if due else None,
+    measured, failed = None, None
+    try:
+        measured = _measured(grid, strategy, round, evaluate) if due else None
+    except Exception as error:
+        if evaluate is None:
+            raise
+        failed = error
+    record = RoundRecord.of(
+        measured,
         round=round,
         train_loss=None if update is None else float(update.loss.double().mean()),
         clients=0 if update is None else len(update.loss),
@@ -124,6 +148,7 @@ def _round(
         asked=asked,
         server=strategy.server,
     )
+    return record, failed
 
 
 def _measured(grid: Grid, strategy: LabelSkew, round: int, evaluate: Evaluate | None) -> Evaluation | None:
@@ -135,8 +160,29 @@ def _measured(grid: Grid, strategy: LabelSkew, round: int, evaluate: Evaluate | 
     return strategy.measured
 
 
+def _measured_late(run: Run, folder: Folder, server: Server, evaluate: Evaluate) -> bool:
+    """Measure the last stored model if `evaluate` failed on it; whether the run has thereby diverged."""
+    records = [RoundRecord.stored(record) for record in folder.records()]
+    if not records or not is_evaluated(run, records[-1].round):
+        return False
+    last = records[-1]
+    if last.diverged or (last.accuracy, last.loss) != (None, None) or (measured := checked(evaluate(server))) is None:
+        return False
+    last = last.measured_as(measured)
+    folder.fill_records([record.as_dict() for record in [*records[:-1], last]])
+    log(INFO, "round %s is measured now: accuracy %s", last.round, _accuracy(last))
+    if last.diverged:
+        log(WARNING, _DIVERGED, last.round)
+    return last.diverged
+
+
+def _accuracy(record: RoundRecord) -> str:
+    accuracy = record.as_dict()["accuracy"]
+    return "not measured" if accuracy is None else f"{100 * accuracy:.2f} %"
+
+
 def _opened(
-    run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew, known: Dataset | Nodes
+    run: Run, rules: Rules, stack: ExitStack, strategy: LabelSkew, known: Dataset | Nodes, about: Mapping[str, str]
 ) -> tuple[Folder | None, int]:
     """The run's folder in the store and how many rounds are done there; the strategy continues from those."""
     root = rules.folder()
@@ -162,7 +208,12 @@ def _opened(
     folder.keep_records(done)
     begins = f"continues after round {done}" if done else "starts"
     log(INFO, "run %s %s, stored in %s", run.hash, begins, folder.path)
-    folder.append_session({"from_round": done, **_versions(run), **origin(run, known)})
+    before = (folder.sessions() or [{}])[-1]
+    changed = {name: [before[name], said] for name, said in about.items() if before.get(name, said) != said}
+    if changed:
+        told = ", ".join(f"{name} {old or 'none'} -> {new or 'none'}" for name, (old, new) in changed.items())
+        log(WARNING, "the rounds so far are of another app: %s", told)
+    folder.append_session({"from_round": done, **_versions(run), **about, "changed": changed, **origin(run, known)})
     return folder, done
 
 

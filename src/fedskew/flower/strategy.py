@@ -54,10 +54,18 @@ class LabelSkew(Strategy):
     `server` is the global model with the method's state, `sent` is what clients receive of it, `sizes` is how many
     examples each client reported, `absorbed` is the last round in which each client counted, and `reach` is how far
     clients have moved so far. If `nodes_evaluate`, `measured` is what nodes with test examples found the last model
-    worth.
+    worth. A method's readout is fitted after a round, which a strategy does not do: `fits_readout` says that its owner
+    does, as our server app.
     """
 
-    def __init__(self, plan: Plan, rules: Rules | None = None, *, nodes_evaluate: bool = False) -> None:
+    def __init__(
+        self, plan: Plan, rules: Rules | None = None, *, nodes_evaluate: bool = False, fits_readout: bool = False
+    ) -> None:
+        if plan.algorithm.readout.asks and not fits_readout:
+            raise ValueError(
+                f"{plan.run.short_algorithm} has a readout, which the strategy LabelSkew does not fit; allowed: "
+                "fedskew.flower.server_app(), which fits it, or a method without a readout"
+            )
         self.plan, self.rules = plan, rules or Rules()
         self.server, self.absorbed = plan.start(), dict[int, int]()
         self.sent, self.sizes = self.server, dict[int, int]()
@@ -65,7 +73,7 @@ class LabelSkew(Strategy):
         self.reach: Norms = {}
         self.nodes_evaluate = nodes_evaluate
         self.measured: Evaluation | None = None
-        self.roll = Roll(plan.run.hash, plan.run.clients, self.rules.resend_after)
+        self.roll = Roll(plan.run.hash, plan.run.clients, self.rules.resend_after, plan.run.contents)
         self._post = Post(plan.run.hash, self.rules.round_timeout, self.rules.resend_after)
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
@@ -81,6 +89,7 @@ class LabelSkew(Strategy):
         self.server = replace(self.server, params=from_record(arrays, self._device))
         self.sent = self.plan.sent(self.server, server_round)
         nodes = self.roll.call(grid) if self._met else self.roll.wait(grid, self.rules.start_timeout)
+        self._name_lost_states(server_round)
         self.sizes |= self.roll.sizes
         self._met, self._clipped = True, float(config.get(KEY_CLIPPING_NORM, 0.0))  # type: ignore[arg-type]
         sampled = sampled_clients(self.plan.run, server_round).tolist()
@@ -99,6 +108,15 @@ class LabelSkew(Strategy):
             Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()
         ]
         return self._sent
+
+    def _name_lost_states(self, round: int) -> None:
+        """Warn of nodes that have joined without the state that their client's last counted round made."""
+        for node in self.roll.entered():
+            claim = self.roll.claim(node)
+            if claim is None or claim.states is None or self.absorbed.get(claim.client, 0) in {0, *claim.states}:
+                continue
+            said = "round %s: node %s, client %s, has lost its state of round %s and starts anew; a state-dir keeps it"
+            log(WARNING, said, round, node, claim.client, self.absorbed[claim.client])
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]

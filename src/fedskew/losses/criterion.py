@@ -58,7 +58,8 @@ class CalibratedCrossEntropyLoss(nn.Module):
             return self.forward(input.unsqueeze(0), target.unsqueeze(0)).reshape(())
         classes, places = len(self.counts), input.shape[:1] + input.shape[2:]
         if input.ndim < 2 or input.shape[1] != classes:
-            raise ValueError(f"input has shape {list(input.shape)}; allowed: [{classes}] or [N, {classes}, ...]")
+            shape = f"input has shape {list(input.shape)}; allowed: [{classes}] or [N, {classes}, ...]"
+            raise ValueError(f"{shape}, since there are counts of {classes} classes{self._beyond(input)}")
         if target.shape not in (places, input.shape):
             raise ValueError(
                 f"target has shape {list(target.shape)}; allowed for input {list(input.shape)}: class numbers "
@@ -73,6 +74,13 @@ class CalibratedCrossEntropyLoss(nn.Module):
         if self.reduction == "none":
             return losses
         return losses.sum() / total if self.reduction == "mean" else losses.sum()
+
+    def _beyond(self, input: Tensor) -> str:
+        """A counted label that is too large for the input: `bincount` grows with it."""
+        largest = int(self.counts.nonzero().max())
+        if input.ndim < 2 or largest < input.shape[1]:
+            return ""
+        return f"; label {largest} was counted, which is outside the input's 0..{input.shape[1] - 1}"
 
     def _of_labels(self, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Losses of class numbers, and the sum of their weights, which a mean divides by."""

@@ -88,6 +88,8 @@ class RecordForm(TypedDict):
     validation_accuracy: NotRequired[Share | None]
     probes: NotRequired[dict[str, Any]]
     asked: NotRequired[NonNegativeInt]
+    measured_by: NotRequired[list[NonNegativeInt]]
+    measured_on: NotRequired[PositiveInt]
 
 
 @_plain
@@ -113,6 +115,10 @@ class SessionForm(TypedDict, total=False):
     data_stamp: Line
     guessing_accuracy: float
     guessing_balanced_accuracy: float
+    app: Line
+    mods: Line
+    measured: Line
+    wrapped: Line
 
 
 @_plain

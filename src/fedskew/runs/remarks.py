@@ -1,10 +1,10 @@
 """What to say about a run whose result is no use, and what to try then."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedskew.core import spec
-from fedskew.runs.summary import percent
+from fedskew.runs.summary import percent, tail
 
 
 def diverged_words(result: Mapping[str, Any]) -> str:
@@ -28,3 +28,13 @@ def guessing_words(result: Mapping[str, Any], session: Mapping[str, Any]) -> str
         return None
     known = f"whose balanced accuracy on this test set is up to {percent(reached)} %"
     return f"no better than guessing, {known}; try another lr, or more rounds if these were few"
+
+
+def measured_words(records: Sequence[Mapping[str, Any]]) -> str | None:
+    """What to say of a mean over the end of a federation's run whose rounds were not measured on the same examples."""
+    end = [record for record in records[len(records) - tail(len(records)) :] if record.get("measured_by")]
+    several = {(tuple(record["measured_by"]), record["measured_on"]) for record in end}
+    if len(several) < 2:
+        return None
+    shown = [f"{', '.join(map(str, clients))} ({examples} examples)" for clients, examples in sorted(several)]
+    return f"the rounds in accuracy_last10 were measured by different clients: {'; '.join(shown)}"

@@ -199,7 +199,10 @@ class Run(BaseModel):
     def title(self) -> str:
         """The federation in one line."""
         split = "" if self.partition == "natural" else f" {self.short['partition']}"
-        return f"{self.short['dataset']}{split}, {self.clients} clients"
+        data = self.short["dataset"]
+        if spec.name_in(data) == "nodes":
+            data = ",".join(data.split(",")[:2])  # what values are normalised with, and names of classes, are long
+        return f"{data}{split}, {self.clients} clients"
 
     def files(self) -> list[str]:
         """The paths of the user's own files that the run uses: those in the specs, and modules that these import."""

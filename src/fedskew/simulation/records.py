@@ -1,7 +1,7 @@
 """The result of a round, and what may observe it."""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite, isnan
 from typing import Any
 
@@ -11,12 +11,16 @@ from fedskew.core.round import Server, Update
 from fedskew.models import Model
 from fedskew.runs.run import Run
 
+_OF_NODES = "measured_by", "measured_on"
+"""Only rounds that nodes have measured have these."""
+
 
 @dataclass(frozen=True)
 class RoundRecord:
     """The result of a round. Measures are None in rounds that are not evaluated. A round has `diverged` if the model
     after it is not finite, or says nothing: its loss on the test set is not a number. `seconds` are those of training
-    and of a readout's fit, without evaluation. `asked` is how many gradients a readout asked clients for. `server` is
+    and of a readout's fit, without evaluation. `asked` is how many gradients a readout asked clients for. `measured_by`
+    are the clients of a federation whose nodes measured the model, on `measured_on` test examples in all. `server` is
     the global model after the round; it is not stored.
     """
 
@@ -35,14 +39,22 @@ class RoundRecord:
     validation_accuracy: float | None = None
     probes: dict[str, Any] = field(default_factory=dict)
     asked: int = 0
+    measured_by: list[int] | None = None
+    measured_on: int | None = None
     server: Server | None = field(default=None, repr=False, compare=False)
 
     @classmethod
     def of(cls, measured: Evaluation | None, *, diverged: bool, **rest: Any) -> "RoundRecord":
         """A copy with the measures of a round, or without any."""
-        values = asdict(measured) if measured else dict.fromkeys((f.name for f in fields(Evaluation)), None)
+        nothing: dict[str, Any] = dict.fromkeys((f.name for f in fields(Evaluation)), None)
+        unmeasured = cls(**nothing, **rest, diverged=diverged)
+        return unmeasured if measured is None else unmeasured.measured_as(measured)
+
+    def measured_as(self, measured: Evaluation) -> "RoundRecord":
+        """The same round with these measures."""
+        values = asdict(measured)
         values["per_class_accuracy"] = values["per_class_accuracy"] or None  # nodes do not measure it
-        return cls(**values, **rest, diverged=diverged or (measured is not None and isnan(measured.loss)))
+        return replace(self, **values, diverged=self.diverged or isnan(measured.loss))
 
     @classmethod
     def stored(cls, record: dict[str, Any]) -> "RoundRecord":
@@ -51,8 +63,8 @@ class RoundRecord:
 
     def as_dict(self) -> dict[str, Any]:
         """JSON-ready; no number is NaN or infinite."""
-        kept = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "server"}
-        return {name: _finite(value) for name, value in kept.items()}
+        kept = {f.name: _finite(getattr(self, f.name)) for f in fields(self) if f.name != "server"}
+        return {name: value for name, value in kept.items() if value is not None or name not in _OF_NODES}
 
 
 @dataclass(frozen=True)
