@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from fedskew.core.view import View
     from fedskew.corrections import Correction
     from fedskew.data.objects import as_dataset
-    from fedskew.losses import CalibratedCrossEntropyLoss, cross_entropy
+    from fedskew.losses import AdjustedCrossEntropyLoss, CalibratedCrossEntropyLoss, cross_entropy
     from fedskew.models import Network
     from fedskew.runs.run import Run
     from fedskew.runs.store import Store
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AdjustedCrossEntropyLoss",
     "Algorithm",
     "CalibratedCrossEntropyLoss",
     "Compared",
@@ -51,6 +52,7 @@ __all__ = [
 """All public names except the methods; docs/api.md describes each."""
 
 _HOMES = {
+    "AdjustedCrossEntropyLoss": "losses",
     "Algorithm": "algorithms",
     "CalibratedCrossEntropyLoss": "losses",
     "Correction": "corrections",

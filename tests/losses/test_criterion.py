@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from fedskew.losses import CalibratedCrossEntropyLoss, calibrated
+from fedskew.losses import AdjustedCrossEntropyLoss, CalibratedCrossEntropyLoss, adjusted, calibrated
 from tests.helpers import assert_close, integers, normal
 from tests.helpers.parts import DENOMINATORS, MISSING
 
@@ -43,6 +43,29 @@ def assert_same(mine: nn.Module, other: nn.Module, logits: Tensor, target: Tenso
     assert_close(*values)
     ahead = torch.linspace(0.5, 2.0, values[0].numel(), dtype=values[0].dtype).reshape(values[0].shape)
     assert_close(*(torch.autograd.grad((value * ahead).sum(), logits, retain_graph=True)[0] for value in values))
+
+
+class TestLogitAdjustment:
+    """It shares all code with the calibrated loss but for what is added to the logits."""
+
+    @places
+    @pytest.mark.parametrize("missing", MISSING)
+    def test_it_is_the_loss_of_fedla(self, places: tuple[int, ...], missing: str, generator: torch.Generator) -> None:
+        logits, labels = logits_at(places, generator), labels_at(places, generator)
+        criterion = AdjustedCrossEntropyLoss(COUNTS, 0.7, missing, "none")
+        some, of_some = (logits, labels) if places else (logits.unsqueeze(0), labels.unsqueeze(0))
+        expected = adjusted(0.7, missing)(some.movedim(1, -1), of_some, COUNTS)
+        assert_close(criterion(logits, labels), expected if places else expected[0])
+
+    def test_with_options_it_is_pytorchs_on_adjusted_logits(self, generator: torch.Generator) -> None:
+        logits, labels = logits_at((9,), generator), labels_at((9,), generator)
+        options: dict[str, Any] = {"weight": WEIGHT, "ignore_index": 2, "label_smoothing": 0.1}
+        expected = nn.CrossEntropyLoss(**options)(logits + COUNTS.clamp(min=1).double().log(), labels)
+        assert_close(AdjustedCrossEntropyLoss(COUNTS, **options)(logits, labels), expected)
+
+    def test_it_says_what_it_is(self) -> None:
+        said = "AdjustedCrossEntropyLoss(classes=6, tau=1.0, missing='floor', reduction='mean')"
+        assert repr(AdjustedCrossEntropyLoss(COUNTS)) == said
 
 
 class TestAtTauZero:

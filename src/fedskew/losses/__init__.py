@@ -4,7 +4,7 @@ separately."""
 from fedskew.losses.adjustment import Adjusted as adjusted
 from fedskew.losses.calibration import Calibrated as calibrated
 from fedskew.losses.counts import check_labels
-from fedskew.losses.criterion import CalibratedCrossEntropyLoss
+from fedskew.losses.criterion import AdjustedCrossEntropyLoss, CalibratedCrossEntropyLoss
 from fedskew.losses.features import Decorrelation as decorrelation
 from fedskew.losses.loss import Loss, OnExamples, as_loss, on_examples
 from fedskew.losses.loss import OnLogits as on_logits
@@ -16,6 +16,7 @@ from fedskew.losses.vacant import Suppression as suppression
 from fedskew.losses.vacant import prior_adjusted
 
 __all__ = [
+    "AdjustedCrossEntropyLoss",
     "CalibratedCrossEntropyLoss",
     "Loss",
     "OnExamples",

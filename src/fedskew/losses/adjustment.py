@@ -5,6 +5,7 @@ loss = CE(f + tau * log pi, y),   pi = n / sum n
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from fedskew.core.checks import check_choice, check_number
@@ -26,5 +27,8 @@ class Adjusted:
     def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
         check_length(logits, counts)
         logits = at_least_float32(logits)
-        offset = filled(counts, self.missing, logits.dtype).log() * self.tau
-        return softmax_loss(logits + hidden(offset, counts, self.missing).unsqueeze(-2), labels)
+        return softmax_loss(logits + self.offset(counts, logits.dtype).unsqueeze(-2), labels)
+
+    def offset(self, counts: Tensor, dtype: torch.dtype) -> Tensor:
+        """What is added to the logits [..., C]: tau log n, and -inf for a class that is masked."""
+        return hidden(filled(counts, self.missing, dtype).log() * self.tau, counts, self.missing)

@@ -1,4 +1,4 @@
-"""The calibrated loss as a criterion with all options of `torch.nn.CrossEntropyLoss`; with tau = 0 it is that loss."""
+"""Losses by label counts as criteria with all options of `torch.nn.CrossEntropyLoss`, which they are at tau = 0."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -7,51 +7,45 @@ import torch
 from torch import Tensor, nn
 
 from fedskew.core.checks import check_choice, check_number
+from fedskew.losses.adjustment import Adjusted
 from fedskew.losses.calibration import Calibrated
 from fedskew.losses.counts import check_labels, check_not_shares
 from fedskew.losses.softmax import at_least_float32
 
 
-class CalibratedCrossEntropyLoss(nn.Module):
-    """`criterion(input, target)` as in `torch.nn.CrossEntropyLoss`, on logits minus a margin for each class.
-
-    `input` is `[C]`, `[N, C]` or `[N, C, d1, ...]`. `target` is class numbers of any integer type, in the shape of the
-    input without its class axis, or class probabilities in the input's shape. `weight`, `ignore_index`,
-    `label_smoothing` and `reduction` have the same meaning as there. The loss is computed in float32 or wider.
-
-    With `missing="mask"` a class with count 0 is left out: smoothing spreads over the other classes only. Each call
-    checks that labels are in range and that none belongs to a masked class. On a GPU the check waits for the device,
-    and it cannot be traced. `check=False` skips it; labels of masked classes are then ignored, like `ignore_index`.
-
-    `denominator="others"`, the sum over all classes but the label's, needs class numbers and no smoothing.
-    """
+class _ByCounts(nn.Module):
+    """`criterion(input, target)` as in `torch.nn.CrossEntropyLoss`, on logits plus a number for each class."""
 
     counts: Tensor
     weight: Tensor | None
 
     def __init__(
         self,
+        loss: Calibrated | Adjusted,
         counts: Tensor | Sequence[float],
-        tau: float = 5.0,
-        missing: str = "floor",
-        denominator: str = "all",
-        reduction: str = "mean",
-        check: bool = True,
-        *,
-        weight: Tensor | Sequence[float] | None = None,
-        ignore_index: int = -100,
-        label_smoothing: float = 0.0,
+        reduction: str,
+        check: bool,
+        weight: Tensor | Sequence[float] | None,
+        ignore_index: int,
+        label_smoothing: float,
     ) -> None:
         super().__init__()
         check_choice("reduction", reduction, ("mean", "sum", "none"))
         check_number("label_smoothing", label_smoothing, 0.0, 1.0)
-        self.loss = Calibrated(tau, missing, denominator)
-        if denominator == "others" and label_smoothing:
-            raise ValueError(f"label_smoothing is {label_smoothing}; allowed with denominator 'others': 0")
+        self.loss = loss
         self.register_buffer("counts", _exact(_own(counts)))
         self.register_buffer("weight", None if weight is None else _one_each(_own(weight), self.counts))
         self.reduction, self.check = reduction, check
         self.ignore_index, self.label_smoothing = ignore_index, label_smoothing
+
+    @property
+    def _over_others(self) -> bool:
+        return getattr(self.loss, "denominator", "all") == "others"
+
+    def _offset(self, dtype: torch.dtype) -> Tensor:
+        if isinstance(self.loss, Adjusted):
+            return self.loss.offset(self.counts, dtype)
+        return self.loss.offset(self.loss.tau, self.counts, dtype)
 
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         if input.ndim == 1 and target.ndim < 2:
@@ -98,7 +92,7 @@ class CalibratedCrossEntropyLoss(nn.Module):
         weights = kept.to(logits.dtype)
         if self.weight is not None:
             weights = weights * self.weight.to(logits.dtype)[labels]
-        if self.loss.denominator == "others":
+        if self._over_others:
             losses = weights * self.loss(logits.movedim(1, -1), labels, self.counts)
         else:
             log_shares, taking_part = self._log_shares(logits)
@@ -110,7 +104,7 @@ class CalibratedCrossEntropyLoss(nn.Module):
 
     def _of_shares(self, logits: Tensor, shares: Tensor) -> Tensor:
         """Losses of class probabilities."""
-        if self.loss.denominator == "others":
+        if self._over_others:
             raise ValueError("target is class probabilities; allowed with denominator 'others': class numbers")
         if not shares.is_floating_point():
             raise ValueError(f"target is {shares.dtype} in the input's shape; allowed: class probabilities")
@@ -125,8 +119,8 @@ class CalibratedCrossEntropyLoss(nn.Module):
         return -(self._weighted(log_shares) * shares).sum(1)
 
     def _log_shares(self, logits: Tensor) -> tuple[Tensor, Tensor]:
-        """The log softmax of the calibrated logits, 0 for masked classes; and which [C] are not masked."""
-        offset = self.loss.offset(self.loss.tau, self.counts, logits.dtype)
+        """The log softmax of the adjusted logits, 0 for masked classes; and which [C] are not masked."""
+        offset = self._offset(logits.dtype)
         taking_part = offset > -torch.inf
         log_shares = (logits + self._shaped(offset, logits)).log_softmax(1)
         return log_shares.masked_fill(~self._shaped(taking_part, logits), 0.0), taking_part
@@ -140,14 +134,13 @@ class CalibratedCrossEntropyLoss(nn.Module):
         return vector.reshape(-1, *[1] * (like.ndim - 2))
 
     def extra_repr(self) -> str:
-        shown = {"classes": len(self.counts), "tau": self.loss.tau, "missing": self.loss.missing}
-        shown |= {"denominator": self.loss.denominator, "reduction": self.reduction}
+        shown = {"classes": len(self.counts), **vars(self.loss), "reduction": self.reduction}
         usual = {"check": True, "ignore_index": -100, "label_smoothing": 0.0}
         shown |= {name: getattr(self, name) for name, value in usual.items() if getattr(self, name) != value}
         shown |= {} if self.weight is None else {"weighted": True}
         return ", ".join(f"{name}={value!r}" for name, value in shown.items())
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "CalibratedCrossEntropyLoss":
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> "_ByCounts":
         """Move with the module, but keep the type where lower precision would round."""
         before = {name: buffer for name, buffer in self._buffers.items() if buffer is not None}
         nn.Module._apply(self, fn, recurse)
@@ -162,6 +155,58 @@ class CalibratedCrossEntropyLoss(nn.Module):
         if given is not None and given.shape == self.counts.shape:
             self.counts = _exact(given).to(self.counts.device)
         super()._load_from_state_dict(state_dict, prefix, *more)
+
+
+class CalibratedCrossEntropyLoss(_ByCounts):
+    """FedLC's loss: `criterion(input, target)` as in `torch.nn.CrossEntropyLoss`, on logits less margins.
+
+    `input` is `[C]`, `[N, C]` or `[N, C, d1, ...]`. `target` is class numbers of any integer type, in the shape of the
+    input without its class axis, or class probabilities in the input's shape. `weight`, `ignore_index`,
+    `label_smoothing` and `reduction` have the same meaning as there. The loss is computed in float32 or wider.
+
+    With `missing="mask"` a class with count 0 is left out: smoothing spreads over the other classes only. Each call
+    checks that labels are in range and that none belongs to a masked class. On a GPU the check waits for the device,
+    and it cannot be traced. `check=False` skips it; labels of masked classes are then ignored, like `ignore_index`.
+
+    `denominator="others"`, the sum over all classes but the label's, needs class numbers and no smoothing.
+    """
+
+    def __init__(
+        self,
+        counts: Tensor | Sequence[float],
+        tau: float = 5.0,
+        missing: str = "floor",
+        denominator: str = "all",
+        reduction: str = "mean",
+        check: bool = True,
+        *,
+        weight: Tensor | Sequence[float] | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        loss = Calibrated(tau, missing, denominator)
+        super().__init__(loss, counts, reduction, check, weight, ignore_index, label_smoothing)
+        if self._over_others and label_smoothing:
+            raise ValueError(f"label_smoothing is {label_smoothing}; allowed with denominator 'others': 0")
+
+
+class AdjustedCrossEntropyLoss(_ByCounts):
+    """Logit adjustment, the method `fedla`: the same on logits plus tau log n, a softmax with the client's label
+    distribution as its prior. All options mean what they mean in `CalibratedCrossEntropyLoss`."""
+
+    def __init__(
+        self,
+        counts: Tensor | Sequence[float],
+        tau: float = 1.0,
+        missing: str = "floor",
+        reduction: str = "mean",
+        check: bool = True,
+        *,
+        weight: Tensor | Sequence[float] | None = None,
+        ignore_index: int = -100,
+        label_smoothing: float = 0.0,
+    ) -> None:
+        super().__init__(Adjusted(tau, missing), counts, reduction, check, weight, ignore_index, label_smoothing)
 
 
 def _own(values: Tensor | Sequence[float]) -> Tensor:
