@@ -264,7 +264,7 @@ def _part_of(method: str) -> str:
 
 
 def _warnings(results: Results, methods: Mapping[str, Any], best: Sequence[str]) -> Iterator[str]:
-    """What else is to be said of the best combinations, for them and against them."""
+    """What else is to be said of the best combinations, for them and against them, and of FedLC."""
     where = {name: [*_elsewhere(results, name)] for name in best}
     if told := [f"`{name}` is {listed(places)}" for name, places in where.items() if places]:
         yield f"Against FedAvg on other data (points): {'; '.join(told)}."
@@ -284,8 +284,8 @@ def _ahead(results: Results) -> Iterator[str]:
         found = rivals.against(at, method, "fedlc") if method not in (BASELINE, "fedlc") else {}
         if any(gain.verdict == "above" for gain in found.values()):
             yield (
-                f"Nor is FedLC everywhere the best of the paper's methods on CIFAR-10: `{method}` against it is "
-                f"{by_verdict(found)} ({seeds(found.values())})."
+                f"Even of the paper's methods FedLC is not everywhere the best on CIFAR-10: `{method}` against FedLC "
+                f"is {by_verdict(found)} ({seeds(found.values())})."
             )
 
 
