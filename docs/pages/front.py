@@ -132,8 +132,9 @@ def _answer(results: Results, tuned: Results | None) -> Iterator[str]:
     if usual:
         yield (
             "- **CIFAR-10, strong skew, clients that train with momentum and random crops, as is usual:** FedLC gains "
-            f"**{_span(usual)} points** of accuracy over FedAvg ({_rounds(strong['usual'])}, {seeds(usual)})."
-            f"{_chosen(results, tuned)}{_longer(results)}"
+            f"**{_span(usual)} points** of accuracy over FedAvg ({_rounds(strong['usual'])}, {seeds(usual)}, the same "
+            f"learning rate for both)."
+            f"{_longer(results)}{_chosen(results, tuned)}"
         )
     if stated:
         printed = [claim.printed_gain for claim in strong["stated"] if claim.printed_gain is not None]
@@ -150,8 +151,8 @@ def _chosen(results: Results, tuned: Results | None) -> str:
     if gain is None or gain.verdict == NOT_DECIDED:
         return ""
     return (
-        f" With settings chosen for each [on held-out examples]({CHOSEN}) it gains {_span([gain])} in {named(CELL)} "
-        f"({seeds([gain])})."
+        f" With settings chosen for each [on held-out examples]({CHOSEN}) FedLC gains {_span([gain])} in "
+        f"{named(CELL)} ({closing.SETTING.rounds} rounds, {seeds([gain])})."
     )
 
 
