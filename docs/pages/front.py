@@ -132,8 +132,9 @@ def _answer(results: Results, tuned: Results | None) -> Iterator[str]:
     if usual:
         yield (
             "- **CIFAR-10, strong skew, clients that train with momentum and random crops, as is usual:** FedLC gains "
-            f"**{_span(usual)} points** of accuracy over FedAvg ({_rounds(strong['usual'])}, {seeds(usual)})."
-            f"{_chosen(results, tuned)}{_longer(results)}"
+            f"**{_span(usual)} points** of accuracy over FedAvg ({_rounds(strong['usual'])}, {seeds(usual)}, the same "
+            f"learning rate for both)."
+            f"{_longer(results)}{_chosen(results, tuned)}"
         )
     if stated:
         printed = [claim.printed_gain for claim in strong["stated"] if claim.printed_gain is not None]
@@ -150,8 +151,8 @@ def _chosen(results: Results, tuned: Results | None) -> str:
     if gain is None or gain.verdict == NOT_DECIDED:
         return ""
     return (
-        f" With settings chosen for each [on held-out examples]({CHOSEN}) it gains {_span([gain])} in {named(CELL)} "
-        f"({seeds([gain])})."
+        f" With settings chosen for each [on held-out examples]({CHOSEN}) FedLC gains {_span([gain])} in "
+        f"{named(CELL)} ({closing.SETTING.rounds} rounds, {seeds([gain])})."
     )
 
 
@@ -264,7 +265,7 @@ def _part_of(method: str) -> str:
 
 
 def _warnings(results: Results, methods: Mapping[str, Any], best: Sequence[str]) -> Iterator[str]:
-    """What else is to be said of the best combinations, for them and against them."""
+    """What else is to be said of the best combinations, for them and against them, and of FedLC."""
     where = {name: [*_elsewhere(results, name)] for name in best}
     if told := [f"`{name}` is {listed(places)}" for name, places in where.items() if places]:
         yield f"Against FedAvg on other data (points): {'; '.join(told)}."
@@ -284,8 +285,8 @@ def _ahead(results: Results) -> Iterator[str]:
         found = rivals.against(at, method, "fedlc") if method not in (BASELINE, "fedlc") else {}
         if any(gain.verdict == "above" for gain in found.values()):
             yield (
-                f"Nor is FedLC everywhere the best of the paper's methods on CIFAR-10: `{method}` against it is "
-                f"{by_verdict(found)} ({seeds(found.values())})."
+                f"Even of the paper's methods FedLC is not everywhere the best on CIFAR-10: `{method}` against FedLC "
+                f"is {by_verdict(found)} ({seeds(found.values())})."
             )
 
 

@@ -1,4 +1,4 @@
-"""The messages between server and nodes. No message contains label counts, but the gradient of a readout reveals them.
+"""The messages between server and nodes. None contains label counts, but replies reveal them (docs/privacy.md).
 
     query          server -> node    config: run, files*
                    node -> server    config: run, client, num-examples, num-test-examples***, states*
