@@ -11,8 +11,10 @@ from torch import Tensor, nn
 
 from fedskew import Algorithm, Correction, Run, View, cross_entropy, simulate
 from fedskew.core import tree
+from fedskew.core.own import kept_by
 from fedskew.core.round import Context
 from fedskew.core.tree import Params
+from fedskew.simulation.session import simulate_many
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_equal
 
@@ -280,6 +282,62 @@ def test_a_part_must_not_change_itself(fields: dict[str, Any], told: str, engine
 
 def test_a_model_may_keep_what_it_has_computed_once() -> None:
     Simulation(Run(**{**FIELDS, "model": lambda: Repeating(False)}))
+
+
+class Noting(nn.Linear):
+    """It notes what its last pass did, and knows many words."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+        self.size, self.said, self.words = 0.0, torch.zeros(()), {str(i): i for i in range(100_000)}
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x.flatten(1))
+        if not torch._C._functorch.is_batchedtensor(logits):  # type: ignore[attr-defined]
+            self.size = float(logits.detach().norm())
+        self.said = logits.detach()
+        return logits
+
+
+@pytest.mark.parametrize("engine", ["auto", "serial", "stacked"])
+def test_a_model_may_note_what_its_last_pass_did(engine: str) -> None:
+    runs = [Run(**{**FIELDS, "model": Noting, "engine": engine}, seed=seed) for seed in range(2)]
+    assert len(list(simulate_many(runs))) == 2
+
+
+def test_large_tables_of_a_model_count_by_their_size() -> None:
+    model = Noting()
+    before = kept_by(model)
+    model.words["0"] = 1
+    assert kept_by(model) == before
+    model.words["more"] = 1
+    assert kept_by(model).keys() == before.keys()
+    assert kept_by(model)["words"] != before["words"]
+
+
+class Drawing:
+    """A loss with a generator of its own."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(0)
+
+    def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        return cross_entropy(logits, labels, counts) * torch.rand((), generator=self.generator)
+
+
+class DrawingModel(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1)) * torch.rand((), generator=self.generator)
+
+
+def test_a_part_with_a_generator_of_its_own() -> None:
+    told = r"^the {} of this run gives other numbers when it is called again with the same: .* generator of its own"
+    refused(told.format("loss"), algorithm=lambda: Algorithm("mine", loss=Drawing()))
+    refused(told.format("model"), model=DrawingModel)
 
 
 class Paced(Correction):

@@ -20,6 +20,8 @@ from fedskew.core.tree import Params
 if TYPE_CHECKING:
     from fedskew.core.round import Recipe
 
+_TABLE = 10_000
+"""What has more values than this is not read."""
 _OF_SHAPES = RuntimeError, IndexError, ValueError
 """What tensor operations raise if shapes do not fit."""
 
@@ -72,15 +74,18 @@ def check_unchanged(name: str, before: dict[str, str], after: dict[str, str]) ->
 
 def kept_by(module: nn.Module) -> dict[str, str]:
     """Digests of what the user's own modules in it keep beside parameters, buffers and other tensors: many note what
-    they have computed last."""
+    they have computed last. Of large tables, such as a vocabulary, the size."""
     theirs = vars(nn.Module()).keys()
     found: dict[str, str] = {}
     for path, part in module.named_modules():
         known = {} if installed(type(part).__module__) else vars(part)
         for name in known.keys() - theirs:
-            if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(known[name])):
+            leaves, key = tree_leaves(known[name]), f"{path}.{name}".lstrip(".")
+            if len(leaves) > _TABLE:
+                found[key] = str(len(leaves))
+            elif not any(isinstance(leaf, Tensor) for leaf in leaves):
                 with suppress(ValueError):
-                    found[f"{path}.{name}".lstrip(".")] = identity(known[name], name)
+                    found[key] = identity(known[name], name)
     return found
 
 

@@ -58,6 +58,8 @@ class _FirstStep:
     client: int
     context: Context
     batch: Batch
+    again: bool = False
+    """Whether it has been taken before, so that what the model does besides is known."""
 
     @classmethod
     def of(cls, recipe: Recipe, server: Server, federation: Federation) -> "_FirstStep":
@@ -88,8 +90,11 @@ class _FirstStep:
         if self.recipe.algorithm.needs_travel:
             return
         unknown = replace(self.context, travel=torch.full_like(self.context.travel, torch.nan))
-        if uses_travel(made, replace(self, context=unknown).check):
-            users = [part for part in own_parts(self.recipe) if part in ("loss", "correction", "ascent")]
+        if differs(made, replace(self, context=unknown, again=True).check):
+            own = own_parts(self.recipe)
+            if differs(made, replace(self, again=True).check):
+                raise unsteady(f"the {' or '.join(own)} of this run")
+            users = [part for part in own if part in ("loss", "correction", "ascent")]
             raise undeclared(f"the {' or '.join(users)} of this run")
 
     def _check_all(self) -> list[Params]:
@@ -112,7 +117,7 @@ class _FirstStep:
         params, given = context.anchor, {**context.anchor, "": batch.x}
         theirs = [part for part in ("loss", "model") if part in own]
         if theirs:
-            outputs, losses = self._check_pure() if "model" in own else self._pass(params)
+            outputs, losses = self._check_pure() if "model" in own and not self.again else self._pass(params)
             if not isinstance(losses, Tensor):
                 raise ValueError(f"the loss returned {made_of(losses)}; allowed: a tensor with one value per example")
             check_losses(losses, batch.y)
@@ -140,9 +145,9 @@ class _FirstStep:
 
     def _check_pure(self) -> tuple[Outputs, Any]:
         """The same. A model whose passes change its parameters, or anything else of it but buffers, is refused; it may
-        keep what its first pass computes."""
+        keep what its first pass computes, and note what the last one did."""
         module, params = self.recipe.model.module, self.context.anchor
-        said, kept = self._pass(tree.map(torch.clone, params)), kept_by(module)
+        said = self._pass(tree.map(torch.clone, params))
         wide = tree.map(lambda leaf: 2 * leaf, params)  # what is shortened may have been so before
         versions = {name: leaf._version for name, leaf in wide.items()}
         self._pass(wide)
@@ -152,7 +157,12 @@ class _FirstStep:
                 f"the model of this run changes its parameter {changed[0]!r} in a forward pass, so engines would give "
                 "other numbers; allowed: a forward that leaves parameters as they are (nn.Embedding without max_norm)"
             )
-        check_unchanged("model", kept, kept_by(module))
+        kept = []
+        for _ in range(2):  # the same pass twice: what it notes about its input is the same, what it counts is not
+            with rng.seeded(0, "pass"):
+                self._pass(tree.map(torch.clone, params))
+            kept.append(kept_by(module))
+        check_unchanged("model", *kept)
         return said
 
     def _check_correction(self, grads: Params) -> list[Params]:
@@ -186,7 +196,7 @@ class _FirstStep:
         counts = self.context.counts
         missing = int((counts == 0).sum())
         try:
-            replace(self, context=replace(self.context, counts=counts.clamp(min=1))).check()
+            replace(self, context=replace(self.context, counts=counts.clamp(min=1)), again=True).check()
         except (ValueError, FailsError):
             return ""
         return (
@@ -202,13 +212,20 @@ def tried(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
         raise FailsError from error
 
 
-def uses_travel(made: list[Params], anew: Callable[[], list[Params]]) -> bool:
-    """Whether a step comes out differently, or fails, with a travel that is no number."""
+def differs(made: list[Params], anew: Callable[[], list[Params]]) -> bool:
+    """Whether a step that is taken anew comes out differently, or fails."""
     try:
         other = anew()
     except (ValueError, FailsError):
         return True
     return not all(close(*pair) for pair in zip(made, other, strict=True))
+
+
+def unsteady(what: str) -> ValueError:
+    return ValueError(
+        f"{what} gives other numbers when it is called again with the same: it keeps something, such as a generator of "
+        "its own; allowed: numbers drawn from the global generators of torch, NumPy or Python, which fedskew seeds"
+    )
 
 
 def undeclared(what: str) -> ValueError:
