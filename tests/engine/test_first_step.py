@@ -315,6 +315,24 @@ def test_large_tables_of_a_model_count_by_their_size() -> None:
     assert kept_by(model)["words"] != before["words"]
 
 
+class Skipping(nn.Module):
+    """It draws from the global generators, and notes what it drew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.linear, self.skipped = nn.Linear(64, 64), nn.Linear(64, 10), False
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.skipped = bool(torch.rand(()) < 0.5)
+        inner = x.flatten(1) if self.skipped else self.inner(x.flatten(1))
+        said: Tensor = self.linear(nn.functional.dropout(inner, 0.5, self.training))
+        return said
+
+
+def test_a_model_may_draw() -> None:
+    Simulation(Run(**{**FIELDS, "model": Skipping}))
+
+
 class Drawing:
     """A loss with a generator of its own."""
 

@@ -67,8 +67,8 @@ def check_unchanged(name: str, before: dict[str, str], after: dict[str, str]) ->
         kept = f" ({', '.join(key for key in changed if key)})" if any(changed) else ""
         raise ValueError(
             f"the {name} of this run changes itself when it is called{kept}: engines would give other numbers, and a "
-            "run that continues would have lost it; allowed: parts that stay as they are; a state belongs in "
-            "client_state or server_state of a correction"
+            "run that continues would have lost it; allowed: parts that stay as they are (what is computed once may be "
+            "a functools.cached_property); a state belongs in client_state or server_state of a correction"
         )
 
 

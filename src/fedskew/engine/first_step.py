@@ -117,7 +117,8 @@ class _FirstStep:
         params, given = context.anchor, {**context.anchor, "": batch.x}
         theirs = [part for part in ("loss", "model") if part in own]
         if theirs:
-            outputs, losses = self._check_pure() if "model" in own and not self.again else self._pass(params)
+            with rng.seeded(0, "pass"):  # the rest draws the same, however many passes there are
+                outputs, losses = self._check_pure() if "model" in own and not self.again else self._pass(params)
             if not isinstance(losses, Tensor):
                 raise ValueError(f"the loss returned {made_of(losses)}; allowed: a tensor with one value per example")
             check_losses(losses, batch.y)
