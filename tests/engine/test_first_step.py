@@ -315,6 +315,39 @@ def test_large_tables_of_a_model_count_by_their_size() -> None:
     assert kept_by(model)["words"] != before["words"]
 
 
+class Odd:
+    """A loss whose attributes have no digest."""
+
+    def __init__(self) -> None:
+        self.graph, self.tree = torch.eye(10).to_sparse(), dict[str, Any]()
+        self.tree["self"] = [self.tree]
+
+    def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        return cross_entropy(logits, labels, counts)
+
+
+class OddModel(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+        self.odd, self.tree = Odd(), Odd().tree
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1))
+
+
+def odd() -> Algorithm:
+    return Algorithm("odd", loss=Odd())
+
+
+def odd_model() -> nn.Module:
+    return OddModel()
+
+
+def test_parts_without_a_digest_pass() -> None:
+    Simulation(Run(**FIELDS, algorithm=f"{__file__}:odd"))
+    Simulation(Run(**{**FIELDS, "model": f"{__file__}:odd_model"}))
+
+
 class Skipping(nn.Module):
     """It draws from the global generators, and notes what it drew."""
 

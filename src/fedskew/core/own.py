@@ -80,11 +80,12 @@ def kept_by(module: nn.Module) -> dict[str, str]:
     for path, part in module.named_modules():
         known = {} if installed(type(part).__module__) else vars(part)
         for name in known.keys() - theirs:
-            leaves, key = tree_leaves(known[name]), f"{path}.{name}".lstrip(".")
-            if len(leaves) > _TABLE:
-                found[key] = str(len(leaves))
-            elif not any(isinstance(leaf, Tensor) for leaf in leaves):
-                with suppress(ValueError):
+            key = f"{path}.{name}".lstrip(".")
+            with suppress(Exception):  # what cannot be read does not count
+                leaves = tree_leaves(known[name])
+                if len(leaves) > _TABLE:
+                    found[key] = str(len(leaves))
+                elif not any(isinstance(leaf, Tensor) for leaf in leaves):
                     found[key] = identity(known[name], name)
     return found
 
