@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from fedskew import Algorithm, Correction, Run, View, cross_entropy, simulate
+from fedskew.aggregators import weighted_mean
 from fedskew.core import tree
 from fedskew.core.own import kept_by
 from fedskew.core.round import Context
@@ -438,6 +439,22 @@ def test_one_that_says_so_has_it() -> None:
         Simulation(Run(**FIELDS, algorithm=Algorithm("mine", ascents=(paced_ascent,))))
     finally:
         del paced_ascent.needs_travel  # type: ignore[attr-defined]
+
+
+class PacedBySteps(Paced):
+    needs_travel = False
+
+
+class BySteps(weighted_mean):
+    needs_travel = False
+
+    def coefficients(self, weights: Tensor, travel: Tensor) -> Tensor:
+        return weights / travel / (weights / travel).sum()
+
+
+@pytest.mark.parametrize("parts", [{"correction": PacedBySteps()}, {"aggregate": BySteps()}])
+def test_the_number_of_steps_may_be_meant(parts: dict[str, Any]) -> None:
+    Simulation(Run(**FIELDS, algorithm=Algorithm("mine", **parts), optimizer="adam"))
 
 
 class Words(nn.Module):

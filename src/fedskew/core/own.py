@@ -31,6 +31,18 @@ def own_parts(recipe: "Recipe") -> list[str]:
     return list(dict.fromkeys(name for name, part in _of_clients(recipe) if is_own(part)))
 
 
+def says_of_travel(recipe: "Recipe") -> bool:
+    """Whether a part of the user's own has `needs_travel`: with False it means the number of steps."""
+    algorithm = recipe.algorithm
+    parts = [part for _, part in _of_clients(recipe)]
+    return any(_says(part) for part in (*parts, algorithm.aggregate, algorithm.server) if is_own(part))
+
+
+def _says(part: object) -> bool:
+    kinds = [kind for kind in type(part).__mro__ if not installed(kind.__module__)]
+    return any("needs_travel" in vars(kind) for kind in kinds) or "needs_travel" in getattr(part, "__dict__", {})
+
+
 def _of_clients(recipe: "Recipe") -> list[tuple[str, object]]:
     algorithm = recipe.algorithm
     losses = algorithm.loss, *algorithm.terms

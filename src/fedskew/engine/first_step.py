@@ -18,7 +18,7 @@ from torch import Tensor
 from fedskew.core import rng, tree
 from fedskew.core.checks import made_of
 from fedskew.core.federation import Federation
-from fedskew.core.own import check_like, check_unchanged, kept_by, own_parts, unchanged
+from fedskew.core.own import check_like, check_unchanged, kept_by, own_parts, says_of_travel, unchanged
 from fedskew.core.round import Batch, Context, Recipe, Server, begin, check_losses, gradient
 from fedskew.core.settings import kernels_of
 from fedskew.core.tree import Params
@@ -87,7 +87,7 @@ class _FirstStep:
 
     def check_travel(self, made: list[Params]) -> None:
         """Refuse parts that use the travel without saying so."""
-        if self.recipe.algorithm.needs_travel:
+        if says_of_travel(self.recipe) or self.recipe.algorithm.needs_travel:
             return
         unknown = replace(self.context, travel=torch.full_like(self.context.travel, torch.nan))
         if differs(made, replace(self, context=unknown, again=True).check):
@@ -232,5 +232,5 @@ def unsteady(what: str) -> ValueError:
 def undeclared(what: str) -> ValueError:
     return ValueError(
         f"{what} uses travel, which without needs_travel = True is just the number of steps; set needs_travel = True "
-        "in its class, or as an attribute of its function"
+        "in its class, or as an attribute of its function; or False if it means the number of steps"
     )

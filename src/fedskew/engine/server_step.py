@@ -10,7 +10,7 @@ from torch import Tensor
 
 from fedskew.core import rng, tree
 from fedskew.core.checks import made_of
-from fedskew.core.own import check_like, is_own, unchanged
+from fedskew.core.own import check_like, is_own, says_of_travel, unchanged
 from fedskew.core.round import Recipe, Server, Sums, zero_sums
 from fedskew.core.tree import Params
 from fedskew.engine.first_step import FailsError, differs, tried, undeclared, unsteady
@@ -28,7 +28,8 @@ def check_server_parts(recipe: Recipe, server: Server) -> None:
     with suppress(FailsError), rng.seeded(0, "trial"), torch.no_grad():
         with unchanged(recipe):
             made = _step(recipe, server, recipe.travel)
-        if not algorithm.needs_travel and differs(made, lambda: _step(recipe, server, _unknown)):
+        said = algorithm.needs_travel or says_of_travel(recipe)
+        if not said and differs(made, lambda: _step(recipe, server, _unknown)):
             names = [name for name, part in parts.items() if is_own(part)]
             who = f"on the server the {' or '.join(names)} of this run"
             raise (unsteady if differs(made, lambda: _step(recipe, server, recipe.travel)) else undeclared)(who)
