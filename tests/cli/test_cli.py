@@ -14,12 +14,15 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedskew import Run, Store, __version__, simulate
+from fedskew import Run, Store, __version__, simulate, tracking
 from fedskew.cli import main
 from fedskew.cli.options import RUN_OPTIONS, algorithm_names
+from fedskew.cli.shared import trained
 from fedskew.cli.terminal.progress import _per_class
 from fedskew.data import DATASETS
 from fedskew.report.page.entries import read_entries
+from fedskew.simulation import jobs
+from fedskew.simulation.execute import Problem
 from tests.cli.calling import call
 from tests.helpers.waiting import PATIENCE, has_lines, wait_until
 
@@ -391,11 +394,11 @@ def test_compare_writes_table_curves_and_partition(capsys, tmp_path):
 def test_jobs_give_what_one_process_gives(capsys):
     methods = "--algorithm", "fedavg,fedlc", "--seeds", "2"
     tables = {}
-    for jobs in ("1", "2", "4"):  # with 4, every seed has a process
-        where = "--runs", f"runs{jobs}", "--out", f"out{jobs}"
-        code, out, _ = call(capsys, "compare", *SMALL, *methods, *where, "--jobs", jobs, "--json")
+    for number in ("1", "2", "4"):  # with 4, every seed has a process
+        where = "--runs", f"runs{number}", "--out", f"out{number}"
+        code, out, _ = call(capsys, "compare", *SMALL, *methods, *where, "--jobs", number, "--json")
         assert code == 0
-        tables[jobs] = [(row["method"], row["accuracy"]["each"]) for row in json.loads(out)["rows"]]
+        tables[number] = [(row["method"], row["accuracy"]["each"]) for row in json.loads(out)["rows"]]
     assert tables["1"] == [(name, pytest.approx(accuracy)) for name, accuracy in tables["2"]]
     assert tables["1"] == [(name, pytest.approx(accuracy)) for name, accuracy in tables["4"]]
     code, _, err = call(capsys, "compare", *SMALL, *methods, "--jobs", "0")
@@ -412,6 +415,20 @@ def test_with_jobs_a_run_that_fails_does_not_stop_the_others(capsys):
     assert "records.jsonl" in err
     listed = json.loads(call(capsys, "runs", "--json")[1])
     assert sorted(row["algorithm"] for row in listed if row["state"] == "done") == ["fedavg", "fedprox"]
+
+
+def test_what_a_process_has_told_before_it_died_is_not_told_again(capsys, monkeypatch):
+    told, run = [], Run(dataset="digits", clients=2, rounds=3)
+
+    def dying(parts, store, jobs):
+        first, second, _ = simulate(run, store=store)
+        yield from ((run, first), (run, second))
+        yield Problem((run,), "the process that did it ended with -9")
+
+    monkeypatch.setattr(jobs, "in_jobs", dying)
+    monkeypatch.setattr(tracking, "Several", lambda _: lambda _, record: told.append(record.round))
+    trained([(("fedavg", ""), [run])], Store("runs"), (), 2, show=False)
+    assert told == [1, 2, 3]
 
 
 def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):

@@ -231,6 +231,13 @@ def test_a_page_of_somebody_else_is_not_replaced(call, tmp_path):
     assert call("-o", "other.html")[0] == call("-o", "other.html")[0] == 0
 
 
+def test_an_empty_file_is_replaced(call, tmp_path):
+    example_store(tmp_path / "runs")
+    (tmp_path / "report.html").touch()
+    assert call()[0] == 0
+    assert (tmp_path / "report.html").stat().st_size
+
+
 def test_names_order_and_call_methods(call, tmp_path):
     example_store(tmp_path / "runs")
     code, out, _ = call("--name", "scaffold=SCAFFOLD (a=b)", "--name", "fedavg = FedAvg", "--json", "--figures", "f")

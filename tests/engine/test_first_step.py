@@ -10,9 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from fedskew import Algorithm, Correction, Run, View, cross_entropy, simulate
+from fedskew.aggregators import weighted_mean
 from fedskew.core import tree
+from fedskew.core.own import kept_by
 from fedskew.core.round import Context
 from fedskew.core.tree import Params
+from fedskew.simulation.session import simulate_many
 from fedskew.simulation.simulation import Simulation
 from tests.helpers import OWN, assert_trees_equal
 
@@ -34,7 +37,7 @@ CHANGES: dict[str, Any] = {
     "spoilt": lambda leaves: {name: leaf * torch.nan for name, leaf in leaves.items()},
     "copied": lambda leaves: tree.map(torch.clone, leaves),
 }
-SAME = "allowed: the same names and shapes as"
+SAME = "allowed: the same names, shapes and types as"
 PROBLEMS = [
     ("summed", r"returned shape \[\] for 'hidden\.0\.weight', whose shape is \[8, 64\]; " + SAME),
     ("missing", r"returned no 'hidden\.0\.bias'; " + SAME),
@@ -282,6 +285,113 @@ def test_a_model_may_keep_what_it_has_computed_once() -> None:
     Simulation(Run(**{**FIELDS, "model": lambda: Repeating(False)}))
 
 
+class Noting(nn.Linear):
+    """It notes what its last pass did, and knows many words."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+        self.size, self.said, self.words = 0.0, torch.zeros(()), {str(i): i for i in range(100_000)}
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits = super().forward(x.flatten(1))
+        if not torch._C._functorch.is_batchedtensor(logits):  # type: ignore[attr-defined]
+            self.size = float(logits.detach().norm())
+        self.said = logits.detach()
+        return logits
+
+
+@pytest.mark.parametrize("engine", ["auto", "serial", "stacked"])
+def test_a_model_may_note_what_its_last_pass_did(engine: str) -> None:
+    runs = [Run(**{**FIELDS, "model": Noting, "engine": engine}, seed=seed) for seed in range(2)]
+    assert len(list(simulate_many(runs))) == 2
+
+
+def test_large_tables_of_a_model_count_by_their_size() -> None:
+    model = Noting()
+    before = kept_by(model)
+    model.words["0"] = 1
+    assert kept_by(model) == before
+    model.words["more"] = 1
+    assert kept_by(model).keys() == before.keys()
+    assert kept_by(model)["words"] != before["words"]
+
+
+class Odd:
+    """A loss whose attributes have no digest."""
+
+    def __init__(self) -> None:
+        self.graph, self.tree = torch.eye(10).to_sparse(), dict[str, Any]()
+        self.tree["self"] = [self.tree]
+
+    def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        return cross_entropy(logits, labels, counts)
+
+
+class OddModel(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+        self.odd, self.tree = Odd(), Odd().tree
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1))
+
+
+def odd() -> Algorithm:
+    return Algorithm("odd", loss=Odd())
+
+
+def odd_model() -> nn.Module:
+    return OddModel()
+
+
+def test_parts_without_a_digest_pass() -> None:
+    Simulation(Run(**FIELDS, algorithm=f"{__file__}:odd"))
+    Simulation(Run(**{**FIELDS, "model": f"{__file__}:odd_model"}))
+
+
+class Skipping(nn.Module):
+    """It draws from the global generators, and notes what it drew."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner, self.linear, self.skipped = nn.Linear(64, 64), nn.Linear(64, 10), False
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.skipped = bool(torch.rand(()) < 0.5)
+        inner = x.flatten(1) if self.skipped else self.inner(x.flatten(1))
+        said: Tensor = self.linear(nn.functional.dropout(inner, 0.5, self.training))
+        return said
+
+
+def test_a_model_may_draw() -> None:
+    Simulation(Run(**{**FIELDS, "model": Skipping}))
+
+
+class Drawing:
+    """A loss with a generator of its own."""
+
+    def __init__(self) -> None:
+        self.generator = torch.Generator().manual_seed(0)
+
+    def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
+        return cross_entropy(logits, labels, counts) * torch.rand((), generator=self.generator)
+
+
+class DrawingModel(nn.Linear):
+    def __init__(self) -> None:
+        super().__init__(64, 10)
+        self.generator = torch.Generator().manual_seed(0)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x.flatten(1)) * torch.rand((), generator=self.generator)
+
+
+def test_a_part_with_a_generator_of_its_own() -> None:
+    told = r"^the {} of this run gives other numbers when it is called again with the same: .* generator of its own"
+    refused(told.format("loss"), algorithm=lambda: Algorithm("mine", loss=Drawing()))
+    refused(told.format("model"), model=DrawingModel)
+
+
 class Paced(Correction):
     """It divides by how far the client has gone."""
 
@@ -329,6 +439,22 @@ def test_one_that_says_so_has_it() -> None:
         Simulation(Run(**FIELDS, algorithm=Algorithm("mine", ascents=(paced_ascent,))))
     finally:
         del paced_ascent.needs_travel  # type: ignore[attr-defined]
+
+
+class PacedBySteps(Paced):
+    needs_travel = False
+
+
+class BySteps(weighted_mean):
+    needs_travel = False
+
+    def coefficients(self, weights: Tensor, travel: Tensor) -> Tensor:
+        return weights / travel / (weights / travel).sum()
+
+
+@pytest.mark.parametrize("parts", [{"correction": PacedBySteps()}, {"aggregate": BySteps()}])
+def test_the_number_of_steps_may_be_meant(parts: dict[str, Any]) -> None:
+    Simulation(Run(**FIELDS, algorithm=Algorithm("mine", **parts), optimizer="adam"))
 
 
 class Words(nn.Module):

@@ -77,7 +77,7 @@ def half(server: Any) -> Any:
 
 
 SHARES, MERGED = "coefficients of this run's aggregate", "merge of this run's aggregate"
-STEPPED, KEPT = "update of this run's server", "the same names and shapes as"
+STEPPED, KEPT = "update of this run's server", "the same names, shapes and types as"
 PARTS = [
     ({"aggregate": Shares(torch.mean)}, f"{SHARES} returned shape [] for two clients; allowed: a tensor with one"),
     ({"aggregate": Shares(list)}, f"{SHARES} returned a list for two clients"),

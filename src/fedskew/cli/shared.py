@@ -40,6 +40,7 @@ def trained(
 
     runs = [run for _, several in groups for run in several]
     spent, told = {name: Spent() for (name, _), _ in groups}, Several(track)
+    last: dict[Run, int] = {}
     progress = round_progress(sum(run.rounds for run in runs), enabled=show)
     with (
         looking_for_rounds(store, [run.hash for run in runs]),
@@ -47,6 +48,9 @@ def trained(
         progress as step,
     ):
         for (name, more), run, record in coming:
+            if record.round <= last.get(run, 0):  # known from a process that ended, or before another one was busy
+                continue
+            last[run] = record.round
             spent[name].add(record)
             told(run, record)
             step(name + more, record)

@@ -59,7 +59,7 @@ def contents(thing: object, depth: int = 2) -> dict[str, str]:
     for name, part in {"": thing, **getattr(thing, "__dict__", {})}.items():
         try:
             found |= {} if name in cached else {name: identity(part, name)}
-        except ValueError:
+        except Exception:  # of a sparse tensor, for example, or of what refers to itself
             inner = contents(part, depth - 1) if name and depth else {}
             found |= {f"{name}.{key}": value for key, value in inner.items()}
     return found

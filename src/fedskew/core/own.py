@@ -20,6 +20,8 @@ from fedskew.core.tree import Params
 if TYPE_CHECKING:
     from fedskew.core.round import Recipe
 
+_TABLE = 10_000
+"""What has more values than this is not read."""
 _OF_SHAPES = RuntimeError, IndexError, ValueError
 """What tensor operations raise if shapes do not fit."""
 
@@ -27,6 +29,18 @@ _OF_SHAPES = RuntimeError, IndexError, ValueError
 def own_parts(recipe: "Recipe") -> list[str]:
     """Which of the parts that a client's update uses are not from this package."""
     return list(dict.fromkeys(name for name, part in _of_clients(recipe) if is_own(part)))
+
+
+def says_of_travel(recipe: "Recipe") -> bool:
+    """Whether a part of the user's own has `needs_travel`: with False it means the number of steps."""
+    algorithm = recipe.algorithm
+    parts = [part for _, part in _of_clients(recipe)]
+    return any(_says(part) for part in (*parts, algorithm.aggregate, algorithm.server) if is_own(part))
+
+
+def _says(part: object) -> bool:
+    kinds = [kind for kind in type(part).__mro__ if not installed(kind.__module__)]
+    return any("needs_travel" in vars(kind) for kind in kinds) or "needs_travel" in getattr(part, "__dict__", {})
 
 
 def _of_clients(recipe: "Recipe") -> list[tuple[str, object]]:
@@ -65,22 +79,26 @@ def check_unchanged(name: str, before: dict[str, str], after: dict[str, str]) ->
         kept = f" ({', '.join(key for key in changed if key)})" if any(changed) else ""
         raise ValueError(
             f"the {name} of this run changes itself when it is called{kept}: engines would give other numbers, and a "
-            "run that continues would have lost it; allowed: parts that stay as they are; a state belongs in "
-            "client_state or server_state of a correction"
+            "run that continues would have lost it; allowed: parts that stay as they are (what is computed once may be "
+            "a functools.cached_property); a state belongs in client_state or server_state of a correction"
         )
 
 
 def kept_by(module: nn.Module) -> dict[str, str]:
     """Digests of what the user's own modules in it keep beside parameters, buffers and other tensors: many note what
-    they have computed last."""
+    they have computed last. Of large tables, such as a vocabulary, the size."""
     theirs = vars(nn.Module()).keys()
     found: dict[str, str] = {}
     for path, part in module.named_modules():
         known = {} if installed(type(part).__module__) else vars(part)
         for name in known.keys() - theirs:
-            if not any(isinstance(leaf, Tensor) for leaf in tree_leaves(known[name])):
-                with suppress(ValueError):
-                    found[f"{path}.{name}".lstrip(".")] = identity(known[name], name)
+            key = f"{path}.{name}".lstrip(".")
+            with suppress(Exception):  # what cannot be read does not count
+                leaves = tree_leaves(known[name])
+                if len(leaves) > _TABLE:
+                    found[key] = str(len(leaves))
+                elif not any(isinstance(leaf, Tensor) for leaf in leaves):
+                    found[key] = identity(known[name], name)
     return found
 
 

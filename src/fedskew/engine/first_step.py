@@ -18,7 +18,7 @@ from torch import Tensor
 from fedskew.core import rng, tree
 from fedskew.core.checks import made_of
 from fedskew.core.federation import Federation
-from fedskew.core.own import check_like, check_unchanged, kept_by, own_parts, unchanged
+from fedskew.core.own import check_like, check_unchanged, kept_by, own_parts, says_of_travel, unchanged
 from fedskew.core.round import Batch, Context, Recipe, Server, begin, check_losses, gradient
 from fedskew.core.settings import kernels_of
 from fedskew.core.tree import Params
@@ -58,6 +58,8 @@ class _FirstStep:
     client: int
     context: Context
     batch: Batch
+    again: bool = False
+    """Whether it has been taken before, so that what the model does besides is known."""
 
     @classmethod
     def of(cls, recipe: Recipe, server: Server, federation: Federation) -> "_FirstStep":
@@ -85,11 +87,14 @@ class _FirstStep:
 
     def check_travel(self, made: list[Params]) -> None:
         """Refuse parts that use the travel without saying so."""
-        if self.recipe.algorithm.needs_travel:
+        if says_of_travel(self.recipe) or self.recipe.algorithm.needs_travel:
             return
         unknown = replace(self.context, travel=torch.full_like(self.context.travel, torch.nan))
-        if uses_travel(made, replace(self, context=unknown).check):
-            users = [part for part in own_parts(self.recipe) if part in ("loss", "correction", "ascent")]
+        if differs(made, replace(self, context=unknown, again=True).check):
+            own = own_parts(self.recipe)
+            if differs(made, replace(self, again=True).check):
+                raise unsteady(f"the {' or '.join(own)} of this run")
+            users = [part for part in own if part in ("loss", "correction", "ascent")]
             raise undeclared(f"the {' or '.join(users)} of this run")
 
     def _check_all(self) -> list[Params]:
@@ -100,7 +105,7 @@ class _FirstStep:
             for ascend in recipe.ascents:
                 there = tried(ascend, context.anchor, grads, context)
                 if "ascent" in own:
-                    what, allowed = "the ascent of this run", "the same names and shapes as the parameters"
+                    what, allowed = "the ascent of this run", "the same names, shapes and types as the parameters"
                     self._check(what, there, grads, context.anchor, allowed)
                 grads = tried(gradient, recipe, context, there, context.buffers, self.batch)[0]
                 made.append(grads)
@@ -112,7 +117,8 @@ class _FirstStep:
         params, given = context.anchor, {**context.anchor, "": batch.x}
         theirs = [part for part in ("loss", "model") if part in own]
         if theirs:
-            outputs, losses = self._check_pure() if "model" in own else self._pass(params)
+            with rng.seeded(0, "pass"):  # the rest draws the same, however many passes there are
+                outputs, losses = self._check_pure() if "model" in own and not self.again else self._pass(params)
             if not isinstance(losses, Tensor):
                 raise ValueError(f"the loss returned {made_of(losses)}; allowed: a tensor with one value per example")
             check_losses(losses, batch.y)
@@ -140,9 +146,9 @@ class _FirstStep:
 
     def _check_pure(self) -> tuple[Outputs, Any]:
         """The same. A model whose passes change its parameters, or anything else of it but buffers, is refused; it may
-        keep what its first pass computes."""
+        keep what its first pass computes, and note what the last one did."""
         module, params = self.recipe.model.module, self.context.anchor
-        said, kept = self._pass(tree.map(torch.clone, params)), kept_by(module)
+        said = self._pass(tree.map(torch.clone, params))
         wide = tree.map(lambda leaf: 2 * leaf, params)  # what is shortened may have been so before
         versions = {name: leaf._version for name, leaf in wide.items()}
         self._pass(wide)
@@ -152,12 +158,17 @@ class _FirstStep:
                 f"the model of this run changes its parameter {changed[0]!r} in a forward pass, so engines would give "
                 "other numbers; allowed: a forward that leaves parameters as they are (nn.Embedding without max_norm)"
             )
-        check_unchanged("model", kept, kept_by(module))
+        kept = []
+        for _ in range(2):  # the same pass twice: what it notes about its input is the same, what it counts is not
+            with rng.seeded(0, "pass"):
+                self._pass(tree.map(torch.clone, params))
+            kept.append(kept_by(module))
+        check_unchanged("model", *kept)
         return said
 
     def _check_correction(self, grads: Params) -> list[Params]:
         context, correction = self.context, self.recipe.algorithm.correction
-        what, same = "bend of this run's correction", "the same names and shapes as"
+        what, same = "bend of this run's correction", "the same names, shapes and types as"
         bent = tried(correction.bend, grads, context.anchor, context)
         self._check(what, bent, grads, grads, f"{same} the gradients")
         local = begin(self.recipe, context.anchor, context.buffers, torch.Size())
@@ -186,7 +197,7 @@ class _FirstStep:
         counts = self.context.counts
         missing = int((counts == 0).sum())
         try:
-            replace(self, context=replace(self.context, counts=counts.clamp(min=1))).check()
+            replace(self, context=replace(self.context, counts=counts.clamp(min=1)), again=True).check()
         except (ValueError, FailsError):
             return ""
         return (
@@ -202,8 +213,8 @@ def tried(call: Callable[..., Any], *given: Any, **named: Any) -> Any:
         raise FailsError from error
 
 
-def uses_travel(made: list[Params], anew: Callable[[], list[Params]]) -> bool:
-    """Whether a step comes out differently, or fails, with a travel that is no number."""
+def differs(made: list[Params], anew: Callable[[], list[Params]]) -> bool:
+    """Whether a step that is taken anew comes out differently, or fails."""
     try:
         other = anew()
     except (ValueError, FailsError):
@@ -211,8 +222,15 @@ def uses_travel(made: list[Params], anew: Callable[[], list[Params]]) -> bool:
     return not all(close(*pair) for pair in zip(made, other, strict=True))
 
 
+def unsteady(what: str) -> ValueError:
+    return ValueError(
+        f"{what} gives other numbers when it is called again with the same: it keeps something, such as a generator of "
+        "its own; allowed: numbers drawn from the global generators of torch, NumPy or Python, which fedskew seeds"
+    )
+
+
 def undeclared(what: str) -> ValueError:
     return ValueError(
         f"{what} uses travel, which without needs_travel = True is just the number of steps; set needs_travel = True "
-        "in its class, or as an attribute of its function"
+        "in its class, or as an attribute of its function; or False if it means the number of steps"
     )

@@ -10,12 +10,12 @@ from torch import Tensor
 
 from fedskew.core import rng, tree
 from fedskew.core.checks import made_of
-from fedskew.core.own import check_like, is_own, unchanged
+from fedskew.core.own import check_like, is_own, says_of_travel, unchanged
 from fedskew.core.round import Recipe, Server, Sums, zero_sums
 from fedskew.core.tree import Params
-from fedskew.engine.first_step import FailsError, tried, undeclared, uses_travel
+from fedskew.engine.first_step import FailsError, differs, tried, undeclared, unsteady
 
-_SAME = "the same names and shapes as"
+_SAME = "the same names, shapes and types as"
 
 
 def check_server_parts(recipe: Recipe, server: Server) -> None:
@@ -28,9 +28,11 @@ def check_server_parts(recipe: Recipe, server: Server) -> None:
     with suppress(FailsError), rng.seeded(0, "trial"), torch.no_grad():
         with unchanged(recipe):
             made = _step(recipe, server, recipe.travel)
-        if not algorithm.needs_travel and uses_travel(made, lambda: _step(recipe, server, _unknown)):
+        said = algorithm.needs_travel or says_of_travel(recipe)
+        if not said and differs(made, lambda: _step(recipe, server, _unknown)):
             names = [name for name, part in parts.items() if is_own(part)]
-            raise undeclared(f"on the server the {' or '.join(names)} of this run")
+            who = f"on the server the {' or '.join(names)} of this run"
+            raise (unsteady if differs(made, lambda: _step(recipe, server, recipe.travel)) else undeclared)(who)
 
 
 def _unknown(steps: Tensor) -> Tensor:

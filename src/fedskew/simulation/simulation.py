@@ -5,7 +5,7 @@ import platform
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -52,6 +52,7 @@ class Simulation:
         self.federation = build_federation(run)
         data = self.federation.dataset
         self.plan = Plan.of(run, data)
+        self.shared = self._shared()  # before a pass, of which modules may note tensors
         if self.ranks.size > 1 and not self.algorithm.aggregate.linear:
             raise ValueError(f"{run.short_algorithm} needs all clients of a round in one process; allowed: 1 rank")
         self.server = self.plan.start(self.device)
@@ -129,8 +130,7 @@ class Simulation:
         session = {"from_round": self.round, **here, "engine_reason": self.engine_reason, "changed": changed}
         folder.append_session({**session, **origin(self.run, self.federation.dataset)})
 
-    @cached_property
-    def shared(self) -> tuple[Any, ...]:
+    def _shared(self) -> tuple[Any, ...]:
         """What seeds that train together must have in common: how examples are normalised, and what stays in the module
         of the first, frozen parameters and tensors that are neither parameters nor buffers."""
         data, module = self.federation.dataset, self.model.module

@@ -49,10 +49,10 @@ def write_page(
 
 
 def check_page(path: Path) -> None:
-    """Refuse to replace a file that is not such a page."""
+    """Refuse to replace a file that is not such a page, unless it is empty."""
     if path.is_file():
         with path.open("rb") as file:
-            if _TITLE not in file.read(_HEAD):
+            if (head := file.read(_HEAD)) and _TITLE not in head:
                 raise ValueError(
                     f"{path} would be lost: `fedskew report` did not write it; move it away, or choose another file "
                     "with --out"
