@@ -195,6 +195,16 @@ def test_what_was_chosen_for_fedlc() -> None:
     assert round(held[low][0] - held[default][0], 1) == 0.2
 
 
+def test_the_map() -> None:
+    """Around one epoch without momentum: what FedLC gains as more or fewer clients train, or at another rate."""
+    reached: dict[str, dict[str, float]] = {}
+    for row in Map(mapped(CELL), CELL).rows(published(), Choice()):
+        if row["part"] == "around":
+            reached.setdefault(row["setting"], {})[row["method"]] = row["last_ten"]
+    settings = "half of the clients a round", "nothing changed", "lr 0.1"
+    assert [round(reached[name]["fedlc"] - reached[name]["fedavg"]) for name in settings] == [7, 1, 1]
+
+
 def test_what_rounding_does() -> None:
     at = rivals.cells(published(), "cifar10")
     apart = {cell: abs(of["fednova"][0] - of["fedavg"][0]) for cell, of in at.items() if "shards" in cell}

@@ -102,7 +102,7 @@ def kept_by(module: nn.Module) -> dict[str, str]:
     return found
 
 
-def check_like(what: str, made: Any, like: Params | None, allowed: str) -> None:
+def check_like(what: str, made: Any, like: Params | None = None, allowed: str = "a dictionary of tensors") -> None:
     """Refuse anything but a dictionary of tensors, with the names, shapes and types of others if there are any."""
     if wrong := _problem(made, like):
         raise ValueError(f"{what} returned {wrong}; allowed: {allowed}")

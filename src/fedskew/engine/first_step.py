@@ -71,7 +71,6 @@ class _FirstStep:
         batch = Batch(data.prepare(data.x_train[rows], tree.first(server.params).dtype), data.y_train[rows])
         params = tree.map(torch.clone, server.params)
         state = tried(recipe.algorithm.correction.client_state, params)
-        check_like("client_state of this run's correction", state, None, "a dictionary of tensors")
         travel = recipe.travel(torch.ones((), dtype=torch.int64, device=device))
         own = torch.from_numpy(counts[client]).to(device)
         return cls(recipe, client, Context(params, server.buffers, state, server.correction, own, travel), batch)

@@ -80,7 +80,7 @@ def _check_optimizer(recipe: Recipe, sums: Sums, state: Params, params: Params) 
     if not isinstance(moved, tuple | list) or len(moved) != 2:
         raise ValueError(f"{what} returned {made_of(moved)}; allowed: what to add to the parameters, and a state")
     check_like(f"{what} (what to add)", moved[0], params, f"{_SAME} the parameters")
-    check_like(f"{what} (its state)", moved[1], None, "a dictionary of tensors")
+    check_like(f"{what} (its state)", moved[1])
     _check_finite(what, moved[0])
     return moved[0], moved[1]
 

@@ -58,7 +58,8 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
             with spec.beside(folder):
                 here = run_here(run or read_run(context.run_config), context.node_config)
                 who = f"client {client_number(here, context.node_config)}: "
-                return _introduced(_run(run, message, context), mods, message, context)
+                _check_same(here, message)
+                return _introduced(here, mods, message, context)
         except (ValueError, OSError) as error:
             reason = f"{who}{error}"
             log(ERROR, "cannot join the run: %s", reason)
@@ -117,6 +118,11 @@ def _introduced(run: Run, mods: Sequence[Mod], message: Message, context: Contex
 def _run(run: Run | None, message: Message, context: Context) -> Run:
     """This node's run, which must match the server's."""
     here = run_here(run or read_run(context.run_config), context.node_config)
+    _check_same(here, message)
+    return here
+
+
+def _check_same(here: Run, message: Message) -> None:
     asked = message.content.config_records[CONFIG]
     wanted = asked.get("run")
     if wanted != here.hash:
@@ -125,7 +131,6 @@ def _run(run: Run | None, message: Message, context: Context) -> Run:
             f"version of fedskew (here: {fedskew.__version__}) and the same content in the files that the run names"
             + _other_files(here, str(asked.get(FILES, "")))
         )
-    return here
 
 
 def _other_files(run: Run, theirs: str) -> str:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from fedskew.core import spec
+from fedskew.core.files import sha256_of
 from fedskew.runs.run import Run, explain
 
 WORDS_FOR_NONE = {"grad_clip": "none", "data_dir": ""}
@@ -90,8 +91,7 @@ def app_digest(folder: Path) -> str:
     """A digest of an app's own Python files."""
     pattern, digest = "**/*.py" if (folder / "pyproject.toml").exists() else "*.py", hashlib.sha256()
     for path in sorted(folder.glob(pattern)):
-        content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{path.relative_to(folder).as_posix()} {content}\n".encode())
+        digest.update(f"{path.relative_to(folder).as_posix()} {sha256_of(path)}\n".encode())
     return digest.hexdigest()[:16]
 
 

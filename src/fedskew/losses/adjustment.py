@@ -27,8 +27,8 @@ class Adjusted:
     def __call__(self, logits: Tensor, labels: Tensor, counts: Tensor) -> Tensor:
         check_length(logits, counts)
         logits = at_least_float32(logits)
-        return softmax_loss(logits + self.offset(counts, logits.dtype).unsqueeze(-2), labels)
+        return softmax_loss(logits + self.offset(self.tau, counts, logits.dtype).unsqueeze(-2), labels)
 
-    def offset(self, counts: Tensor, dtype: torch.dtype) -> Tensor:
+    def offset(self, tau: float, counts: Tensor, dtype: torch.dtype) -> Tensor:
         """What is added to the logits [..., C]: tau log n, and -inf for a class that is masked."""
-        return hidden(filled(counts, self.missing, dtype).log() * self.tau, counts, self.missing)
+        return hidden(filled(counts, self.missing, dtype).log() * tau, counts, self.missing)

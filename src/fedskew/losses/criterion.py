@@ -42,11 +42,6 @@ class _ByCounts(nn.Module):
     def _over_others(self) -> bool:
         return getattr(self.loss, "denominator", "all") == "others"
 
-    def _offset(self, dtype: torch.dtype) -> Tensor:
-        if isinstance(self.loss, Adjusted):
-            return self.loss.offset(self.counts, dtype)
-        return self.loss.offset(self.loss.tau, self.counts, dtype)
-
     def forward(self, input: Tensor, target: Tensor) -> Tensor:
         if input.ndim == 1 and target.ndim < 2:
             return self.forward(input.unsqueeze(0), target.unsqueeze(0)).reshape(())
@@ -120,7 +115,7 @@ class _ByCounts(nn.Module):
 
     def _log_shares(self, logits: Tensor) -> tuple[Tensor, Tensor]:
         """The log softmax of the adjusted logits, 0 for masked classes; and which [C] are not masked."""
-        offset = self._offset(logits.dtype)
+        offset = self.loss.offset(self.loss.tau, self.counts, logits.dtype)
         taking_part = offset > -torch.inf
         log_shares = (logits + self._shaped(offset, logits)).log_softmax(1)
         return log_shares.masked_fill(~self._shaped(taking_part, logits), 0.0), taking_part

@@ -27,7 +27,6 @@ from fedskew.models import Model, OutputError, build_model
 from fedskew.runs.run import Run
 
 _ABOUT_BYTES = "; uint8 examples are normalised like pixels; numbers of things, such as words, are given as float32"
-_TENSORS = "a dictionary of tensors"
 
 
 @dataclass(frozen=True)
@@ -67,15 +66,15 @@ class Plan:
         """A server with this global model that has seen no round."""
         with drawing(self.recipe(1), self.run.seed, "server", 0):
             server = start_server(self.recipe(1), params, buffers)
-        check_like("server_state of this run's correction", server.correction, None, _TENSORS)
-        check_like("init of this run's server", server.optimizer, None, _TENSORS)
+        check_like("server_state of this run's correction", server.correction)
+        check_like("init of this run's server", server.optimizer)
         return server
 
     def client_state(self, params: Params) -> Params:
         """What the correction remembers of any client before the client's first round."""
         with drawing(self.recipe(1), self.run.seed, "client_state"):
             state = self.algorithm.correction.client_state(params)
-        check_like("client_state of this run's correction", state, None, _TENSORS)
+        check_like("client_state of this run's correction", state)
         return state
 
     def first_state(self, device: torch.device) -> Params:

@@ -58,8 +58,8 @@ class Simulation:
         self.server = self.plan.start(self.device)
         self.plan.check_model(self.server, data)
         self.round, self.ended, self.earlier = 0, False, list[RoundRecord]()
-        self.start_engine()
         self.states = ClientStates(self.plan.client_state(self.server.params))
+        self.start_engine()
         self._pending: tuple[Ints, Params] | None = None
         self._owned: Ints | None = None
         self._saved, self._saved_at, self._save_cost = 0, time.monotonic(), 0.0
