@@ -20,6 +20,7 @@ from tests.flower import warm
 BIN = Path(sys.executable).parent
 ROOT = Path(__file__).parents[2]
 Process = subprocess.Popen[bytes]
+_TAKEN: list[socket.socket] = []
 QUIET = {
     "FLWR_TELEMETRY_ENABLED": "0",
     "FLWR_DISABLE_UPDATE_CHECK": "1",
@@ -32,9 +33,26 @@ QUIET = {
 
 
 def free_port() -> int:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return taken.getsockname()[1]
+    """A port for a server that starts later. It stays taken until this process ends: Linux gives it to no connection,
+    nor to others who ask for any port, and lets those listen on it who say SO_REUSEADDR, as servers do."""
+    return _take(0)
+
+
+def free_ports(many: int) -> list[int]:
+    """Such ports in a row."""
+    while True:
+        first, room = free_port(), len(_TAKEN)
+        with suppress(OSError):  # a neighbour is in use
+            return [first, *(_take(first + step) for step in range(1, many))]
+        del _TAKEN[room:]
+
+
+def _take(port: int) -> int:
+    taken = socket.socket()
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    taken.bind(("127.0.0.1", port))
+    _TAKEN.append(taken)
+    return taken.getsockname()[1]
 
 
 def wait_until(found, seconds, what):

@@ -4,7 +4,10 @@ All in one file, so that parallel tests (--dist loadfile) start one federation, 
 """
 
 import os
+import re
 import signal
+import socket
+import struct
 import subprocess
 from contextlib import suppress
 from functools import cache
@@ -23,12 +26,13 @@ pytest.importorskip("flwr", reason="needs the extra: pip install -e '.[flower]'"
 
 from fedskew.flower import Rules
 from fedskew.flower.app import write_app
-from tests.flower.deployment import BIN, QUIET, ROOT, Deployment, free_port, processes_of, wait_until
+from tests.flower.deployment import BIN, QUIET, ROOT, Deployment, free_port, free_ports, processes_of, wait_until
 from tests.flower.in_process import in_order_of
 from tests.flower.recording import leaks, read
 from tests.flower.test_evaluation import FIELDS, write_parts, write_whole
 
 DIGITS = {"partition": "dirichlet:0.3", "clients": 3, "rounds": 3, "lr": 0.1, "batch_size": 32}
+IP_LOCAL_PORT_RANGE = 51  # of Linux, which the module socket does not name
 KILLED = "fedlc+scaffold"  # its server is killed after a round
 METHODS = [KILLED, *(pytest.param(name, marks=pytest.mark.slow) for name in ("fedlc", "fednova", "fedopt"))]
 WAITING = '''
@@ -113,13 +117,29 @@ server = server_app()
 """
 
 
+@pytest.mark.parametrize("given", [free_port, lambda: free_ports(3)[-1]])
+def test_a_port_for_a_server_is_given_to_nobody_else(given):
+    """Or a connection may have it by the time the server starts."""
+    port = given()
+    with socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.1", port))
+    with socket.create_server(("127.0.0.1", port)) as server:
+        socket.create_connection(server.getsockname()).close()
+    with socket.create_server(("127.0.0.1", 0)) as server, socket.socket() as other:
+        try:
+            other.setsockopt(socket.IPPROTO_IP, IP_LOCAL_PORT_RANGE, struct.pack("HH", port, port))
+        except OSError:
+            pytest.skip("Linux lets a connection choose from some ports only since 6.3")
+        with pytest.raises(OSError, match="Cannot assign requested address"):
+            other.connect(server.getsockname())
+
+
 @pytest.mark.slow
 def test_the_commands_of_the_docs_in_their_order(tmp_path):
+    first, _, third = free_ports(3)
+    ports = {"9092": free_port(), "9095": free_port(), "910$node": f"$(({first} + node))", "9102": third}
     script = "\n".join(["set -euo pipefail", *blocks("docs/flower.md", "bash")])
-    for port in ("9092", "9095", "9100", "9101", "9102"):
-        script = script.replace(port, str(free_port()))
-    script = script.replace("910$node", "$((base + node))")
-    script = script.replace("set -euo pipefail", f"set -euo pipefail\nbase={free_port()}")
+    script = re.sub("|".join(map(re.escape, ports)), lambda found: str(ports[found[0]]), script)
     env = {**os.environ, **QUIET, "PATH": f"{BIN}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT / "src")}
     env["HOME"] = str(tmp_path)
     with (tmp_path / "log").open("w") as log:
