@@ -412,7 +412,8 @@ def test_with_jobs_a_run_that_fails_does_not_stop_the_others(capsys):
     asked = *SMALL, "--algorithm", "fedavg,fedlc,fedprox", "--jobs", "2"
     code, _, err = call(capsys, "compare", *asked)
     assert code == 1
-    assert "records.jsonl" in err
+    assert err.count("records.jsonl") == 2
+    assert "records.jsonl" in err.split("; it is tried again after the others")[0]
     listed = json.loads(call(capsys, "runs", "--json")[1])
     assert sorted(row["algorithm"] for row in listed if row["state"] == "done") == ["fedavg", "fedprox"]
 
@@ -427,8 +428,10 @@ def test_what_a_process_has_told_before_it_died_is_not_told_again(capsys, monkey
 
     monkeypatch.setattr(jobs, "in_jobs", dying)
     monkeypatch.setattr(tracking, "Several", lambda _: lambda _, record: told.append(record.round))
-    trained([(("fedavg", ""), [run])], Store("runs"), (), 2, show=False)
+    trained([(("fedavg", ", test"), [run])], Store("runs"), (), 2, show=False)
     assert told == [1, 2, 3]
+    said = "fedskew: note: fedavg, test: the process that did it ended with -9; it is tried again after the others\n"
+    assert capsys.readouterr().err == said
 
 
 def test_compare_calls_methods_as_asked_and_draws_for_a_paper(capsys, tmp_path):

@@ -39,6 +39,22 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
     assert {"tries.md", "table.md", "table.csv", "curves.png"} <= made
 
 
+def test_jobs_choose_what_one_process_chooses(capsys):
+    found = []
+    for jobs in ("1", "2"):
+        where = ["--runs", f"runs{jobs}", "--jobs", jobs, "--halving", "--choosing-seeds", "2"]
+        code, out, err = call(capsys, *TUNE, *where, "--json")
+        assert (code, err) == (0, "")
+        found.append(json.loads(out))
+    one, two = found
+    assert two["runs"] == one["runs"]
+    for name, method in one["methods"].items():
+        assert two["methods"][name]["chosen"] == method["chosen"]
+        for mine, other in zip(method["tries"], two["methods"][name]["tries"], strict=True):
+            assert {**other, "held_out": None} == {**mine, "held_out": None}
+            assert other["held_out"] == pytest.approx(mine["held_out"])
+
+
 def test_it_judges_against_another_baseline_and_calls_methods_as_asked(capsys, tmp_path):
     (tmp_path / "own.py").write_text(OWN)
     methods = ["--algorithm", "fedlc,own.py:doubled", "--seeds", "3", "--lr", "0.1"]

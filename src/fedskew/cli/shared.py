@@ -2,10 +2,10 @@
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from fedskew.cli.options import interruption
-from fedskew.cli.terminal.progress import Spent, byte_progress, round_progress
+from fedskew.cli.terminal.progress import Spent, byte_progress, note, round_progress
 from fedskew.core.spec import name_in
 from fedskew.runs.summary import counted
 
@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from fedskew.simulation.records import RoundRecord
 
 
-Key = tuple[str, str]
+Key = TypeVar("Key", str, tuple[str, str])
+"""What a group is called, and what the bar adds to that."""
 Group = tuple[Key, "Sequence[Run]"]
 Round = tuple[Key, "Run", "RoundRecord"]
 
@@ -32,7 +33,7 @@ def decode(run: "Run", *, enabled: bool) -> tuple[str, ...] | None:
 
 
 def trained(
-    groups: "Sequence[Group]", store: "Store", track: Sequence[str] = (), jobs: int = 1, *, show: bool
+    groups: "Sequence[Group[tuple[str, str]]]", store: "Store", track: Sequence[str] = (), jobs: int = 1, *, show: bool
 ) -> dict[str, Spent]:
     """Train groups of runs, each by its name and what the bar adds to that, under one bar; Ctrl-C ends it. Groups that
     another process works on come last. Returns what each name took."""
@@ -40,17 +41,13 @@ def trained(
 
     runs = [run for _, several in groups for run in several]
     spent, told = {name: Spent() for (name, _), _ in groups}, Several(track)
-    last: dict[Run, int] = {}
     progress = round_progress(sum(run.rounds for run in runs), enabled=show)
     with (
         looking_for_rounds(store, [run.hash for run in runs]),
-        closing(_rounds(groups, store, jobs)) as coming,
+        closing(rounds_of(groups, store, jobs)) as coming,
         progress as step,
     ):
         for (name, more), run, record in coming:
-            if record.round <= last.get(run, 0):  # known from a process that ended, or before another one was busy
-                continue
-            last[run] = record.round
             spent[name].add(record)
             told(run, record)
             step(name + more, record)
@@ -58,30 +55,46 @@ def trained(
     return spent
 
 
-def _rounds(groups: "Sequence[Group]", store: "Store", jobs: int) -> "Generator[Round, None, None]":
-    """Every record of the groups. What did not work in one of several processes is done here, or raises its error."""
+def rounds_of(groups: "Sequence[Group[Key]]", store: "Store", jobs: int) -> "Generator[Round[Key], None, None]":
+    """Every record of the groups, once. What did not work in one of several processes is done here, or raises its
+    error."""
+    known: dict[Run, int] = {}  # from a process that ended, or before another one was busy
+    with closing(_all_rounds(groups, store, jobs)) as coming:
+        for key, run, record in coming:
+            if record.round > known.get(run, 0):
+                known[run] = record.round
+                yield key, run, record
+
+
+def _all_rounds(groups: "Sequence[Group[Key]]", store: "Store", jobs: int) -> "Generator[Round[Key], None, None]":
     left = groups if jobs == 1 else (yield from _in_jobs(groups, store, jobs))
     yield from _busy_last(left, store)
 
 
-def _in_jobs(groups: "Sequence[Group]", store: "Store", jobs: int) -> "Generator[Round, None, list[Group]]":
+def _in_jobs(
+    groups: "Sequence[Group[Key]]", store: "Store", jobs: int
+) -> "Generator[Round[Key], None, list[Group[Key]]]":
     """The records from several processes, and the groups that are left. With more jobs than groups, every seed has its
     own process."""
     from fedskew.simulation.execute import Problem
     from fedskew.simulation.jobs import in_jobs
 
-    whose, left = {run: key for key, several in groups for run in several}, list[Group]()
+    whose, left = {run: key for key, several in groups for run in several}, list[Group[Key]]()
     parts = [several for _, several in groups] if len(groups) >= jobs else [[run] for run in whose]
     with closing(in_jobs(parts, store, min(jobs, len(parts)))) as events:
         for event in events:
             if isinstance(event, Problem):
-                left.append((whose[event.runs[0]], event.runs))
+                key = whose[event.runs[0]]
+                left.append((key, event.runs))
+                if not event.busy:
+                    note(f"{''.join(key)}: {event.reason}; it is tried again after the others")
             else:
-                yield whose[event[0]], *event
+                run, record = event
+                yield whose[run], run, record
     return left
 
 
-def _busy_last(groups: "Sequence[Group]", store: "Store") -> "Iterator[Round]":
+def _busy_last(groups: "Sequence[Group[Key]]", store: "Store") -> "Iterator[Round[Key]]":
     """Every record of the groups. What another process works on may be done when the others are; else the error says
     that these are kept."""
     from fedskew.runs.store import StoreBusy
@@ -96,7 +109,7 @@ def _busy_last(groups: "Sequence[Group]", store: "Store") -> "Iterator[Round]":
     try:
         yield from simulate_groups(busy, store)
     except StoreBusy as error:
-        names = ", ".join(name + more for (name, more), _ in busy)
+        names = ", ".join(dict.fromkeys("".join(key) for key, _ in busy))
         kept = "everything else is done and kept; " if len(busy) < len(groups) else ""
         raise StoreBusy(f"{error}, which {names} needs; {kept}the same command continues when that is done") from error
 

@@ -1,6 +1,7 @@
 """`fedskew tune`: each method's knobs chosen on held-out examples, and the chosen settings compared."""
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
@@ -9,16 +10,18 @@ import typer
 from fedskew.cli.options import (
     RUN_OPTIONS,
     Algorithms,
+    Jobs,
     Json,
     Quiet,
     Runs,
     Target,
+    check_jobs,
     checked_target,
     interruption,
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode, trained
+from fedskew.cli.shared import decode, rounds_of, trained
 from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import (
@@ -65,6 +68,7 @@ def tune_command(
     out: Annotated[Path, typer.Option(help="Folder for figures and tables.")] = Path("tuning"),
     display: Names = None,
     style: Style = "screen",
+    jobs: Jobs = 1,
     json_: Json = False,
     quiet: Quiet = False,
     runs: Runs = None,
@@ -81,6 +85,7 @@ def tune_command(
     from fedskew.report.tuned import HEADS, try_cells, write_tries
     from fedskew.simulation.tune import Tuning
 
+    check_jobs(jobs)
     asked = requested({**fields, **({"algorithm": algorithm} if algorithm else {})}, rest, set_)
     target, how = checked_target(target), {"budget": budget, "choosing_seeds": choosing_seeds, "seeds": seeds}
     tuning = Tuning.of(asked.fields, _methods(asked), asked.values, search=search, halving=halving, **how)
@@ -89,9 +94,9 @@ def tune_command(
     store, show, some = open_store(runs), not (json_ or quiet), tuning.methods[0].tries[0].runs[0]
     decode(some, enabled=show)
     with round_progress(tuning.rounds, enabled=show) as step:
-        choices = tuning.choose(store, _interruptible(held_out_only(step)))
+        choices = tuning.choose(store, _interruptible(held_out_only(step)), partial(rounds_of, jobs=jobs))
     tested = tuning.comparison(choices)
-    spent = trained([((name, ", test"), group) for name, group in tested.groups], store, show=show)
+    spent = trained([((name, ", test"), group) for name, group in tested.groups], store, jobs=jobs, show=show)
     done, tries = stored_methods(store, tested.hashes, some.rounds), [row for choice in choices for row in choice.rows]
     rows = renamed(method_rows(done, target=target, baseline=judged_by), called)
     with drawn_for(style):

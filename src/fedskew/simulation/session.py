@@ -2,7 +2,7 @@
 
 import warnings
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -56,7 +56,7 @@ def simulate_many(
 
 def simulate_groups(
     groups: Iterable[tuple[Key, Sequence[Run]]], store: Store | None = None
-) -> Iterator[tuple[Key, Run, RoundRecord]]:
+) -> Generator[tuple[Key, Run, RoundRecord], None, None]:
     """Every record of groups of runs that differ only in their seed, group after group, with the group's key."""
     for key, runs in groups:
         for position, record in simulate_many(runs, store=store):

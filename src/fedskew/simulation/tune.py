@@ -8,7 +8,8 @@ for name, run, record in simulate_groups(comparison.groups, store): ...
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -34,7 +35,13 @@ FIELDS = (
 """Fields that may be tuned: they change how a model is trained, not what it is measured on."""
 _ENOUGH = 5
 """Values of a knob below which nothing is said about its range."""
+Curve = dict[int, float]
+"""Accuracy on held-out examples after rounds."""
 Watch = Callable[[str, RoundRecord], None]
+RoundsOf = Callable[
+    [Sequence[tuple[str, Sequence[Run]]], Store | None], Generator[tuple[str, Run, RoundRecord], None, None]
+]
+"""What computes groups of runs, each with its method's name: `simulate_groups`, or several processes."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +67,7 @@ class MethodTries:
 
     @property
     def best(self) -> Try | None:
-        return max(_scored(self.tries), key=_standing, default=None)
+        return max(_finished(self.tries), key=_standing, default=None)
 
     @property
     def at_an_edge(self) -> list[str]:
@@ -141,9 +148,22 @@ class Tuning:
         each = [left * rounds for choice in self.methods for left, rounds in self._rungs(choice)]
         return sum(each) * len(self.chosen_with)
 
-    def choose(self, store: Store | None = None, watch: Watch = lambda name, record: None) -> list[MethodTries]:
-        """Run all tries. Nothing here uses the test set. Without a store, halving begins surviving tries again."""
-        return [self._chosen(choice, store, watch) for choice in self.methods]
+    def choose(
+        self,
+        store: Store | None = None,
+        watch: Watch = lambda name, record: None,
+        rounds_of: RoundsOf = simulate_groups,
+    ) -> list[MethodTries]:
+        """Run all tries, those of all methods before any goes on. Nothing here uses the test set. Without a store,
+        halving begins surviving tries again."""
+        found = list(self.methods)
+        for level in range(max(len(self._rungs(choice)) for choice in found)):
+            due = [self._due(choice, level) for choice in found]
+            groups = [(choice.name, runs) for choice, each in zip(found, due, strict=True) for runs in each.values()]
+            with closing(rounds_of(groups, store)) as rounds:
+                curves = _curves(rounds, watch)
+            found = [_scored(choice, each, curves) for choice, each in zip(found, due, strict=True)]
+        return found
 
     def comparison(self, choices: Sequence[MethodTries]) -> Comparison:
         """The chosen setting of each method that has one, with new seeds and no example held out."""
@@ -156,15 +176,11 @@ class Tuning:
             raise RuntimeError("every try of every method diverged; a smaller lr may help: --lr 0.001,0.003")
         return Comparison(runs)
 
-    def _chosen(self, choice: MethodTries, store: Store | None, watch: Watch) -> MethodTries:
-        """With halving, the better half of the tries continues for twice as many rounds, until one is left."""
-        tries, order = [*choice.tries], list(range(len(choice.tries)))
-        for left, rounds in self._rungs(choice):
-            order = order[:left]
-            for i in order:
-                tries[i] = _done(tries[i], rounds, store, watch, choice.name)
-            order.sort(key=lambda i: -1.0 if (score := tries[i].score) is None else score, reverse=True)
-        return replace(choice, tries=tries)
+    def _due(self, choice: MethodTries, level: int) -> dict[int, list[Run]]:
+        """Which tries run at a level of halving, by position, and their runs of that length."""
+        left, rounds = dict(enumerate(self._rungs(choice))).get(level, (0, 0))
+        order = sorted(range(len(choice.tries)), key=lambda i: _standing(choice.tries[i]), reverse=True)
+        return {i: [run.model_copy(update={"rounds": rounds}) for run in choice.tries[i].runs] for i in order[:left]}
 
     def _rungs(self, choice: MethodTries) -> list[tuple[int, int]]:
         return rungs(len(choice.tries), choice.tries[0].runs[0].rounds, halving=self.halving)
@@ -196,18 +212,26 @@ def rungs(tries: int, rounds: int, *, halving: bool) -> list[tuple[int, int]]:
     return [(math.ceil(tries / 2**i), math.ceil(rounds / 2 ** (times - 1 - i))) for i in range(times)]
 
 
-def _done(tried: Try, rounds: int, store: Store | None, watch: Watch, name: str) -> Try:
-    """A try that has run for this many rounds; its score is the mean at the end over seeds."""
-    runs = [run.model_copy(update={"rounds": rounds}) for run in tried.runs]
-    seen: dict[int, list[tuple[int, float]]] = {}
-    diverged = False
-    for _, run, record in simulate_groups([(name, runs)], store):
+def _curves(rounds: Iterable[tuple[str, Run, RoundRecord]], watch: Watch) -> dict[Run, Curve]:
+    """Each run's curve; nothing of a run that diverged."""
+    curves, diverged = dict[Run, Curve](), set[Run]()
+    for name, run, record in rounds:
         if record.validation_accuracy is not None:
-            seen.setdefault(run.seed, []).append((record.round, record.validation_accuracy))
-        diverged = diverged or record.diverged
+            curves.setdefault(run, {})[record.round] = record.validation_accuracy
+        if record.diverged:
+            diverged.add(run)
         watch(name, record)
-    scores = [end(curve) for curve in seen.values()]
-    return replace(tried, rounds=rounds, score=None if diverged or not scores else statistics.fmean(scores))
+    return {run: curve for run, curve in curves.items() if run not in diverged}
+
+
+def _scored(choice: MethodTries, due: Mapping[int, Sequence[Run]], curves: Mapping[Run, Curve]) -> MethodTries:
+    """A method whose tries have run so far: a try's score is the mean at the end over its seeds."""
+    tries = list(choice.tries)
+    for i, runs in due.items():
+        known = all(run in curves for run in runs)
+        score = statistics.fmean(end([*curves[run].items()]) for run in runs) if known else None
+        tries[i] = replace(tries[i], rounds=runs[0].rounds, score=score)
+    return replace(choice, tries=tries)
 
 
 def _try(fields: Mapping[str, Any], method: str, values: Values, seeds: Sequence[int], knobs: Sequence[Knob]) -> Try:
@@ -244,20 +268,20 @@ def _check_continued(tries: Sequence[Try]) -> None:
             raise ValueError(f"halving continues runs, and lr_schedule {schedule} depends on how long a run is")
 
 
-def _scored(tries: Sequence[Try]) -> list[Try]:
+def _finished(tries: Sequence[Try]) -> list[Try]:
     return [each for each in tries if each.score is not None]
 
 
 def _standing(tried: Try) -> tuple[int, float]:
-    """Tries that went further come first, then those with the higher score."""
-    return tried.rounds, tried.score or 0.0
+    """Tries that went further come first, then those with the higher score; one that diverged is behind."""
+    return tried.rounds, -1.0 if tried.score is None else tried.score
 
 
 def _rises_to_an_edge(name: str, tries: Sequence[Try]) -> bool:
     """Whether the best value is an outermost one and the second best lies next to it. One of five or more: where
     nothing depends on the knob, that happens by chance in a tenth of all cases at most."""
     best: dict[float, tuple[int, float]] = {}
-    for each in _scored(tries):
+    for each in _finished(tries):
         value = each.values[name]
         if isinstance(value, int | float) and not isinstance(value, bool):
             best[value] = max(best.get(value, (0, 0.0)), _standing(each))
