@@ -86,8 +86,8 @@ def _in_jobs(
             if isinstance(event, Problem):
                 key = whose[event.runs[0]]
                 left.append((key, event.runs))
-                if not event.busy:
-                    note(f"{''.join(key)}: {event.reason}; it is tried again after the others")
+                if event.died:
+                    note(f"{''.join(key)}: {event.reason}; it is done again after the others")
             else:
                 run, record = event
                 yield whose[run], run, record

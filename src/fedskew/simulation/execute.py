@@ -11,11 +11,13 @@ from fedskew.simulation.session import simulate_many
 
 @dataclass(frozen=True)
 class Problem:
-    """A group of runs that was not done, and why; `busy` if another process is doing it."""
+    """A group of runs that was not done, and why; `busy` if another process is doing it, `died` if the one that did it
+    has died."""
 
     runs: tuple[Run, ...]
     reason: str
     busy: bool = False
+    died: bool = False
 
 
 Event = tuple[Run, RoundRecord] | Problem

@@ -80,7 +80,8 @@ class _Worker:
         except (EOFError, OSError):
             self.pipe.close()
             self.join()
-            told, self.runs = Problem(tuple(runs), f"the process that did it ended with {process.exitcode}"), ()
+            reason = f"the process that did it ended with {process.exitcode}"
+            told, self.runs = Problem(tuple(runs), reason, died=True), ()
         if told is None:
             self.runs = ()
         if told is None or isinstance(told, Problem):
