@@ -122,7 +122,7 @@ def test_the_first_help_has_a_command_to_copy(capsys):
 def test_a_default_is_the_commands_own(capsys):
     for command, default in (("run", "0"), ("compare", "0"), ("tune", "0.1")):
         said = " ".join(call(capsys, command, "--help")[1].partition("--validation ")[2].partition(" --")[0].split())
-        assert said.endswith(f"[default: {default}]"), command
+        assert said.endswith(f" [default: {default}]"), command  # and no backslash
 
 
 def test_version(capsys):

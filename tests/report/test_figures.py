@@ -24,7 +24,7 @@ EVERY_TEN = [10, 20, 30, *range(31, 41)]
 def drawn(monkeypatch, tmp_path):
     """The panels of a figure, instead of its files."""
     kept = []
-    monkeypatch.setattr(figures, "save", lambda figure, path, vector="svg": kept.append(figure) or [])
+    monkeypatch.setattr(figures, "save", lambda figure, path: kept.append(figure) or [])
 
     def draw(function, *arguments, **options):
         function(tmp_path / "figure", *arguments, **options)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from fedskew.report.figures import save
 from fedskew.report.style import COLUMN, drawn_for
-from fedskew.report.sweep_figure import across_of, draw_sweep, interval_of, lines_of, places_of, points_of, swept_figure
+from fedskew.report.sweep_figure import across_of, interval_of, lines_of, places_of, points_of, swept_figure
 from fedskew.report.swept import SweepTable
 from fedskew.runs.summary import MEASURES
 from tests.report.test_latex import cells_of
@@ -167,7 +168,7 @@ def test_three_seeds_have_an_interval():
 def test_for_a_paper_it_is_a_column_wide_without_a_title(tmp_path: Path):
     with drawn_for("paper"):
         figure = swept_figure(swept())
-        made = draw_sweep(tmp_path / "sweep", swept())
+        made = save(swept_figure(swept()), tmp_path / "sweep")
     assert figure.get_figwidth() == COLUMN
     assert figure.get_suptitle() == ""
     assert [path.name for path in made] == ["sweep.pdf"]
@@ -177,7 +178,7 @@ def test_for_a_paper_it_is_a_column_wide_without_a_title(tmp_path: Path):
 def test_decades_are_drawn_by_their_logarithm_and_all_dots_are_inside(tmp_path: Path, values, scale):
     rows = [row({"algorithm": "fedlc", "tau": tau}, each) for tau, each in zip(values, EACH.values(), strict=True)]
     rows.append(row({"algorithm": "fedavg", "tau": None}, [0.9, 0.92, 0.91]))
-    made = draw_sweep(tmp_path / "sweep", SweepTable("digits", rows, 3))
+    made = save(swept_figure(SweepTable("digits", rows, 3)), tmp_path / "sweep")
     assert [path.name for path in made] == ["sweep.png", "sweep.svg"]
     (axes,) = swept_figure(SweepTable("digits", rows, 3)).axes
     assert axes.get_xscale() == scale

@@ -24,7 +24,6 @@ from fedskew.cli.data import data_app
 from fedskew.cli.diagnose import diagnose_command
 from fedskew.cli.export import export_command
 from fedskew.cli.flower import flower_app
-from fedskew.cli.help_text import with_plain_help
 from fedskew.cli.inspect import inspect_command
 from fedskew.cli.methods import methods_command
 from fedskew.cli.options import SEVERAL, interruption
@@ -79,6 +78,7 @@ for name, (command, about) in _COMMANDS.items():
         settings = TAKES_ARGUMENTS if command in (sweep_command, tune_command) else None
         app.command(name, short_help=about, context_settings=settings)(command)
 
+typer.core.HAS_RICH = False  # it would escape brackets in help for rich, which does not print it
 _INTERRUPTED = 130
 _COMPLETE = "_FEDSKEW_COMPLETE"
 """Names what a shell asks for, `bash_source` first. typer's own way needs two options and reads this name otherwise."""
@@ -136,7 +136,7 @@ def _guarded(arguments: list[str]) -> int:
                 f"torchrun shares the work of `fedskew run`, not of {' '.join(arguments[:2]) or 'fedskew'}; "
                 "`fedskew paper run --shard k/n` shares a table's runs"
             )
-        command = with_plain_help(typer.main.get_command(app))
+        command = typer.main.get_command(app)
         if asked := os.environ.get(_COMPLETE):
             from click.shell_completion import shell_complete
 

@@ -51,7 +51,6 @@ def trained(
             spent[name].add(record)
             told(run, record)
             step(name + more, record)
-            interruption.check()
     return spent
 
 
@@ -64,6 +63,7 @@ def rounds_of(groups: "Sequence[Group[Key]]", store: "Store", jobs: int) -> "Gen
             if record.round > known.get(run, 0):
                 known[run] = record.round
                 yield key, run, record
+                interruption.check()
 
 
 def _all_rounds(groups: "Sequence[Group[Key]]", store: "Store", jobs: int) -> "Generator[Round[Key], None, None]":

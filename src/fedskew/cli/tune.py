@@ -17,7 +17,6 @@ from fedskew.cli.options import (
     Target,
     check_jobs,
     checked_target,
-    interruption,
     open_store,
     run_options,
 )
@@ -36,14 +35,13 @@ from fedskew.cli.terminal.progress import (
 )
 from fedskew.cli.values import Assignments, Request, Rest, requested
 from fedskew.core.files import make_folder
-from fedskew.progress import Step, held_out_only, round_progress
+from fedskew.progress import held_out_only, round_progress
 from fedskew.runs.summary import counted
 from fedskew.runs.verdict import BASELINE
 
 if TYPE_CHECKING:
     from fedskew.cli.document_parts import TunedMethod
     from fedskew.cli.documents import TunedMethods
-    from fedskew.simulation.records import RoundRecord
     from fedskew.simulation.tune import MethodTries, Tuning
 
 CHOSEN = "chosen settings on the test set"
@@ -94,7 +92,7 @@ def tune_command(
     store, show, some = open_store(runs), not (json_ or quiet), tuning.methods[0].tries[0].runs[0]
     decode(some, enabled=show)
     with round_progress(tuning.rounds, enabled=show) as step:
-        choices = tuning.choose(store, _interruptible(held_out_only(step)), partial(rounds_of, jobs=jobs))
+        choices = tuning.choose(store, held_out_only(step), partial(rounds_of, jobs=jobs))
     tested = tuning.comparison(choices)
     spent = trained([((name, ", test"), group) for name, group in tested.groups], store, jobs=jobs, show=show)
     done, tries = stored_methods(store, tested.hashes, some.rounds), [row for choice in choices for row in choice.rows]
@@ -140,14 +138,6 @@ def _called(tuning: "Tuning", display: Sequence[str] | None) -> dict[str, str]:
     """What methods are to be called, by how tables list them."""
     written = {choice.method: choice.name for choice in tuning.methods}
     return display_names(display, list(written.values()), written)
-
-
-def _interruptible(step: Step) -> Step:
-    def watch(name: str, record: "RoundRecord") -> None:
-        step(name, record)
-        interruption.check()
-
-    return watch
 
 
 def _tuned(choice: "MethodTries") -> "TunedMethod":

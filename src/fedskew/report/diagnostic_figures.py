@@ -25,11 +25,6 @@ def diagnostic_figures(folder: Path, document: Document) -> list[Path]:
     return made
 
 
-def before_after_panels(path: Path, document: Document) -> list[Path]:
-    """Label counts and accuracy per class before and after the local updates of the first clients."""
-    return before_and_after(path, _of_methods(document, "class_accuracy"))
-
-
 def bound_figure(path: Path, document: Document) -> list[Path]:
     """n_j / n_r against D_jr for every client and pair of classes, a panel per method; above the line they exceed it.
 
@@ -117,7 +112,7 @@ def feature_figure(path: Path, document: Document) -> list[Path]:
 
 
 FIGURES: dict[str, Callable[[Path, Document], list[Path]]] = {
-    "before_after": before_after_panels,
+    "before_after": lambda path, document: before_and_after(path, _of_methods(document, "class_accuracy")),
     "deviation_bound": bound_figure,
     "reliability": reliability_figure,
     "confusion": confusion_figure,

@@ -16,7 +16,7 @@ _HANDLE, _LETTER = 0.45, 0.065
 BAND, SHORT_BAND = "band: ± one standard deviation over seeds", "± 1 std over seeds"
 
 
-def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
+def save(figure: Any, path: Path) -> list[Path]:
     """The figure as PNG and beside it as SVG or PDF, without a date, so that the same data give the same file. For a
     paper it is one PDF."""
     import matplotlib
@@ -29,7 +29,7 @@ def save(figure: Any, path: Path, vector: str = "svg") -> list[Path]:
         raise ValueError(f"{path} ends in .{ending}; allowed for a figure: .{', .'.join(kinds)}, or no ending")
     path.parent.mkdir(parents=True, exist_ok=True)
     made = []
-    for kind in ("pdf",) if for_paper() else ("png", "pdf" if ending == "pdf" else vector):
+    for kind in ("pdf",) if for_paper() else ("png", "pdf" if ending == "pdf" else "svg"):
         file = path.with_suffix(f".{kind}")
         check_target(file)
         with naming(file), matplotlib.rc_context(settings()):
@@ -112,11 +112,10 @@ def curves(
     series: Series,
     title: str,
     measure: str = "accuracy",
-    vector: str = "svg",
     names: Mapping[str, str] | None = None,
 ) -> list[Path]:
     """`curve_figure`, saved; `names` are what methods are called."""
-    return save(curve_figure(series, title, measure, names), path, vector)
+    return save(curve_figure(series, title, measure, names), path)
 
 
 def curve_figure(series: Series, title: str, measure: str, names: Mapping[str, str] | None = None) -> Any:
@@ -214,7 +213,7 @@ def _over_seeds(seeds: Sequence[Points]) -> tuple[list[float], list[float], list
     return sorted(by_round), [statistics.fmean(each) for each in values], spread
 
 
-def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "svg") -> list[Path]:
+def rectangles(path: Path, card: Mapping[str, Any], title: str) -> list[Path]:
     """How many examples of each label each of the first clients holds."""
     counts = card["counts"][:_MOST_CLIENTS]
     clients, classes = len(counts), len(counts[0])
@@ -226,7 +225,7 @@ def rectangles(path: Path, card: Mapping[str, Any], title: str, vector: str = "s
             axes.set_xlabel(f"client (first {clients} of {card['clients']})")
         frame(figure, title)
         count_bar(figure, image, [axes], top)
-        return save(figure, path, vector)
+        return save(figure, path)
 
 
 def draw_rectangles(axes: Any, counts: Sequence[Sequence[int]], top: int) -> Any:

@@ -3,11 +3,10 @@ seed where they are too few for an interval."""
 
 import statistics
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from fedskew.core import spec
-from fedskew.report.figures import drawing, frame, legend, mark_break, save
+from fedskew.report.figures import drawing, frame, legend, mark_break
 from fedskew.report.style import for_paper, look
 from fedskew.report.swept import SweepTable
 from fedskew.runs.summary import mean_words, setting_text
@@ -17,11 +16,6 @@ _DECADE = 10
 """Positive values with at least this ratio are drawn on a logarithmic axis."""
 _APART = 0.008
 """Between the dots of two lines, as a share of the axis, so that no interval hides another."""
-
-
-def draw_sweep(path: Path, swept: SweepTable) -> list[Path]:
-    """`swept_figure`, saved."""
-    return save(swept_figure(swept), path)
 
 
 def swept_figure(swept: SweepTable) -> Any:

@@ -142,11 +142,12 @@ class SweepTable:
 
     def write(self, out: Path) -> list[Path]:
         """The table as Markdown, LaTeX and CSV, and the figure."""
-        from fedskew.report.sweep_figure import draw_sweep
+        from fedskew.report.figures import save
+        from fedskew.report.sweep_figure import swept_figure
 
         out.mkdir(parents=True, exist_ok=True)
         made = write_texts(out / "table", {"md": self.markdown(), "tex": self.latex(), "csv": self.csv()})
-        return [*made, *draw_sweep(out / "sweep", self)]
+        return [*made, *save(swept_figure(self), out / "sweep")]
 
 
 def stored_runs(store: Store, settings: "Sequence[PlannedSetting]") -> list[list[FinishedRun]]:

@@ -74,7 +74,8 @@ def check(texts: Sequence[str]) -> None:
         if Path(folder).exists() and not Path(folder).is_dir():
             raise ValueError(f"track is {text!r}, but {folder} is not a folder")
         try:
-            import_module(f"fedskew.tracking.{name}").check()
+            import_module(f"fedskew.tracking.{name}")
+            import_module(name)
         except ImportError as error:
             raise ValueError(
                 f"track is {text!r}, which needs {name} ({error}); in a clone of fedskew: "

@@ -13,23 +13,14 @@ if TYPE_CHECKING:
 
 EXPERIMENT = "fedskew"
 _TAG = "fedskew.run_hash"
-_SETTINGS = {
-    "MLFLOW_ALLOW_FILE_STORE": "true",  # newer versions want a database unless files are allowed explicitly
-    "MLFLOW_DISABLE_TELEMETRY": "true",
-}
-
-
-def check() -> None:
-    """Import MLflow, with defaults for the environment variables that the user has not set."""
-    for name, value in _SETTINGS.items():
-        os.environ.setdefault(name, value)
-    import mlflow  # noqa: F401
+# before MLflow is imported, where the user has not set them
+os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")  # newer versions want a database unless files are allowed
+os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
 
 
 @contextmanager
 def opened(folder: Path, run: "Run") -> Iterator["Log"]:
     """A run reports all its rounds, even when it resumes, so its earlier entries are deleted."""
-    check()
     from mlflow.entities import Metric
     from mlflow.tracking import MlflowClient
 

@@ -11,10 +11,6 @@ if TYPE_CHECKING:
     from fedskew.tracking import Log
 
 
-def check() -> None:
-    import tensorboard  # noqa: F401
-
-
 @contextmanager
 def opened(folder: Path, run: "Run") -> Iterator["Log"]:
     """A run reports all its rounds, even when it resumes, so its earlier event files are replaced."""

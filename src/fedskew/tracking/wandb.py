@@ -10,10 +10,6 @@ if TYPE_CHECKING:
     from fedskew.tracking import Log
 
 
-def check() -> None:
-    import wandb  # noqa: F401
-
-
 @contextmanager
 def opened(folder: Path, run: "Run") -> Iterator["Log"]:
     import wandb

@@ -73,11 +73,10 @@ def _of_federation(folder: Path, federation: Federation) -> list[Path]:
     names = {method.name: method.label for method in federation.methods}
     known = [point for runs in series.values() for points in runs for point in points]
     for measure in (name for name in DRAWN[:2] if any(point[name] is not None for point in known)):
-        made += figures.curves(folder / measure, series, federation.name, measure, "pdf", names)
+        made += figures.curves(folder / f"{measure}.pdf", series, federation.name, measure, names)
     card = partition_of(federation)
     if card is not None:
-        title = f"{federation.name}, seed {card['seed']}"
-        made += figures.rectangles(folder / "partition", card, title, vector="pdf")
+        made += figures.rectangles(folder / "partition.pdf", card, f"{federation.name}, seed {card['seed']}")
     return made
 
 
