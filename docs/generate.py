@@ -102,7 +102,7 @@ def pages(root: Path) -> dict[Path, str]:
             part(equations.read_text(), "fedvls", choosing.suppressed(results)), "readout", readouts.table(drawn)
         ),
         speed: with_speed(speed.read_text(), root / "results"),
-        readme: with_parts(between(readme.read_text(), front.part(results, "docs/figures", digits, tuned))),
+        readme: with_parts(between(readme.read_text(), front.part(results, "docs/figures", digits, tuned, drawn))),
     }
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from docs.pages import choosing, chosen, closing, depends, rivals, small_data
-from docs.pages.claims import SMALL, Claim, by_seed, by_verdict, claims, listed, named, seeds, span
+from docs.pages import balanced, choosing, chosen, closing, depends, rivals, small_data
+from docs.pages.claims import SMALL, Claim, by_profile, by_seed, by_verdict, claims, listed, named, points, seeds, span
 from docs.pages.gain_figure import gain_figure
 from fedskew.core.spec import name_in
-from fedskew.paper import TABLES
+from fedskew.paper import TABLES, mapped
 from fedskew.paper.choice import Choice
+from fedskew.paper.map import Map
 from fedskew.paper.profiles import PROFILES
 from fedskew.paper.table import SEVEN
 from fedskew.paper.trained import CELL
@@ -18,12 +19,14 @@ from fedskew.report.text_tables import as_markdown
 from fedskew.runs.measures import Reach, Share
 from fedskew.runs.results import Result, Results
 from fedskew.runs.summary import seeds_text
-from fedskew.runs.verdict import BASELINE, NOT_DECIDED, Difference
+from fedskew.runs.verdict import BASELINE, NOT_DECIDED, Difference, paired
 
 DATA, CHART = "cifar10", "gains"
 REVEALS = "docs/privacy.md#what-a-server-learns"
 CHOSEN = "docs/reproduction.md#each-method-with-its-knob-chosen-on-held-out-examples"
+BALANCED = "docs/reproduction.md#where-classes-are-not-equally-frequent"
 OPEN = "docs/reproduction.md#what-the-paper-leaves-open"
+_SMALL = {"shapes": "shapes (drawn images)"}
 _TABLES = ("table1", "table2", "table3", "table4")
 
 
@@ -72,7 +75,13 @@ class Place:
         return f"{len(sizes) or 'none'} of {len(self.gains)}{little}"
 
 
-def part(results: Results, figures: str, digits: Sequence[Result] = (), tuned: Results | None = None) -> str:
+def part(
+    results: Results,
+    figures: str,
+    digits: Sequence[Result] = (),
+    tuned: Results | None = None,
+    drawn: Sequence[Result] = (),
+) -> str:
     """The text in the README, with the chart from a folder of figures; nothing if nothing was run."""
     if not _claims(results, "usual"):
         return ""
@@ -81,16 +90,22 @@ def part(results: Results, figures: str, digits: Sequence[Result] = (), tuned: R
         f"({figures}/{CHART}.png)"
     )
     heads = ("data", "clients train with", "above FedAvg in", "below in", "points over FedAvg", "in the paper")
-    places = [place for place in _places(results, digits) if place.gains]
+    places = [place for place in _places(results, digits, drawn) if place.gains]
     table = "\n".join(as_markdown(heads, [place.row() for place in places]))
-    known = ["\n".join(_answer(results, tuned)), chart, table, _note(places, [*_shorter(results)]), _gap(results)]
+    known = [
+        "\n".join(_answer(results, tuned)),
+        chart,
+        table,
+        _note(places, [*_shorter(results), *_by_classes(results)]),
+        _gap(results),
+    ]
     return "\n\n".join(text for text in known if text)
 
 
-def _note(places: Sequence[Place], longer_runs: Sequence[str]) -> str:
-    """How to read the table."""
+def _note(places: Sequence[Place], more: Sequence[str]) -> str:
+    """How to read the table, and what more is to be said of it."""
     usual = places[0].rounds
-    others = {place.data: place.rounds for place in places if place.rounds != usual}
+    others = {place.data.partition(" (")[0]: place.rounds for place in places if place.rounds != usual}
     ours = f" ({', '.join(f'{data} {rounds}' for data, rounds in others.items())})" if others else ""
     longer = {place.data: place.stated for place in places if place.stated and place.stated != place.rounds}
     theirs = f", the paper's {span([*longer.values()], 'd')} on {listed(longer)}" if longer else ""
@@ -99,7 +114,7 @@ def _note(places: Sequence[Place], longer_runs: Sequence[str]) -> str:
         "zero; otherwise they are close, or more seeds are needed ([how we measure](docs/measuring.md)). FedLC's tau "
         f"was chosen [on held-out examples of CIFAR-10]({OPEN}), with one seed. Our runs have {usual} "
         f"rounds{ours}{theirs}. "
-        f"{' '.join([*longer_runs, '[Every split, method and run](docs/reproduction.md).'])}"
+        f"{' '.join([*more, '[Every split, method and run](docs/reproduction.md).'])}"
     )
 
 
@@ -116,6 +131,18 @@ def _shorter(results: Results) -> Iterator[str]:
                 )
 
 
+def _by_classes(results: Results) -> Iterator[str]:
+    """FedLC against FedAvg by balanced accuracy, where that differs from accuracy."""
+    rows = {profile.name: rows for profile, rows in by_profile(balanced.TABLE, results)}.get("usual", [])
+    found = balanced.gains(results, rows, "fedlc", balanced.MEASURES["balanced"])
+    for data in dict.fromkeys(cell.partition("/")[0] for cell in found):
+        at = {cell: gain for cell, gain in found.items() if cell.startswith(f"{data}/")}
+        yield (
+            f"By [balanced accuracy]({BALANCED}) FedLC on {rivals.NAMES[data]} is {by_verdict(at)} ({points(at)}, last "
+            "round)."
+        )
+
+
 def _answer(results: Results, tuned: Results | None) -> Iterator[str]:
     """What FedLC gains under the strongest skew, trained in two ways, and in print."""
     strong = {
@@ -124,16 +151,16 @@ def _answer(results: Results, tuned: Results | None) -> Iterator[str]:
     }
     usual, stated = ([claim.against("fedavg") for claim in found] for found in strong.values())
     yield (
-        f"It depends on the data and on how clients train. Strong skew here is {listed(map(named, depends.CELLS))}. In "
-        "D(0.1), which is `--partition dirichlet:0.1`, clients get random and very unequal shares of each class. In "
-        "Q(2), `shards:2`, a client gets two equal pieces of the data sorted by class: two classes or so. The smaller "
-        "the number, the stronger the skew.\n"
+        "It depends on the data (the table below) and on how clients train. Strong skew here is "
+        f"{listed(map(named, depends.CELLS))}. In D(0.1), which is `--partition dirichlet:0.1`, clients get random and "
+        "very unequal shares of each class. In Q(2), `shards:2`, a client gets two equal pieces of the data sorted by "
+        "class: two classes or so. The smaller the number, the stronger the skew.\n"
     )
     if usual:
         yield (
             "- **CIFAR-10, strong skew, clients that train with momentum and random crops, as is usual:** FedLC gains "
             f"**{_span(usual)} points** of accuracy over FedAvg ({_rounds(strong['usual'])}, {seeds(usual)}, the same "
-            f"learning rate for both)."
+            f"learning rate for both).{_added(strong['usual'])}"
             f"{_longer(results)}{_chosen(results, tuned)}"
         )
     if stated:
@@ -142,7 +169,43 @@ def _answer(results: Results, tuned: Results | None) -> Iterator[str]:
             f"- **The same without momentum and crops:** **{_span(stated)}** ({_rounds(strong['stated'])}, "
             f"{seeds(stated)}). The paper names neither and prints {span(printed, '+.1f')}.{_momentum(results)}"
         )
-    yield "- **Other data:** it gains less, or loses."
+    yield from _other_rate(results)
+
+
+def _other_rate(results: Results) -> Iterator[str]:
+    """The FedAvg of the map whose learning rate did best on held-out examples: what it has, and FedLC over it."""
+    rows = [row for row in Map(mapped(CELL), CELL).rows(results, Choice()) if row["setting"].startswith("lr ")]
+    base = max((row for row in rows if row["method"] == BASELINE), key=lambda row: row["validation"], default=None)
+    claim = _claims(results, "usual").get(CELL)
+    mine = [row for row in rows if base and (row["method"], row["setting"]) == ("fedlc", base["setting"])]
+    if base and mine and claim:
+        plain, gain = claim.ours[BASELINE], mine[0]["last_ten"] - base["last_ten"]
+        yield (
+            f"- **Another learning rate:** all this is at {mapped(CELL).run(CELL, BASELINE, Choice()).lr:g}. FedAvg at "
+            f"{base['setting'].removeprefix('lr ')}, without momentum and crops, has {base['last_ten']:.1f} % in "
+            f"{named(CELL)} after {base['rounds']} rounds (with both, at the lower rate, "
+            f"{by_seed(plain)[base['seed']]:.1f} % after {plain['rounds']}), and there FedLC gains {gain:+.1f} (one "
+            "seed). It was not run longer: the gain over the best FedAvg of any rate is not known."
+        )
+
+
+def _undecided(found: Mapping[str, Difference]) -> str:
+    """Where a gain over several seeds is open: `; open in D(0.1)`."""
+    cells = [named(cell) for cell, gain in found.items() if gain.verdict == "open"]
+    return f"; open in {listed(cells)}" if cells else ""
+
+
+def _added(claims: Iterable[Claim]) -> str:
+    """Cells that were open with the seeds that others have, so that they got more."""
+    for claim in claims:
+        mine, base = by_seed(claim.ours["fedlc"]), by_seed(claim.ours[BASELINE])
+        first = paired({seed: mine[seed] for seed in mine if seed < closing.SEEDS}, base)
+        if len(mine) > closing.SEEDS and first and first.verdict != claim.against(BASELINE).verdict:
+            return (
+                f" {named(claim.cell)} is {first.verdict} with {closing.SEEDS} seeds ({first.mean:+.1f} "
+                f"{first.interval}) and was given more."
+            )
+    return ""
 
 
 def _chosen(results: Results, tuned: Results | None) -> str:
@@ -161,19 +224,23 @@ def _longer(results: Results) -> str:
     measured, last = depends.measured(results), depends.SETTINGS[-1]
     gains = [one.gain for one in measured if one.setting == last]
     best = depends.against_best(measured).values()
-    over = f", and {_span(best)} over the best of our FedAvgs, with or without momentum and crops" if best else ""
+    over = f", and {_span(best)} over the best FedAvg of this rate, with or without momentum and crops" if best else ""
     return f" After {last.rounds} rounds ({seeds(gains)}) it is {_span(gains)}{over}." if gains else ""
 
 
 def _momentum(results: Results) -> str:
     """What FedLC gains with momentum alone, by how many rounds there were."""
     found = depends.measured(results)
-    at = [(alone.rounds, [one.gain for one in found if one.setting == alone]) for alone in depends.SETTINGS[1:3]]
-    said = [f"{_span(gains)} ({rounds} rounds, {seeds(gains)})" for rounds, gains in at if gains]
+    at = [(way.rounds, {one.cell: one.gain for one in found if one.setting == way}) for way in depends.SETTINGS[1:3]]
+    said = [
+        f"{_span(gains.values())} ({rounds} rounds, {seeds(gains.values())}{_undecided(gains)})"
+        for rounds, gains in at
+        if gains
+    ]
     return f" With momentum alone: {', '.join(said)}." if said else ""
 
 
-def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
+def _places(results: Results, *small: Sequence[Result]) -> Iterator[Place]:
     """Every data set on which both methods were run, trained as is usual."""
     for data, name, training in (
         ("cifar10", "CIFAR-10", "momentum, crops"),
@@ -187,8 +254,11 @@ def _places(results: Results, digits: Sequence[Result]) -> Iterator[Place]:
             rounds, first = max(claim.ours["fedlc"]["rounds"] for claim in found), found[0]
             gains = [claim.against("fedavg") for claim in found]
             yield Place(name, training, rounds, gains, printed, first.full_rounds if _states_rounds(first) else None)
-    if trained := dict(small_data.in_short(digits)).get("momentum"):
-        yield Place("digits", "momentum", digits[0].rounds, trained)
+    for runs in small:
+        if trained := small_data.with_momentum(runs):
+            some = runs[0]
+            training = "momentum" if some.run["augment"] == "none" else "momentum, crops"
+            yield Place(_SMALL.get(some.short["dataset"], some.short["dataset"]), training, some.rounds, trained)
 
 
 def _states_rounds(claim: Claim) -> bool:
@@ -254,10 +324,20 @@ def _gap(results: Results) -> str:
     more = all(gain.verdict == "above" for name in best for gain in closing.over_fedlc(methods, name).values())
     said = (
         f"**{'Some combinations do better on CIFAR-10.' if more else 'Combinations.'}** Of the accuracy that strong "
-        f"skew costs FedAvg there, FedLC wins back {shares['fedlc']} %, {listed(told)} ({closing.SEEDS} seeds). "
+        f"skew costs FedAvg there, FedLC wins back {shares['fedlc']} %, {listed(told)} ({closing.SEEDS} seeds"
+        f"{_open_gains({name: methods[name] for name in ('fedlc', *best)})}). "
         "[All methods](docs/which-method.md)."
     )
     return "\n".join([said, "", *(f"- {point}" for point in _warnings(results, methods, best))])
+
+
+def _open_gains(methods: Mapping[str, Mapping[str, Any]]) -> str:
+    """Which methods' gains over FedAvg are open, and where."""
+    found = {name: {c: Difference(**ours["gain"]) for c, ours in at.items()} for name, at in methods.items()}
+    told = {name: said.removeprefix("; ") for name, gains in found.items() if (said := _undecided(gains))}
+    if len(told) == len(methods) and len({*told.values()}) == 1:
+        return f"; against FedAvg all are {next(iter(told.values()))}"
+    return "".join(f"; against FedAvg `{name}` is {said}" for name, said in told.items())
 
 
 def _part_of(method: str) -> str:

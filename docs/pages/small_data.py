@@ -127,7 +127,6 @@ def _order(split: str) -> tuple[bool, str]:
     return split == IID, split
 
 
-def in_short(lines: Sequence[Result]) -> Iterator[tuple[str, list[Difference]]]:
-    """How clients train, and FedLC's differences to FedAvg on the skewed splits."""
-    for momentum, at in reversed(ways(lines).items()):
-        yield "momentum" if momentum else "neither", [*gains(at, "fedlc").values()]
+def with_momentum(lines: Sequence[Result]) -> list[Difference]:
+    """FedLC's differences to FedAvg on the skewed splits, if clients train with momentum."""
+    return [gain for momentum, at in ways(lines).items() if momentum for gain in gains(at, "fedlc").values()]

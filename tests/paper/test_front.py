@@ -4,14 +4,18 @@ from dataclasses import replace
 from pathlib import Path
 
 from docs.pages import depends, front
-from fedskew.paper import TABLES
+from fedskew.paper import TABLES, mapped
 from fedskew.paper.choice import Choice
+from fedskew.paper.map import Map
 from fedskew.paper.profiles import PROFILES, Profile
+from fedskew.paper.trained import CELL
 from fedskew.runs.results import Result, Results
 from fedskew.runs.run import Run
+from tests.paper.test_balanced import known as unequal
 from tests.paper.test_chosen import CHOSEN, PLAIN, TRIES
 from tests.paper.test_tables import Known, result, with_curve
 
+BOTH = {"fedavg": [0.6], "fedlc": [0.61]}
 USUAL = Choice(profile=PROFILES["usual"], rounds=200)
 
 
@@ -81,6 +85,48 @@ def test_digits_are_told_with_the_rest() -> None:
     assert "Our runs have 200 rounds (digits 400), the paper's 400 on CIFAR-10." in text
 
 
+def test_drawn_images_are_told_with_how_clients_trained() -> None:
+    usual = runs_of("cifar10/shards:8", USUAL, {"fedavg": [0.7], "fedlc": [0.8]})
+    shapes = [
+        result(Run(dataset="shapes", algorithm=method, seed=seed, momentum=0.9, augment="crop_flip"), accuracy)
+        for method, accuracy in {"fedavg": 0.5, "fedlc": 0.6}.items()
+        for seed in range(3)
+    ]
+    text = front.part(Known(usual), "figures", drawn=shapes)
+    assert "| shapes (drawn images) | momentum, crops | 1 of 1 | none of 1 | +10.0 | - |" in text
+    assert "(shapes 400)" in text
+
+
+def test_seeds_that_were_added_since_a_cell_was_open_are_told() -> None:
+    cell, gains = "cifar10/dirichlet:0.1", [0.6, 0.7, 0.52, 0.65, 0.66]
+    text = front.part(Known(runs_of(cell, USUAL, {"fedavg": [0.5] * 5, "fedlc": gains})), "figures")
+    assert "for both). D(0.1) is open with 3 seeds (+10.7 [-11.74, +33.07]) and was given more." in text
+    assert "given more" not in front.part(Known(runs_of(cell, USUAL, {"fedavg": [0.5] * 5, "fedlc": [0.6] * 5})), "")
+
+
+def test_fedavg_at_a_rate_that_does_better_is_told() -> None:
+    found = runs_of(CELL, USUAL, {"fedavg": [0.5, 0.6], "fedlc": [0.7, 0.7]})
+    asked, margin = Map(mapped(CELL), CELL, parts=("margin",)), Map(mapped(CELL), CELL)
+    tried = [result(run, 0.5) for run in asked.runs(Choice(), Results())]
+    reached = [
+        result(run, 0.61 if run.algorithm.startswith("fedlc") else 0.6 - (run.algorithm == "fedrs") / 10)
+        for run in margin.runs(Choice(), Known(tried))
+        if run.lr == 0.1
+    ]
+    text = front.part(Known([*found, *tried, *reached]), "figures")
+    assert (
+        "all this is at 0.01. FedAvg at 0.1, without momentum and crops, has 60.0 % in D(0.1) after 100 rounds (with "
+        "both, at the lower rate, 50.0 % after 200), and there FedLC gains +1.0 (one seed)."
+    ) in text
+    assert "Another learning rate" not in front.part(Known(found), "figures")
+
+
+def test_balanced_accuracy_is_told_where_classes_are_not_equally_frequent() -> None:
+    cifar10 = runs_of("cifar10/shards:8", USUAL, {"fedavg": [0.7], "fedlc": [0.8]})
+    text = front.part(Known([*cifar10, *unequal("svhn/dirichlet:0.1")]), "figures")
+    assert "FedLC on SVHN is above in D(0.1) (+6.0, last round). [Every" in text
+
+
 def test_settings_are_compared_over_the_seeds_that_all_have() -> None:
     """Other seeds may gain more."""
     found = []
@@ -139,11 +185,19 @@ def test_a_gain_over_the_best_fedavg_is_told_however_that_was_trained() -> None:
             found.append(with_curve(TABLES["table1"].run(cell, method, choice), (400, accuracy)))
     text = front.part(Known(found), "figures")
     assert (
-        "After 400 rounds (one seed) it is +15.0, and +10.0 over the best of our FedAvgs, with or without momentum and "
-        "crops.\n"
+        "After 400 rounds (one seed) it is +15.0, and +10.0 over the best FedAvg of this rate, with or without "
+        "momentum and crops.\n"
     ) in text
     alone = [one for one in found if one.run["momentum"] and one.rounds == 400]
     assert not depends.against_best(depends.measured(Known(alone))), "one way of training has no best"
+
+
+def test_an_open_gain_with_momentum_alone_is_told() -> None:
+    cell, alone = "cifar10/dirichlet:0.1", Choice(rounds=120, profile=Profile("momentum", "", {"momentum": 0.9}))
+    found = runs_of(cell, USUAL, {"fedavg": [0.5], "fedlc": [0.7]}) + runs_of(cell, Choice(rounds=400), BOTH)
+    found += runs_of(cell, alone, {"fedavg": [0.5] * 3, "fedlc": [0.6, 0.7, 0.52]})
+    text = front.part(Known(found), "figures")
+    assert "With momentum alone: +10.7 (120 rounds, 3 seeds; open in D(0.1))." in text
 
 
 def test_what_is_left_with_momentum_alone_and_after_more_rounds() -> None:
