@@ -29,7 +29,7 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
         "last 2 rounds: fedlc",
     ):
         assert words in out
-    assert "no choice used the test set; it was read once" in out
+    assert "no choice used the test set; the table has the chosen settings on it" in out
     assert "seeds 1 to 2 here, seed 0 for choices" in out
     lines = list(csv.DictReader((tmp_path / "tuning" / "tries.csv").read_text().splitlines()))
     assert [line["method"] for line in lines] == ["fedavg"] * 3 + ["fedlc"] * 3
@@ -37,6 +37,30 @@ def test_it_says_what_was_tried_and_chosen_and_what_the_test_set_was_for(capsys,
     assert {line["tau"] for line in lines[:3]} == {""}
     made = {path.name for path in (tmp_path / "tuning").iterdir()}
     assert {"tries.md", "table.md", "table.csv", "curves.png"} <= made
+
+
+def test_tries_are_listed_with_what_they_reach_on_held_out_examples(capsys):
+    document = json.loads(call(capsys, *TUNE, "--json")[1])
+    _, out, _ = call(capsys, "runs")
+    tries = [(each, run) for method in document["methods"].values() for each in method["tries"] for run in each["runs"]]
+    assert len(tries) == 6
+    head, *rows = [line for line in out.splitlines() if "%" in line or line[:8].isalnum()]
+    at, beside = head.index("accuracy %"), head.index("held out %")
+    for row in rows:
+        tried = [each["held_out"] for each, run in tries if row.startswith(run[:8])]
+        assert bool(row[at : at + 10].strip()) == (not tried)
+        assert bool(row[beside : beside + 10].strip()) == bool(tried)
+    listed = json.loads(call(capsys, "runs", "--sort", "held_out", "--json")[1])
+    assert [row["held_out"] is None for row in listed] == [False] * 6 + [True] * 4
+    found = [row["held_out"] for row in listed[:6]]
+    assert found == sorted(found, reverse=True)
+
+
+def test_it_says_if_methods_had_unequal_numbers_of_tries(capsys):
+    listed = ["--algorithm", "fedavg,fedlc", "--tau", "1,2", "--lr", "0.1", "--seeds", "1"]
+    said = "methods had unequal numbers of tries, which favours those with more: fedavg 1, fedlc 2"
+    assert said in call(capsys, "tune", *SMALL, *listed)[2]
+    assert "unequal" not in call(capsys, *TUNE)[2]
 
 
 def test_jobs_choose_what_one_process_chooses(capsys):

@@ -278,6 +278,10 @@ def test_synthetic(profile: str) -> None:
         assert verdicts("synthetic", method, profile=profile) == ["below"] * 3
     nova = ["above", "above", "above" if profile == "stated" else "open"]
     assert verdicts("synthetic", "fednova", profile=profile) == nova
+    points = [round(gain.mean) for gain in gains("synthetic", "fednova", profile=profile).values()]
+    assert points == {"stated": [10, 10, 12], "usual": [12, 11, 5]}[profile]
+    assert verdicts("synthetic", "refit", profile=profile) == ["above"] * 3
+    assert set(whole("synthetic", "refit", profile=profile)) <= {12, 13, 14}
     assert verdicts("synthetic", "fedla", "fedlc", profile) == ["below"] * 3
     ends = [whole("synthetic", method, profile=profile) for method in ("scaffold", "feddyn")]
     assert min(low for low, _ in ends) >= 9

@@ -101,6 +101,7 @@ class ListedRun(TypedDict):
     title: Annotated[str, "the federation, in short"]
     seed: Annotated[int, "the seed"]
     accuracy: Annotated[float | None, "of the last evaluated round"]
+    held_out: Annotated[float | None, "the same on held-out training examples; null if there are none"]
     written: Annotated[str | None, "when its last record was written (ISO 8601, UTC)"]
     fields: Annotated[dict[str, Any], "of the run, and arguments of its method"]
 

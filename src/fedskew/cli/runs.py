@@ -85,7 +85,8 @@ def runs_list(
 
 def _print_rows(rows: Sequence["Listed"]) -> None:
     """A column for each field that differs; what all runs have in common is printed once, above. What says how well a
-    run did comes first, arguments of methods before other settings."""
+    run did comes first, arguments of methods before other settings. Runs that hold out examples, as tries do, show their
+    accuracy on these: one who chooses must not see that on the test set."""
     from fedskew.core.spec import family
     from fedskew.runs.listing import arguments, differing
 
@@ -111,14 +112,19 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
         say(f"{len(rows)} runs {of} {', '.join(words[head] for head in shared)}")
     kept = {head: texts for head, texts in found.items() if head not in same}
     first = [head for head in kept if head == "method"]
-    heads = "run", *first, "accuracy %", "rounds", *(head.replace("_", " ") for head in kept if head != "method")
+    measures = {
+        "accuracy %": ["" if row.held_out is not None else percent_of(row.accuracy) for row in rows],
+        "held out %": ["" if row.held_out is None else percent_of(row.held_out) for row in rows],
+    }
+    measured = {head: texts for head, texts in measures.items() if any(texts)} or {"accuracy %": [""] * len(rows)}
+    heads = "run", *first, *measured, "rounds", *(head.replace("_", " ") for head in kept if head != "method")
     grid = Grid(*heads, "written", keys=1 + len(first), lines=1)
     for i, row in enumerate(rows):
         said = row.state if row.state in ("diverged", "unreadable") else ""
         date = "" if row.written is None else f"{row.written.astimezone():%Y-%m-%d %H:%M}"
         cells = {head: texts[i] for head, texts in kept.items()}
         method = [cells.pop(head) for head in first]
-        how_well = percent_of(row.accuracy), f"{row.progress} {said}".strip()
+        how_well = *(texts[i] for texts in measured.values()), f"{row.progress} {said}".strip()
         grid.add_row(row.hash[:8], *method, *how_well, *cells.values(), date)
     console().print(grid)
     for problem in unreadable((row.hash, row.problem) for row in rows if row.problem is not None):

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from fedskew.simulation.tune import MethodTries, Tuning
 
 CHOSEN = "chosen settings on the test set"
-ONCE = "no choice used the test set; it was read once, for the chosen settings, with new seeds"
+ONCE = "no choice used the test set; the table has the chosen settings on it, with new seeds"
 
 
 @run_options(*RUN_OPTIONS, several=True, shown={"validation": 0.1})
@@ -149,6 +149,9 @@ def _print_choices(choices: "Sequence[MethodTries]", share: float) -> None:
     from fedskew.knobs import listed
     from fedskew.runs.summary import setting_text
 
+    if len({len(choice.tries) for choice in choices}) > 1:
+        told = ", ".join(f"{choice.name} {len(choice.tries)}" for choice in choices)
+        note(f"methods had unequal numbers of tries, which favours those with more: {told}")
     for choice in choices:
         if choice.best is None:
             note(f"every try of {choice.name} diverged; it is left out")

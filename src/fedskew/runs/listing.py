@@ -12,7 +12,7 @@ from fedskew.runs.summary import contents, state_of, summarise
 from fedskew.runs.versions import DECIDING_NOTHING
 
 STATES = ("done", "unfinished", "diverged", "unreadable")
-_SORTED_DOWN = ("accuracy", "date")
+_SORTED_DOWN = ("accuracy", "held_out", "date")
 _OWN_COLUMN = ("algorithm", "dataset", "partition", "clients", "rounds", "seed")
 _SPECS = ("algorithm", "dataset", "partition", "model", "lr_schedule")
 _CONTENT = "_content"
@@ -31,6 +31,7 @@ class Listed:
     title: str = ""
     progress: str = ""
     accuracy: float | None = None
+    held_out: float | None = None
     written: datetime | None = None
     problem: str | None = None
 
@@ -41,7 +42,8 @@ class Listed:
             return {**shown, "problem": self.problem}
         written = None if self.written is None else self.written.isoformat(timespec="seconds")
         named = {"algorithm": self.fields["algorithm"], "title": self.title, "seed": self.fields["seed"]}
-        return {**shown, **named, "accuracy": self.accuracy, "written": written, "fields": self.fields}
+        measured = {"accuracy": self.accuracy, "held_out": self.held_out}
+        return {**shown, **named, **measured, "written": written, "fields": self.fields}
 
 
 def listed(folder: Folder) -> Listed:
@@ -63,6 +65,7 @@ def listed(folder: Folder) -> Listed:
         title=short["title"],
         progress=f"{done}/{rounds}",
         accuracy=summary["accuracy"],
+        held_out=summary["validation_accuracy"],
         written=None if written is None else datetime.fromtimestamp(written, UTC),
     )
 
@@ -132,7 +135,7 @@ def in_order(rows: Sequence[Listed], by: str | None) -> list[Listed]:
 def _value(row: Listed, name: str) -> Any:
     if name == "date":
         return None if row.written is None else row.written.timestamp()
-    return row.accuracy if name == "accuracy" else row.fields.get(name)
+    return getattr(row, name) if name in _SORTED_DOWN else row.fields.get(name)
 
 
 def _rank(value: Any) -> tuple[bool, Any]:
