@@ -102,7 +102,7 @@ def test_wrong_conditions_say_what_is_allowed(rows, asked, said):
 
 
 def test_a_wrong_sort_says_what_is_allowed(rows):
-    with pytest.raises(ValueError, match="sort names 'size'; allowed: accuracy, date, "):
+    with pytest.raises(ValueError, match="sort names 'size'; allowed: accuracy, held_out, date, "):
         in_order(rows, "size")
 
 

@@ -85,7 +85,7 @@ def runs_list(
 
 def _print_rows(rows: Sequence["Listed"]) -> None:
     """A column for each field that differs; what all runs have in common is printed once, above. What says how well a
-    run did comes first, arguments of methods before other settings. Runs that hold out examples, as tries do, show their
+    run did comes first, arguments of methods before other settings. Runs that hold out examples, like tries, show their
     accuracy on these: one who chooses must not see that on the test set."""
     from fedskew.core.spec import family
     from fedskew.runs.listing import arguments, differing
