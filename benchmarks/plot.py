@@ -16,23 +16,23 @@ def medians(name: str) -> dict[str, float]:
 
 
 def panels() -> dict[str, dict[str, float]]:
-    """What each panel shows: milliseconds a round."""
+    """What each panel shows: milliseconds a round, all of one file, since another run has another hour and load."""
     core, peers, convnet = medians("core"), medians("peers"), medians("convnet")
     gpu: list[dict[str, Any]] = json.loads(Path("results/benchmark_gpu.json").read_text())["rounds"]
-    cohorts: list[dict[str, Any]] = json.loads(Path("results/benchmark_cohorts.json").read_text())["rounds"]
 
     def on_gpu(model: str) -> dict[str, float]:
         rows = [row for row in gpu if row["model"] == model]
         named = {f"{row['what'].replace('fedskew ', '')}, {row['precision']}": row["ms"] for row in rows}
-        (together,) = (row["ms"] for row in cohorts if (row["model"], row["partition"]) == (model, "iid"))
-        named |= {f"{engine}, bf16, with momentum and crops": ms for engine, ms in together.items()}
         return dict(sorted(named.items(), key=lambda pair: -pair[1]))
 
     return {
-        "logistic regression, 100 of 1,000 clients, 2 CPU cores": {
+        "simulators: logistic regression, 100 of 1,000 clients, 2 CPU cores": {
             "Flower's simulation": peers["flwr, simulation"],
             "pfl": peers["pfl"],
             "fluke": peers["fluke"],
+            "stacked": peers["fedskew, stacked"],
+        },
+        "loops: the same model and clients, one thread, another run": {
             "one client after another": core["client by client"],
             "by hand, autograd": core["by hand, autograd"],
             "stacked": core["stacked"],
