@@ -46,7 +46,7 @@ def draw(results: Results, folder: Path) -> list[Path]:
         "usual": f"ours with momentum and crops, {_length(found['usual'])}",
     }
     title = "What FedLC gains over FedAvg on CIFAR-10, from strong to mild skew"
-    note = "ours: means of the last ten rounds, dots are seeds; the paper: last round"
+    note = "ours: means of the last ten rounds, dots are seeds, where there are several; the paper: last round"
     return gain_figure(folder / CHART, cells, labels, title, note)
 
 

@@ -42,11 +42,12 @@ def test_the_verdict_is_what_to_do_on_what_evidence_and_a_line_for_each_method()
     ]
 
 
-def test_points_are_expected_only_on_the_same_data_set():
+def test_points_are_told_with_where_they_were_gained():
     counts = dirichlet(0.1)
     made = table({"fedavg": 60, "fedlc": 64, "fedopt": (62, 64, 63)}, 3, near(counts))
     what, rests, *_ = verdict(advise(counts, made, kind=IMAGES, dataset="cifar10"))
-    assert what == "Use fedlc (or else fedopt): expect +4.0 points of accuracy over FedAvg (+4.0 to +4.0)."
+    said = "on cifar10/dirichlet:0.1 it gained +4.0 points of accuracy over FedAvg (+4.0 to +4.0)"
+    assert what == f"Use fedlc (or else fedopt): {said}."
     assert "; your data set; " in rests
 
 

@@ -41,7 +41,7 @@ def test_the_verdict_comes_first_and_the_command_tries_what_it_names(capsys, car
     first = said[0]
     shown = json.loads(call(capsys, "advise", str(card), "--json")[1])
     assert shown["verdict"] == said[: len(shown["verdict"])]
-    assert first.startswith(f"Use {', or else '.join(shown['methods']).replace(', or', ' (or', 1)}): expect +")
+    assert first.startswith(f"Use {', or else '.join(shown['methods']).replace(', or', ' (or', 1)}): on digits/")
     assert f"--algorithm fedavg,{','.join(shown['methods'])}" in shown["command"]
     assert (shown["do"], shown["kind"], shown["own"]) == ("use", "small, simple images with an MLP", [])
 

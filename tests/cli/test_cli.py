@@ -216,7 +216,7 @@ def test_an_interruption_ends_with_130_and_keeps_what_was_done(tmp_path, number)
         (["run", "--device", "mps"], ["mps", "are untested", "allowed: cpu"]),
         (["export", "abc", "x.safetensors"], ["abc"]),
         (["inspect", "--partition", "labels:99"], ["99"]),
-        (["inspect", "--clients", "1000000000"], ["1000000000 clients", "1442 samples"]),
+        (["inspect", "--clients", "1000000000"], ["1000000000 clients", "1442 examples to share"]),
         (["inspect", "--dataset", "synthetic:1,1", "--clients", "1000000000"], ["synthetic:1,1", "fewer clients"]),
         (["compare", "--algorithm", "fedavg", "--seeds", "1000000000"], ["seeds", "1 to 1,000"]),
         (["run", "--local-epochs", "1000000000"], ["this run needs at least"]),
@@ -417,6 +417,14 @@ def test_with_jobs_a_run_that_fails_does_not_stop_the_others(capsys):
     assert sorted(row["algorithm"] for row in listed if row["state"] == "done") == ["fedavg", "fedprox"]
 
 
+@pytest.mark.parametrize("command", [("compare", "--algorithm", "fedavg,fedlc"), ("sweep", "--batch-size", "16,32")])
+def test_if_every_run_diverged_the_command_fails_after_it_has_told(capsys, command):
+    code, out, err = call(capsys, *command, "--dataset", "digits", "--rounds", "3", "--seeds", "3", "--lr", "1e30")
+    assert (code, err) == (1, "fedskew: every run diverged; a smaller lr may help\n")
+    assert out.count("3 diverged") == 2
+    assert "last ten" not in out
+
+
 def test_what_a_process_has_told_before_it_died_is_not_told_again(capsys, monkeypatch):
     told, run = [], Run(dataset="digits", clients=2, rounds=3)
 
@@ -429,7 +437,7 @@ def test_what_a_process_has_told_before_it_died_is_not_told_again(capsys, monkey
     monkeypatch.setattr(tracking, "Several", lambda _: lambda _, record: told.append(record.round))
     trained([(("fedavg", ", test"), [run])], Store("runs"), (), 2, show=False)
     assert told == [1, 2, 3]
-    said = "fedskew: note: fedavg, test: the process that did it ended with -9; it is done again after the others\n"
+    said = f"fedskew: note: fedavg, test, run {run.hash[:8]}: the process that did it ended with -9; it is done again\n"
     assert capsys.readouterr().err == said
 
 

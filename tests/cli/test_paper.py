@@ -361,7 +361,7 @@ def test_list_and_show_do_not_hide_other_profiles(capsys: pytest.CaptureFixture[
     one = json.loads(call(capsys, "paper", "list", *there, "--profile", "usual", "--json")[1])
     assert [row["name"] for row in one] == list(ITEMS)
     code, _, err = call(capsys, "paper", "show", "table6", *there)
-    assert (code, err) == (0, "fedskew: note: more results with --profile usual: 2\n")
+    assert (code, err) == (0, "fedskew: note: 2 more results with --profile usual\n")
     publish(tmp_path, "stated", "bf16")
     assert call(capsys, "paper", "show", "table6", *there)[2] == ""
 

@@ -265,7 +265,7 @@ def test_dirichlet_gives_up_without_a_min_size_to_offer() -> None:
         (torch.tensor([], dtype=torch.int64), 1, "no labels"),
         (CIFAR, 0, "number of clients is 0"),
         (CIFAR, -3, "number of clients is -3"),
-        (CIFAR[:5], 6, "6 clients are more than the 5 samples"),
+        (CIFAR[:5], 6, "6 clients are more than the 5 examples to share"),
         (CIFAR.double(), 2, "torch.float64"),
         (CIFAR.reshape(10, -1), 2, r"\(10, 5000\)"),
     ],

@@ -184,6 +184,15 @@ def test_methods_are_called_and_ordered_as_asked(tmp_path):
     assert found.difference(found.methods[2]).mean > 0
 
 
+def test_variants_of_a_method_stand_in_the_order_of_their_numbers(tmp_path):
+    store = Store(tmp_path / "runs")
+    for k, tau in enumerate(("10", "0.5", "2", "1e-3")):
+        write_run(store, f"a{k}", algorithm=f"fedlc:tau={tau}")
+    entries, _ = read_entries(store)
+    (found,) = federations(entries)
+    assert [method.name for method in found.methods] == [f"fedlc:tau={tau}" for tau in ("1e-3", "0.5", "2", "10")]
+
+
 def test_a_section_names_every_field_that_is_not_the_default(tmp_path):
     store = Store(tmp_path / "plain")
     write_run(store, "a", eval_every=5, device="cuda")

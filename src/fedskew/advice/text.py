@@ -66,7 +66,7 @@ def _closest(advice: Advice) -> list[Row]:
 
 
 def _what(advice: Advice) -> str:
-    """`Use fedlc: expect +12.3 points of accuracy over FedAvg (+4.5 to +20.2).`"""
+    """`Use fedlc: on cifar10 D(0.1) it gained +12.3 points of accuracy over FedAvg (+4.5 to +20.2).`"""
     methods, named = advice.methods, ", ".join(advice.methods)
     if advice.do == "use":
         item, gain = advice.gain(advice.chosen[0])
@@ -75,8 +75,7 @@ def _what(advice: Advice) -> str:
         points = f"{gain.mean:+.1f} points of accuracy over FedAvg ({span})"
         others = f" (or else {', or else '.join(methods[1:])})" if methods[1:] else ""
         where = f"in your runs of {counted(item.rounds, 'round')}" if item.own else f"on {item.cell}"
-        said = f"expect {points}" if item.data == SAME and not item.own else f"{where} it gained {points}"
-        return f"Use {methods[0]}{others}: {said}."
+        return f"Use {methods[0]}{others}: {where} it gained {points}."
     if advice.do == "depends":
         how = "lost" if any("below" in row.settings for row in advice.chosen) else "diverged"
         return f"It depends: {named} gained in some settings like yours and {how} in others."

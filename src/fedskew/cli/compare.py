@@ -22,7 +22,7 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode, trained
+from fedskew.cli.shared import check_some_finished, decode, trained
 from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
 from fedskew.cli.terminal.progress import note, print_comparison, print_json, say_what_decides, say_written
 from fedskew.core.files import make_folder
@@ -96,11 +96,12 @@ def compare_command(
             "files": [str(path) for path in written.made],
         }
         print_json(document)
-        return
-    print_comparison(rows, title, spent, target, some.eval_every)
+    else:
+        print_comparison(rows, title, spent, target, some.eval_every)
     if show:
         say_what_decides(rows)
         say_written(written.made)
+    check_some_finished(rows)
 
 
 def _note_earlier(out: Path, about: dict[str, Any]) -> None:
@@ -110,6 +111,6 @@ def _note_earlier(out: Path, about: dict[str, Any]) -> None:
     earlier = Written.of("compare", out).about
     if earlier and earlier != about:
         note(
-            f"{out} holds another comparison ({earlier.get('title')}), which this one replaces; --out names another "
-            "folder, and the earlier command writes it again from the store"
+            f"{out} holds another comparison ({earlier.get('title')}), which this one will replace; --out names "
+            "another folder, and the earlier command writes it again from the store"
         )

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedskew.cli.terminal.progress import note
+from fedskew.runs.summary import counted
 
 if TYPE_CHECKING:
     from fedskew.cli.documents import PaperItem
@@ -138,7 +139,7 @@ def say_where_else(item: Any, choice: "Choice", results: "Results", rows: Sequen
     here = _entries(rows)
     for name, profile in PROFILES.items():
         if more := len(_entries(item.rows(results, replace(choice, profile=profile))) - here):
-            note(f"more results with --profile {name}: {more}")
+            note(f"{counted(more, 'more result')} with --profile {name}")
 
 
 def _entries(rows: Sequence[dict[str, Any]]) -> set[tuple[Any, Any]]:

@@ -1,6 +1,6 @@
 """What several commands have in common."""
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -87,7 +87,7 @@ def _in_jobs(
                 key = whose[event.runs[0]]
                 left.append((key, event.runs))
                 if event.died:
-                    note(f"{''.join(key)}: {event.reason}; it is done again after the others")
+                    note(f"{''.join(key)}, run {event.runs[0].hash[:8]}: {event.reason}; it is done again")
             else:
                 run, record = event
                 yield whose[run], run, record
@@ -125,6 +125,12 @@ def looking_for_rounds(store: "Store", hashes: Sequence[str]) -> Iterator[None]:
         with suppress(OSError, StoreError):
             interruption.in_vain = not any(store.folder(hash).records() for hash in hashes)
         raise
+
+
+def check_some_finished(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Fail if no run of these rows has a result."""
+    if all(row["diverged"] == len(row["seeds"]) for row in rows):
+        raise RuntimeError("every run diverged; a smaller lr may help")
 
 
 def unreadable(runs: Iterable[tuple[str, str]]) -> Iterator[str]:

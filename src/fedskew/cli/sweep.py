@@ -16,7 +16,7 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode, trained
+from fedskew.cli.shared import check_some_finished, decode, trained
 from fedskew.cli.shown_as import Style
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import console, print_json, say, say_over_seeds, say_written
@@ -66,10 +66,11 @@ def sweep_command(
         made = swept.write(out)
     if json_:
         print_json(cast("SweptSettings", {**swept.as_dict(), "files": [str(path) for path in made]}))
-        return
-    _print(swept, seeds)
+    else:
+        _print(swept, seeds)
     if show:
         say_written(made)
+    check_some_finished(swept.rows)
 
 
 def _print(swept: "SweepTable", seeds: int) -> None:

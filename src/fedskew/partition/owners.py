@@ -22,7 +22,7 @@ def classes(labels: Tensor, num_clients: int) -> tuple[Ints, Ints]:
     if not len(labels):
         raise ValueError("there are no labels; a partition needs at least one sample")
     if num_clients > len(labels):
-        raise ValueError(f"{num_clients} clients are more than the {len(labels)} samples; use fewer clients")
+        raise ValueError(f"{num_clients} clients are more than the {len(labels)} examples to share; use fewer clients")
     _, number, sizes = np.unique(labels.cpu().numpy(), return_inverse=True, return_counts=True)
     return number.astype(np.int64), sizes.astype(np.int64)
 

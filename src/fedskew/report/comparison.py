@@ -29,8 +29,9 @@ def heads_of(end: str) -> dict[str, str]:
 
 
 def end_of(rows: Iterable[Mapping[str, Any]]) -> str:
-    """What the end of runs is called; those that diverged have none."""
-    return mean_head(row["rounds"] for row in rows if row["accuracy_last10"]["mean"] is not None)
+    """What the end of runs is called; those that diverged have none, unless all did."""
+    rows = list(rows)
+    return mean_head(row["rounds"] for row in [r for r in rows if r["accuracy_last10"]["mean"] is not None] or rows)
 
 
 @dataclass(frozen=True)

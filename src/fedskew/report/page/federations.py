@@ -1,6 +1,7 @@
 """Runs that may be compared: equal in everything but method and seed."""
 
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,6 +14,8 @@ from fedskew.runs.measures import IID, Curves, Reach, Share, gap_closed, rounds_
 from fedskew.runs.summary import over_seeds
 from fedskew.runs.verdict import BASELINE, FEWEST, Difference, ahead
 from fedskew.runs.versions import DECIDING_NOTHING, result_version
+
+_NUMBER = re.compile(r"\d+\.?\d*(?:e[+-]?\d+)?")
 
 OWN_FIELDS = {"algorithm", "seed", *DECIDING_NOTHING}
 """Fields in which runs of one federation may differ."""
@@ -235,6 +238,8 @@ def _reordered(listed: Sequence[str], order: Sequence[str]) -> list[str]:
     return [next(wanted) if name in order else name for name in listed]
 
 
-def _place(name: str) -> tuple[int, str]:
+def _place(name: str) -> tuple[int, str, list[float]]:
+    """Variants of a method by their numbers: tau 2 before 10."""
     plain = spec.family(name)
-    return (ORDER.index(plain) if plain in ORDER else len(ORDER), name)
+    place = ORDER.index(plain) if plain in ORDER else len(ORDER)
+    return place, _NUMBER.sub("", name), [float(number) for number in _NUMBER.findall(name)]

@@ -31,7 +31,7 @@ def results(federation: Federation) -> Html:
         rows.append([head(method.label), *apart, *shown, *map(cell, more[i].values()), done])
     heads = ["method", *([f"{mean} − {federation.base_label}, points"] if judged else [])]
     heads += [*columns.values(), *more[0], "seeds done"]
-    return table("Results after the last round, mean ± standard deviation over seeds", heads, rows, "results")
+    return table("Results, mean ± standard deviation over seeds", heads, rows, "results")
 
 
 def more_columns(federation: Federation, method: Method) -> dict[str, str]:
