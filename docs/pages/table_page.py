@@ -152,7 +152,8 @@ def _runs(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> 
     for row in rows:
         if ours := row["ours"]:
             runs = ", ".join(f"{seed}: {name}" for seed, name in zip(ours["seeds"], ours["hashes"], strict=True))
-            by_method.setdefault(row["method"], []).append(f"{row['cell']} {runs}")
+            places = f" (on {ours['device']}, first seed first)" if "," in ours["device"] else ""
+            by_method.setdefault(row["method"], []).append(f"{row['cell']} {runs}{places}")
     yield '<details markdown="1">\n<summary>Runs by seed, and the commands that do them</summary>'
     yield "\n".join(f"- `{method}`: {'; '.join(runs)}" for method, runs in by_method.items())
     yield "\n".join(["```bash", *_commands(table, profile, rows), "```"])
