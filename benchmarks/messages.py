@@ -65,7 +65,7 @@ def measure(turns: int) -> list[Figure]:
     figures = []
     for title, size in SIZES.items():
         params = model(size)
-        call = Call("run", 0, 1, 0, Server(params, {}, {}, {}))
+        call = Call("run", 0, 1, Server(params, {}, {}, {}), 0)
         answer = Answer(0, 1, 100, 1, 0.5, params, {}, {})
         sent, came = encode_call(call, server_records(call.server), {}), encode_answer(answer)
         update = Update(params, {}, {}, {}, torch.tensor(1.0, dtype=torch.float64), torch.tensor(0.5))

@@ -19,7 +19,7 @@ def state_of(simulation):
 
 
 def accuracy(simulation, state):
-    return evaluate_model(simulation.model, *state, simulation.federation.dataset, torch.float32).accuracy
+    return evaluate_model(simulation.model, *state, simulation.federation.dataset).accuracy
 
 
 def test_a_ruined_head_is_mended_by_the_head_alone():

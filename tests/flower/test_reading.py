@@ -167,10 +167,10 @@ def lost(reply):
 
 BAD = {
     "not finite": with_array(lambda x: np.full_like(x, np.nan)),
-    "has shape": with_array(lambda x: x[:-1]),
-    "has dtype": with_array(lambda x: x.astype(np.float64)),
+    "shape": with_array(lambda x: x[:-1]),
+    "float64 for": with_array(lambda x: x.astype(np.float64)),
     "examples allow at most as many": with_array(lambda x: np.full_like(x, 1e4)),
-    "names of layer": renamed("layer"),
+    "layer has no": renamed("layer"),
     "records are": with_a_record,
     "numbers are": with_number("steps", 3),
     "num-examples is 0": with_number("num-examples", 0),

@@ -61,9 +61,9 @@ def unreadable(reply):
 
 BAD = {
     "not finite": with_array(lambda x: np.full_like(x, np.nan)),
-    "has shape": with_array(lambda x: x[:-1]),
-    "has dtype": with_array(lambda x: x.astype(np.float64)),
-    "names of params": renamed("params"),
+    "shape": with_array(lambda x: x[:-1]),
+    "float64 for": with_array(lambda x: x.astype(np.float64)),
+    "params has no": renamed("params"),
     "records are": with_a_record,
     "message": without("message"),
     "numbers are": without("metrics", "loss"),

@@ -19,11 +19,8 @@ from fedskew.flower.messages import (
     LAYER,
     METRICS,
     PARAMS,
-    Ask,
     Call,
-    encode_ask,
     encode_call,
-    model_records,
     server_records,
 )
 from fedskew.flower.reading import READOUT
@@ -66,7 +63,7 @@ def test_a_server_that_chooses_the_model_gets_label_counts_from_one_reply(name):
     chosen[BIAS][0] = 1000.0
     server, grid = Server(chosen, start.buffers, start.correction, {}), Nodes(client_app(run), NODES)
     for client, expected in enumerate(counts):
-        call = encode_call(Call(run.hash, client, 1, 0, server), server_records(server), {})
+        call = encode_call(Call(run.hash, client, 1, server, 0), server_records(server))
         (reply,) = grid.send_and_receive([Message(call, 100 + client, "train")])
         examples = reply.content[METRICS]["num-examples"]
         moved = reply.content[PARAMS][BIAS].numpy() - chosen[BIAS].numpy()
@@ -83,7 +80,8 @@ def test_a_readout_gives_label_counts_in_one_ask_to_a_server_that_chooses_the_la
     layer[BIAS][0] = 1000.0
     grid = Nodes(client_app(run), NODES)
     for client, expected in enumerate(counts):
-        ask = encode_ask(Ask(run.hash, client, 1, params, {}, layer), model_records(params, {}))
+        server = Server(params, {}, {}, {})
+        ask = encode_call(Call(run.hash, client, 1, server, layer=layer), server_records(server))
         (reply,) = grid.send_and_receive([Message(ask, 100 + client, READOUT)])
         found = -reply.content[LAYER][BIAS].numpy()
         found[0] += expected.sum()
@@ -99,7 +97,8 @@ def test_measuring_gives_the_test_examples_of_a_class_to_a_server_that_chooses_t
     chosen = tree.map(torch.zeros_like, Plan.of(run, facts(run.dataset, 0, 1)).start().params)
     for label in range(10):
         chosen[BIAS] = 1000.0 * torch.eye(10)[label]
-        ask = encode_ask(Ask(run.hash, 0, 1, chosen, {}, {}), model_records(chosen, {}))
+        server = Server(chosen, {}, {}, {})
+        ask = encode_call(Call(run.hash, 0, 1, server), server_records(server))
         (reply,) = grid.send_and_receive([Message(ask, 100, "evaluate")])
         assert reply.content[METRICS]["correct"] == (y == label).sum()
 

@@ -64,7 +64,7 @@ def test_a_process_that_dies_in_the_middle_of_a_message_is_a_problem(
     monkeypatch.setattr(jobs_module, "work", dies)
     groups = [[Run(clients=2, rounds=1, seed=seed) for seed in several] for several in ((0, 1), (2,))]
     found = list(in_jobs(groups, Store(tmp_path / "runs"), jobs=1))
-    assert found == [Problem(tuple(group), "the process that did it ended with 7") for group in groups]
+    assert found == [Problem(tuple(group), "the process that did it ended with 7", died=True) for group in groups]
 
 
 def test_groups_give_the_records_of_every_seed_once(tmp_path: Path) -> None:

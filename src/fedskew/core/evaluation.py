@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fedskew.core import tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.tree import Params
 from fedskew.core.view import Outputs
@@ -42,8 +43,8 @@ class Evaluation:
         )
 
 
-def evaluate_model(model: "Model", params: Params, buffers: Params, data: Dataset, dtype: torch.dtype) -> Evaluation:
-    logits = predict(model, params, buffers, data, data.x_test, dtype)
+def evaluate_model(model: "Model", params: Params, buffers: Params, data: Dataset) -> Evaluation:
+    logits = predict(model, params, buffers, data, data.x_test)
     return Evaluation.of(logits, data.y_test, data.client_test)
 
 
@@ -59,16 +60,15 @@ def guessed(data: Dataset) -> tuple[float, float]:
     return float(q + 2 * errors[0]), float(p + 2 * errors[1])
 
 
-def predict(model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype) -> Tensor:
+def predict(model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor) -> Tensor:
     """Logits of stored examples, in pieces that stay small in memory."""
-    return torch.cat([said.logits for said in answers(model, params, buffers, data, x, dtype)])
+    return torch.cat([said.logits for said in answers(model, params, buffers, data, x)])
 
 
 @torch.no_grad()
-def answers(
-    model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor, dtype: torch.dtype
-) -> Iterator[Outputs]:
+def answers(model: "Model", params: Params, buffers: Params, data: Dataset, x: Tensor) -> Iterator[Outputs]:
     """The outputs of a model in evaluation mode for stored examples, a piece at a time."""
+    dtype = tree.first(params).dtype
     for piece in x.split(piece_size(x)):
         yield model.apply(params, buffers, data.prepare(piece, dtype), train=False)[0]
 

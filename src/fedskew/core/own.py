@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
-from fedskew.core import rng
+from fedskew.core import rng, tree
 from fedskew.core.checks import made_of
 from fedskew.core.federation import Cohort
 from fedskew.core.identity import contents, identity
@@ -112,23 +112,10 @@ def _problem(made: Any, like: Params | None) -> str | None:
     """How something differs in names and shapes from other tensors, or is no dictionary of tensors."""
     if not isinstance(made, dict):
         return made_of(made)
-    like = made if like is None else like
-    for name in [*like, *made]:
-        if name not in made:
-            return f"no {name!r}"
-        if name not in like:
-            return f"an unknown {name!r}"
-        if not isinstance(made[name], Tensor):
-            return f"{made_of(made[name])} for {name!r}"
-        if made[name].shape != like[name].shape:
-            return f"shape {list(made[name].shape)} for {name!r}, whose shape is {list(like[name].shape)}"
-        if made[name].dtype != like[name].dtype:
-            return f"{_kind(made[name])} for {name!r}, whose type is {_kind(like[name])}"
-    return None
-
-
-def _kind(leaf: Tensor) -> str:
-    return str(leaf.dtype).removeprefix("torch.")
+    for name, leaf in made.items():
+        if not isinstance(leaf, Tensor):
+            return f"{made_of(leaf)} for {name!r}"
+    return None if like is None else tree.unlike(made, like)
 
 
 def drawing(recipe: "Recipe", seed: int, *path: Any) -> AbstractContextManager[None]:

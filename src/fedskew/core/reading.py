@@ -7,7 +7,6 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedskew.core import tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import answers, piece_size
 from fedskew.core.federation import Federation
@@ -30,9 +29,8 @@ class Reading:
 
 def last_layer(model: "Model", params: Params, buffers: Params, data: Dataset) -> tuple[str, str]:
     """The names of the rows w_y and the biases b_y of the linear layer that runs last."""
-    dtype = tree.first(params).dtype
-    with torch.no_grad(), model.linear_inputs() as noted:
-        said, _ = model.apply(params, buffers, data.prepare(data.x_test[:1], dtype), train=False)
+    with model.linear_inputs() as noted:
+        said = next(answers(model, params, buffers, data, data.x_test[:1]))
     if not noted:
         raise ValueError(f"{type(model.module).__name__} has no linear layer whose input could be its features")
     name = noted[-1][0]
@@ -80,7 +78,7 @@ def fitted_layer(model: "Model", params: Params, buffers: Params, data: Dataset)
     if biases not in params:
         raise ValueError(f"the last layer has no bias, {biases}; allowed: layers with one")
     other = {name: 1.25 * leaf + 0.05 if leaf.is_floating_point() else leaf for name, leaf in params.items()}
-    said = next(answers(model, other, buffers, data, data.x_test[:2], params[rows].dtype))
+    said = next(answers(model, other, buffers, data, data.x_test[:2]))
     assert said.features is not None
     linear = functional.linear(said.features.flatten(1), other[rows], other[biases])
     if not torch.allclose(linear, said.logits.to(linear), _CLOSE, _CLOSE):
@@ -90,10 +88,10 @@ def fitted_layer(model: "Model", params: Params, buffers: Params, data: Dataset)
 
 def features(model: "Model", params: Params, buffers: Params, data: Dataset, there: Tensor) -> Tensor:
     """What the last layer reads of these training examples, [N, F], in evaluation mode."""
-    dtype, size, known = tree.first(params).dtype, piece_size(data.x_train), list[Tensor]()
+    size, known = piece_size(data.x_train), list[Tensor]()
     for start in range(0, len(there), size):
         piece = there[start : start + size]
-        said = next(answers(model, params, buffers, data, data.x_train[piece], dtype)).features
+        said = next(answers(model, params, buffers, data, data.x_train[piece])).features
         assert said is not None
         if not known:
             known.append(said.new_empty(len(there), said[0].numel()))

@@ -100,6 +100,19 @@ def as_finite(a: Params, like: Params) -> bool:
     return bool(torch.stack(right).all()) if right else True
 
 
+def unlike(a: Params, b: Params) -> str | None:
+    """How the first leaf that differs in name, shape or type does; None if all are alike."""
+    for name in [*b, *a]:
+        if name not in a or name not in b:
+            return f"{'no' if name in b else 'an unknown'} {name!r}"
+        if a[name].shape != b[name].shape:
+            return f"shape {list(a[name].shape)} for {name!r}, whose shape is {list(b[name].shape)}"
+        if a[name].dtype != b[name].dtype:
+            here, there = (str(leaf.dtype).removeprefix("torch.") for leaf in (a[name], b[name]))
+            return f"{here} for {name!r}, whose type is {there}"
+    return None
+
+
 def nbytes(trees: Iterable[Params]) -> int:
     return sum(leaf.numel() * leaf.element_size() for tree in trees for leaf in tree.values())
 

@@ -3,10 +3,9 @@
 import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
-from typing import Any
 
+from fedskew.core.files import sha256_of
 from fedskew.data.sources import Source
 
 _ATTEMPTS, _TIMEOUT, _CHUNK = 3, (10.0, 60.0), 1 << 16
@@ -17,25 +16,11 @@ class FetchError(Exception):
 
 
 def download(url: str, source: Source, path: Path, report: Callable[[int], None]) -> None:
-    import pooch
-
-    need, free = source.bytes - size_of(part_of(path)) + source.unpacked, shutil.disk_usage(path.parent).free
+    """Continue where `.part` ends, and again if the connection breaks; then give the file its name."""
+    part, size = part_of(path), source.bytes
+    need, free = size - size_of(part) + source.unpacked, shutil.disk_usage(path.parent).free
     if need > free:
         raise FetchError(f"{path.parent.absolute()} has {free / 1e6:,.0f} MB free; {need / 1e6:,.0f} MB are needed")
-    pooch.get_logger().setLevel("WARNING")
-    downloader = partial(_resume, part=part_of(path), size=source.bytes, report=report)
-    try:
-        pooch.retrieve(url, f"sha256:{source.sha256}", path.name, path.parent, downloader=downloader)
-    except ValueError as error:
-        raise FetchError(
-            f"the file from {url} does not have the official sha256 {source.sha256}; it was removed: "
-            "try again, or give another --mirror"
-        ) from error
-
-
-def _resume(url: str, output: str, _pooch: Any, *, part: Path, size: int, report: Callable[[int], None]) -> None:
-    """A downloader for pooch: continues where `part` ends, retries if the connection breaks, and moves it to
-    `output`."""
     for _ in range(_ATTEMPTS):
         if size_of(part) > size:
             part.unlink()
@@ -45,7 +30,13 @@ def _resume(url: str, output: str, _pooch: Any, *, part: Path, size: int, report
         raise FetchError(
             f"{url} stopped at {size_of(part):,} of {size:,} bytes after {_ATTEMPTS} attempts; fetch again to resume"
         )
-    part.replace(output)
+    if sha256_of(part) != source.sha256:
+        part.unlink()
+        raise FetchError(
+            f"the file from {url} does not have the official sha256 {source.sha256}; it was removed: "
+            "try again, or give another --mirror"
+        )
+    part.replace(path)
 
 
 def _continue(url: str, part: Path, size: int, report: Callable[[int], None]) -> None:

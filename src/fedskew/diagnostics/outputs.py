@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fedskew.core import tree
 from fedskew.core.dataset import Dataset
 from fedskew.core.evaluation import answers
 from fedskew.core.tree import Params
@@ -22,7 +21,7 @@ class Outputs:
 
 def outputs(model: Model, state: tuple[Params, Params], data: Dataset, x: Tensor) -> Outputs:
     """Stored examples through a model in evaluation mode, in pieces that stay small in memory."""
-    pieces = list(answers(model, *state, data, x, tree.first(state[0]).dtype))
+    pieces = list(answers(model, *state, data, x))
     features = [piece.features for piece in pieces if piece.features is not None]
     if not features:
         raise ValueError(f"{type(model.module).__name__} has no linear layer whose input could be its features")

@@ -31,9 +31,8 @@ def repairs(model: Model, server: Server, federation: Federation) -> dict[str, A
     norms = settled(model, state, federation) if any(name.endswith("running_mean") for name in state[1]) else None
     mended = {"as_is": (server.used, server.buffers), "norms": norms, "head": refitted(model, state, federation)}
     mended["both"] = None if norms is None else refitted(model, norms, federation)
-    data, dtype = federation.dataset, tree.first(state[0]).dtype
     return {
-        name: None if each is None else plain(evaluate_model(model, *each, data, dtype).accuracy)
+        name: None if each is None else plain(evaluate_model(model, *each, federation.dataset).accuracy)
         for name, each in mended.items()
     }
 

@@ -33,13 +33,13 @@ def global_model(server: Server) -> tuple[Params, Params]:
 
 def evaluated(seen: Observation, model: tuple[Params, Params]) -> Evaluation:
     """A model on the whole test set."""
-    return evaluate_model(seen.model, *model, data_of(seen), tree.first(model[0]).dtype)
+    return evaluate_model(seen.model, *model, data_of(seen))
 
 
 def on_test_set(seen: Observation, params: Params, buffers: Params) -> Tensor:
     """The logits of a model on the whole test set."""
     data = data_of(seen)
-    return predict(seen.model, params, buffers, data, data.x_test, tree.first(params).dtype)
+    return predict(seen.model, params, buffers, data, data.x_test)
 
 
 def client_counts(seen: Observation, client_limit: int | None = None) -> list[list[int]]:

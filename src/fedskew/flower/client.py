@@ -26,7 +26,6 @@ from fedskew.flower.messages import (
     STATES,
     TESTS,
     Answer,
-    decode_ask,
     decode_call,
     encode_answer,
     encode_gradient,
@@ -78,7 +77,7 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
         with spec.beside(folder):
             here = _run(run, message, context)
             _check_private(here, mods)
-            ask = decode_ask(message.content, usable_device(here.device))
+            ask = decode_call(message.content, usable_device(here.device))
             found = gradient_of(here, load_node(here, context.node_config), ask, context.state)
             return Message(encode_gradient(found), reply_to=message)
 
@@ -90,7 +89,7 @@ def client_app(run: Run | None = None, mods: Sequence[Mod] = ()) -> ClientApp:
             node = load_node(here, context.node_config)
             if not node.tests or _private(mods):
                 raise ValueError("this node does not evaluate: it has no test examples, or differential privacy")
-            ask = decode_ask(message.content, usable_device(here.device))
+            ask = decode_call(message.content, usable_device(here.device))
             return Message(encode_score(score_of(here, node, ask)), reply_to=message)
 
     return app
@@ -143,6 +142,7 @@ def _other_files(run: Run, theirs: str) -> str:
 def _train(run: Run, message: Message, context: Context) -> Answer:
     device = usable_device(run.device)
     call = decode_call(message.content, device)
+    assert call.absorbed is not None
     node = load_node(run, context.node_config)
     node.check_asked(call.client)
     plan = Plan.of(run, node.federation.dataset)

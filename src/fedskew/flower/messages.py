@@ -24,7 +24,7 @@ then the number of these, `correct` how many of them it gets right, `loss` the s
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import isfinite
 from typing import Any
 
@@ -43,6 +43,7 @@ NUMBERS = ("client", "round", EXAMPLES, "steps", "loss")
 _SUMMED = ("client", "round", EXAMPLES, "loss")
 _SCORED = ("client", "round", EXAMPLES, "correct", "loss")
 _LEAST = {"client": 0, "round": 1, EXAMPLES: 1, "steps": 1, "correct": 0}
+_ABOUT = ("run", "client", "round", "absorbed")
 _ADDED = {"norm_bit"}  # by Flower's adaptive clipping
 
 
@@ -52,13 +53,17 @@ class NotFinite(ValueError):
 
 @dataclass(frozen=True)
 class Call:
-    """A server's request to train. `absorbed` is the last round in which this client's answer counted."""
+    """A server's request to train, where `absorbed` is the last round in which this client's answer counted; with a
+    `layer`, the request for its gradient at the features of the trained model, which only the first one of a fit holds;
+    or the request to evaluate the model.
+    """
 
     run: str
     client: int
     round: int
-    absorbed: int
     server: Server
+    absorbed: int | None = None
+    layer: Params = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -73,20 +78,6 @@ class Answer:
     params: Params
     buffers: Params
     message: Params
-
-
-@dataclass(frozen=True)
-class Ask:
-    """A server's request for the gradient of the last layer. The trained model gives the features before it; only the
-    first ask of a fit holds it. Without a layer, it is the request to evaluate the model.
-    """
-
-    run: str
-    client: int
-    round: int
-    params: Params
-    buffers: Params
-    layer: Params
 
 
 @dataclass(frozen=True)
@@ -120,21 +111,20 @@ def from_record(record: ArrayRecord, device: torch.device | str = "cpu") -> Para
 
 
 def server_records(server: Server) -> dict[str, ArrayRecord]:
-    """What all calls of a round share."""
+    """What all calls with this server's model share."""
     return _records({PARAMS: server.params, BUFFERS: server.buffers, CORRECTION: server.correction})
 
 
-def encode_call(call: Call, shared: Mapping[str, ArrayRecord], config: Mapping[str, Any]) -> RecordDict:
+def encode_call(call: Call, shared: Records, config: Mapping[str, Any] | None = None) -> RecordDict:
     """`shared` are the records of the call's server, `config` is what a strategy adds."""
-    about: dict[str, Any] = {"run": call.run, "client": call.client, "round": call.round, "absorbed": call.absorbed}
-    return RecordDict({**shared, CONFIG: ConfigRecord({**config, **about})})
+    about = {name: getattr(call, name) for name in _ABOUT if getattr(call, name) is not None}
+    return RecordDict({**shared, **_records({LAYER: call.layer}), CONFIG: ConfigRecord({**(config or {}), **about})})
 
 
 def decode_call(content: RecordDict, device: torch.device | str) -> Call:
-    config = content.config_records[CONFIG]
-    params, buffers, correction = (_tree(content, name, device) for name in (PARAMS, BUFFERS, CORRECTION))
-    client, round, absorbed = (int(config[name]) for name in ("client", "round", "absorbed"))  # type: ignore[arg-type]
-    return Call(str(config["run"]), client, round, absorbed, Server(params, buffers, correction, {}))
+    about: dict[str, Any] = {name: content.config_records[CONFIG].get(name) for name in _ABOUT}
+    params, buffers, correction, layer = (_tree(content, name, device) for name in (PARAMS, BUFFERS, CORRECTION, LAYER))
+    return Call(**about, server=Server(params, buffers, correction, {}), layer=layer)
 
 
 def encode_answer(answer: Answer) -> RecordDict:
@@ -150,29 +140,11 @@ def decode_answer(content: RecordDict, call: Call, message: Params, device: torc
     return answer
 
 
-def encode_ask(ask: Ask, model: Records) -> RecordDict:
-    """`model` are the records of the ask's model, which the asks of all clients share."""
-    about: dict[str, Any] = {"run": ask.run, "client": ask.client, "round": ask.round}
-    return RecordDict({**model, **_records({LAYER: ask.layer}), CONFIG: ConfigRecord(about)})
-
-
-def model_records(params: Params, buffers: Params) -> Records:
-    """The trained model alone, without the method's state."""
-    return _records({PARAMS: params, BUFFERS: buffers})
-
-
-def decode_ask(content: RecordDict, device: torch.device | str) -> Ask:
-    config = content.config_records[CONFIG]
-    client, round = (int(config[name]) for name in ("client", "round"))  # type: ignore[arg-type]
-    trees = (_tree(content, name, device) for name in (PARAMS, BUFFERS, LAYER))
-    return Ask(str(config["run"]), client, round, *trees)
-
-
 def encode_gradient(gradient: Gradient) -> RecordDict:
     return _reply(gradient, _SUMMED, {LAYER: gradient.layer})
 
 
-def decode_gradient(content: RecordDict, ask: Ask, device: torch.device | str) -> Gradient:
+def decode_gradient(content: RecordDict, ask: Call, device: torch.device | str) -> Gradient:
     """A node's answer to an ask. A ValueError says what is wrong."""
     numbers, records = _decoded(content, ask, _SUMMED, {LAYER: ask.layer}, device)
     found = Gradient(*numbers, **records)
@@ -185,7 +157,7 @@ def encode_score(score: Score) -> RecordDict:
     return _reply(score, _SCORED, {})
 
 
-def decode_score(content: RecordDict, ask: Ask) -> Score:
+def decode_score(content: RecordDict, ask: Call) -> Score:
     """A node's answer to an ask without a layer. A ValueError says what is wrong. The loss may be no number, since a
     model may be at fault."""
     numbers, _ = _decoded(content, ask, _SCORED, {}, "cpu")
@@ -216,7 +188,7 @@ def _records(trees: Mapping[str, Params]) -> dict[str, ArrayRecord]:
 
 
 def _decoded(
-    content: RecordDict, asked: Call | Ask, numbers: Sequence[str], wanted: Mapping[str, Params], device: Any
+    content: RecordDict, asked: Call, numbers: Sequence[str], wanted: Mapping[str, Params], device: Any
 ) -> tuple[list[Any], dict[str, Any]]:
     """The numbers and the arrays of a reply, which must look like those wanted."""
     try:
@@ -227,7 +199,8 @@ def _decoded(
     _same("records", set(content), {METRICS, *(name for name, leaves in wanted.items() if leaves)})
     _same("numbers", set(metrics) - _ADDED, set(numbers))
     for name, like in wanted.items():
-        _check_tree(name, records[name], like)
+        if wrong := tree.unlike(records[name], like):
+            raise ValueError(f"{name} has {wrong}")
     for name, least in _LEAST.items():
         value = metrics.get(name, least)
         if not isinstance(value, int) or value < least:
@@ -250,13 +223,3 @@ def _tree(content: RecordDict, name: str, device: torch.device | str) -> Params:
 def _same(what: str, found: set[str], wanted: set[str]) -> None:
     if found != wanted:
         raise ValueError(f"{what} are {', '.join(sorted(found))}; allowed: {', '.join(sorted(wanted))}")
-
-
-def _check_tree(name: str, leaves: Params, like: Params) -> None:
-    _same(f"names of {name}", set(leaves), set(like))
-    for key, leaf in leaves.items():
-        for about in ("shape", "dtype"):
-            found, wanted = getattr(leaf, about), getattr(like[key], about)
-            if found != wanted:
-                found, wanted = (list(x) if about == "shape" else x for x in (found, wanted))
-                raise ValueError(f"{name} {key} has {about} {found}; allowed: {wanted}")

@@ -28,7 +28,7 @@ States = dict[int, Params]
 def state_at(states: States, round: int, like: Params) -> Params | None:
     """The state that counts according to the server; None for the one that every client starts from."""
     found = states.get(round) if like else {}
-    if found is not None and _alike(found, like):
+    if found is not None and not tree.unlike(found, like):
         return found
     if round:
         log(WARNING, "the correction's state of round %s is no longer on this node: it starts anew", round)
@@ -72,7 +72,3 @@ def _read(file: Path, device: torch.device) -> States:
     except (SafetensorError, OSError, KeyError, TypeError, ValueError) as error:
         raise ValueError(f"{file} is damaged ({error}); remove it, and this client starts anew") from error
     return _split(leaves, rounds)
-
-
-def _alike(a: Params, b: Params) -> bool:
-    return a.keys() == b.keys() and all(leaf.shape == b[name].shape for name, leaf in a.items())

@@ -21,19 +21,20 @@ from torch import Tensor
 from fedskew.core import rng, tree
 from fedskew.core.own import drawing
 from fedskew.core.reading import Reading, client_gradient, features, fit, last_layer
+from fedskew.core.round import Server
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes
 from fedskew.flower.data import Node
 from fedskew.flower.messages import (
     BUFFERS,
     PARAMS,
-    Ask,
+    Call,
     Gradient,
     NotFinite,
     decode_gradient,
-    encode_ask,
+    encode_call,
     from_record,
-    model_records,
+    server_records,
     to_record,
 )
 from fedskew.flower.post import with_nodes
@@ -77,15 +78,16 @@ class Reader:
         server, plan = self.strategy.server, self.strategy.plan
         rows, biases = self.layer
         nodes, asked, all_answered = dict(sorted(self.strategy.roll.nodes.items())), 0, True
+        trained, nothing = Server(server.params, server.buffers, {}, {}), Server({}, {}, {}, {})
         overflown = set[int]()
 
         def ask(weight: Tensor, bias: Tensor) -> tuple[float, Tensor, Tensor]:
             nonlocal nodes, asked, all_answered
-            layer, model = {rows: weight, biases: bias}, ({}, {}) if asked else (server.params, server.buffers)
+            layer, sent = {rows: weight, biases: bias}, nothing if asked else trained
             asked += len(nodes)
             if not tree.finite(layer):  # as gradients that are not finite have made it
                 return nan, torch.full_like(weight, nan), torch.full_like(bias, nan)
-            answers, not_finite = self._ask(grid, round, nodes, model, layer)
+            answers, not_finite = self._ask(grid, round, nodes, sent, layer)
             present = {client: node for client, node in nodes.items() if client in answers or client in not_finite}
             all_answered = len(present) == len(nodes)
             if not all_answered:
@@ -112,13 +114,13 @@ class Reader:
         return Reading(fitted, asked)
 
     def _ask(
-        self, grid: Grid, round: int, nodes: Mapping[int, int], model: tuple[Params, Params], layer: Params
+        self, grid: Grid, round: int, nodes: Mapping[int, int], model: Server, layer: Params
     ) -> tuple[dict[int, Gradient], set[int]]:
         """The valid answers of clients. If they are too few because numbers of others are not finite, also those."""
-        strategy, records = self.strategy, model_records(*model)
+        strategy, records = self.strategy, server_records(model)
         run, rules = strategy.plan.run, strategy.rules
-        asks = {node: Ask(run.hash, client, round, *model, layer) for client, node in nodes.items()}
-        sent = [Message(encode_ask(ask, records), node, READOUT) for node, ask in asks.items()]
+        asks = {node: Call(run.hash, client, round, model, layer=layer) for client, node in nodes.items()}
+        sent = [Message(encode_call(ask, records), node, READOUT) for node, ask in asks.items()]
         found, not_finite, needed = dict[int, Gradient](), dict[int, NotFinite](), rules.needed(run.clients)
         with rng.seeded(run.seed, "asks", round):  # Flower draws, and a readout of the user's own may draw too
             replies = strategy.exchange(grid, sent)
@@ -136,7 +138,7 @@ class Reader:
         strategy.check_enough(round, len(found), len(nodes), needed, "answered the readout properly")
         return found, set()
 
-    def _answer(self, reply: Message, node: int, ask: Ask) -> Gradient:
+    def _answer(self, reply: Message, node: int, ask: Call) -> Gradient:
         answer = decode_gradient(content_of(reply), ask, tree.first(ask.layer).device)
         self.strategy.check_examples(answer.examples, node)
         _, bias = self.layer
@@ -146,7 +148,7 @@ class Reader:
         return answer
 
 
-def gradient_of(run: Run, node: Node, ask: Ask, state: RecordDict) -> Gradient:
+def gradient_of(run: Run, node: Node, ask: Call, state: RecordDict) -> Gradient:
     """The node's side: its gradient of the layer that the server tries."""
     node.check_asked(ask.client)
     data = node.federation.dataset
@@ -155,7 +157,7 @@ def gradient_of(run: Run, node: Node, ask: Ask, state: RecordDict) -> Gradient:
         raise ValueError(f"{run.short_algorithm} has no readout, so this node gives no gradients; allowed: refit")
     there = node.federation.indices[node.client].to(data.y_train.device)
     labels = data.y_train[there]
-    (rows, biases), known = (_met if ask.params else _kept)(plan, data, there, ask, state)
+    (rows, biases), known = (_met if ask.server.params else _kept)(plan, data, there, ask, state)
     if set(ask.layer) != {rows, biases}:
         raise ValueError(f"the server asks for {', '.join(ask.layer)}; the last layer is {rows}, {biases}")
     loss, by_weight, by_bias = client_gradient(known, labels, ask.layer[rows], ask.layer[biases])
@@ -168,19 +170,19 @@ def forget(state: RecordDict) -> None:
         state.pop(name, None)
 
 
-def _met(plan: Plan, data: Dataset, there: Tensor, ask: Ask, state: RecordDict) -> Read:
+def _met(plan: Plan, data: Dataset, there: Tensor, ask: Call, state: RecordDict) -> Read:
     """From the model in the first ask of a fit. The next ask may reach another process, so Flower's state keeps it."""
     said = "round %s: client %s gives gradients of the last layer over %s examples"
     log(INFO, said, ask.round, ask.client, len(there))
-    rows, biases = last_layer(plan.model, ask.params, ask.buffers, data)
-    known = features(plan.model, ask.params, ask.buffers, data, there)
-    model = {**tree.prefix(ask.params, PARAMS), **tree.prefix(ask.buffers, BUFFERS)}
+    rows, biases = last_layer(plan.model, ask.server.params, ask.server.buffers, data)
+    known = features(plan.model, ask.server.params, ask.server.buffers, data, there)
+    model = {**tree.prefix(ask.server.params, PARAMS), **tree.prefix(ask.server.buffers, BUFFERS)}
     state[_ARRAYS] = to_record({_FEATURES: known} if known.nbytes <= MOST_KEPT else model)
     state[_ABOUT] = ConfigRecord({"of": _of(ask, there), "rows": rows, "biases": biases})
     return (rows, biases), known
 
 
-def _kept(plan: Plan, data: Dataset, there: Tensor, ask: Ask, state: RecordDict) -> Read:
+def _kept(plan: Plan, data: Dataset, there: Tensor, ask: Call, state: RecordDict) -> Read:
     """From what the first ask of this fit left behind."""
     about = state.config_records.get(_ABOUT, ConfigRecord())
     if about.get("of") != _of(ask, there):
@@ -192,5 +194,5 @@ def _kept(plan: Plan, data: Dataset, there: Tensor, ask: Ask, state: RecordDict)
     return layer, features(plan.model, params, buffers, data, there)
 
 
-def _of(ask: Ask, there: Tensor) -> str:
+def _of(ask: Call, there: Tensor) -> str:
     return f"round {ask.round}, client {ask.client}, {len(there)} examples"

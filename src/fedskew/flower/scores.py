@@ -13,9 +13,8 @@ from flwr.supercore import log
 from torch.nn.functional import cross_entropy
 
 from fedskew.core.evaluation import Evaluation, predict
-from fedskew.core.settings import dtype_of
 from fedskew.flower.data import Node
-from fedskew.flower.messages import Ask, Score
+from fedskew.flower.messages import Call, Score
 from fedskew.runs.run import Run
 from fedskew.simulation.plan import Plan
 
@@ -28,12 +27,12 @@ class Pooled(Evaluation):
     measured_on: int = 0
 
 
-def score_of(run: Run, node: Node, ask: Ask) -> Score:
+def score_of(run: Run, node: Node, ask: Call) -> Score:
     """The node's side: what the server's model is worth there, in evaluation mode."""
     node.check_asked(ask.client)
     data = node.federation.dataset
     model, labels = Plan.of(run, data).model, data.y_test
-    logits = predict(model, ask.params, ask.buffers, data, data.x_test, dtype_of(run.precision))
+    logits = predict(model, ask.server.params, ask.server.buffers, data, data.x_test)
     correct = int((logits.argmax(-1) == labels).sum())
     loss = float(cross_entropy(logits.double(), labels, reduction="sum"))
     log(INFO, "round %s: client %s gets %s of %s test examples right", ask.round, ask.client, correct, len(labels))

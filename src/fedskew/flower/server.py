@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 from logging import INFO, WARNING
 from typing import Any
 
@@ -22,7 +23,6 @@ from fedskew.core import spec, tree
 from fedskew.core.evaluation import Evaluation, evaluate_model
 from fedskew.core.own import told
 from fedskew.core.round import Server
-from fedskew.core.settings import dtype_of
 from fedskew.core.tree import Params
 from fedskew.data import Dataset, Nodes, facts
 from fedskew.flower.measures import checked
@@ -81,7 +81,7 @@ def federate(
     if evaluate is not None:
         measured = "by evaluate"
     elif isinstance(known, Dataset):
-        evaluate, measured = _on_test_set(plan, known), "on the test set"
+        evaluate, measured = partial(_on_test_set, plan, known), "on the test set"
     if evaluate is None and wrap is not None:
         log(INFO, "nodes are not asked to measure the model: their answers would have no noise")
     strategy = LabelSkew(plan, rules, nodes_evaluate=evaluate is None and wrap is None, fits_readout=True)
@@ -231,9 +231,8 @@ def _as_tensors(strategy: LabelSkew) -> tuple[Tensor, Params]:
     return clients, {"absorbed": rounds, **tree.prefix(reach, "reach")}
 
 
-def _on_test_set(plan: Plan, data: Dataset) -> Evaluate:
-    dtype = dtype_of(plan.run.precision)
-    return lambda server: evaluate_model(plan.model, server.used, server.buffers, data, dtype)
+def _on_test_set(plan: Plan, data: Dataset, server: Server) -> Evaluation:
+    return evaluate_model(plan.model, server.used, server.buffers, data)
 
 
 def _wrapped(wrap: Wrap, strategy: LabelSkew) -> Strategy:

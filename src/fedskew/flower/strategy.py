@@ -1,11 +1,11 @@
 """The server's side: the global model, updated by the clients with valid answers."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import fields, replace
 from logging import INFO, WARNING
 from math import isfinite
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import torch
@@ -19,21 +19,18 @@ from fedskew.core import tree
 from fedskew.core.evaluation import Evaluation
 from fedskew.core.federation import weights_of
 from fedskew.core.own import drawing
-from fedskew.core.round import Update, join, server_update
+from fedskew.core.round import Server, Update, join, server_update
 from fedskew.flower.limits import Move, Norms, check_reach, learnt, most_examples
 from fedskew.flower.messages import (
     CONFIG,
     PARAMS,
     Answer,
-    Ask,
     Call,
     Score,
     decode_answer,
     decode_score,
-    encode_ask,
     encode_call,
     from_record,
-    model_records,
     server_records,
     to_record,
 )
@@ -44,6 +41,7 @@ from fedskew.flower.scores import pooled
 from fedskew.simulation.plan import Plan, sampled_clients, usable_device
 from fedskew.simulation.simulation import is_evaluated
 
+T = TypeVar("T")
 _NAMED = 8
 """How many clients a message names."""
 
@@ -77,7 +75,7 @@ class LabelSkew(Strategy):
         self._post = Post(plan.run.hash, self.rules.round_timeout, self.rules.resend_after)
         self._device = usable_device(plan.run.device)
         self._message = plan.message_like(self.server)
-        self._calls, self._asks, self._sent = dict[int, Call](), dict[int, Ask](), list[Message]()
+        self._calls, self._sent = dict[int, Call](), list[Message]()
         self._needed, self._met, self._clipped = 0, False, 0.0
         self._faults = dict[str, str]()
 
@@ -98,16 +96,12 @@ class LabelSkew(Strategy):
         if absent:
             log(WARNING, "round %s: no node is client %s%s", server_round, _listed(absent), self.roll.problems)
         self._calls = {
-            nodes[client]: Call(self.plan.run.hash, client, server_round, self.absorbed.get(client, 0), self.sent)
+            nodes[client]: Call(self.plan.run.hash, client, server_round, self.sent, self.absorbed.get(client, 0))
             for client in sampled
             if client in nodes
         }
         self._check_called(server_round, len(self._calls), "have joined")
-        shared = server_records(self.sent)
-        self._sent = [
-            Message(encode_call(call, shared, config), node, MessageType.TRAIN) for node, call in self._calls.items()
-        ]
-        return self._sent
+        return self._messages(MessageType.TRAIN, self.sent, config)
 
     def _name_lost_states(self, round: int) -> None:
         """Warn of nodes that have joined without the state that their client's last counted round made."""
@@ -144,43 +138,54 @@ class LabelSkew(Strategy):
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
     ) -> Iterable[Message]:
         """In rounds that the nodes measure, the model as it is used, to each present node with test examples."""
-        run, model = self.plan.run, (self.server.used, self.server.buffers)
+        run, model = self.plan.run, Server(self.server.used, self.server.buffers, {}, {})
         tested = self.roll.tested if self.nodes_evaluate and is_evaluated(run, server_round) else {}
-        self._asks = {node: Ask(run.hash, client, server_round, *model, {}) for client, node in tested.items()}
-        records = model_records(*model) if tested else {}
-        self._sent = [Message(encode_ask(ask, records), node, MessageType.EVALUATE) for node, ask in self._asks.items()]
+        self._calls = {node: Call(run.hash, client, server_round, model) for client, node in tested.items()}
+        return self._messages(MessageType.EVALUATE, model)
+
+    def _messages(self, kind: str, server: Server, config: ConfigRecord | None = None) -> list[Message]:
+        """The calls to nodes, which share this model."""
+        shared = server_records(server) if self._calls else {}
+        self._sent = [Message(encode_call(call, shared, config), node, kind) for node, call in self._calls.items()]
         return self._sent
 
     def aggregate_evaluate(self, server_round: int, replies: Iterable[Message]) -> MetricRecord | None:
         """What the nodes that answered properly measured; None if there is no such node. The model is at fault if most
         nodes find that its loss is no number."""
-        scores, self.measured = self._scores(server_round, replies), None
+        scores = {node: score for node, _, score in self._valid(server_round, replies, self._score)}
+        self.measured = None
         wrong = [node for node, score in scores.items() if not isfinite(score.loss)]
-        if 2 * len(wrong) <= len(self._asks):
+        if 2 * len(wrong) <= len(self._calls):
             for node in wrong:
                 error = ValueError(f"loss is {scores[node].loss}; allowed: finite numbers")
                 self.refuse(server_round, node, scores.pop(node).client, error)
-        if self._asks:
+        if self._calls:
             said = "round %s: %s of %s nodes with test examples have measured the model, on %s examples"
-            asked, total = len(self._asks), sum(score.examples for score in scores.values())
+            asked, total = len(self._calls), sum(score.examples for score in scores.values())
             log(INFO if len(scores) == asked else WARNING, said, server_round, len(scores), asked, total)
         if not scores:
             return None
         found = self.measured = pooled(sorted(scores.values(), key=lambda score: score.client))
         return MetricRecord({"clients": len(scores), "accuracy": found.accuracy, "loss": found.loss})
 
-    def _scores(self, round: int, replies: Iterable[Message]) -> dict[int, Score]:
-        """Valid scores by node; a loss may be no number."""
-        found = dict[int, Score]()
+    def _score(self, content: RecordDict, call: Call, node: int) -> Score:
+        score = decode_score(content, call)
+        self.check_examples(score.examples, node, "tests")
+        return score
+
+    def _valid(
+        self, round: int, replies: Iterable[Message], read: Callable[[RecordDict, Call, int], T]
+    ) -> list[tuple[int, Message, T]]:
+        """Valid replies in order, with their nodes and what was read."""
+        found = []
         for node, reply in with_nodes(self._sent, replies):
+            call = self._calls.get(node)
             try:
-                if node not in self._asks:
-                    raise ValueError("this node was not asked to evaluate")
-                score = decode_score(content_of(reply), self._asks[node])
-                self.check_examples(score.examples, node, "tests")
-                found[node] = score
+                if call is None:
+                    raise ValueError("this node was not asked")
+                found.append((node, reply, read(content_of(reply), call, node)))
             except ValueError as error:
-                self.refuse(round, node, self._asks[node].client if node in self._asks else "unknown", error)
+                self.refuse(round, node, "unknown" if call is None else call.client, error)
         return found
 
     def exchange(self, grid: Grid, messages: Sequence[Message]) -> list[Message]:
@@ -206,12 +211,7 @@ class LabelSkew(Strategy):
 
     def _answered(self, round: int, replies: Iterable[Message]) -> list[tuple[Message, Answer]]:
         """Answers in order, without invalid ones."""
-        found = []
-        for node, reply in with_nodes(self._sent, replies):
-            try:
-                found.append((reply, self._answer(reply, node)))
-            except ValueError as error:
-                self.refuse(round, node, self._calls[node].client if node in self._calls else "unknown", error)
+        found = [(reply, answer) for _, reply, answer in self._valid(round, replies, self._answer)]
         return self._within_reach(round, found) if self.rules.max_norm == "auto" else found
 
     def _within_reach(self, round: int, found: list[tuple[Message, Answer]]) -> list[tuple[Message, Answer]]:
@@ -237,11 +237,7 @@ class LabelSkew(Strategy):
             raise RuntimeError(problem) from error
         log(WARNING, problem)
 
-    def _answer(self, reply: Message, node: int) -> Answer:
-        content = content_of(reply)
-        call = self._calls.get(node)
-        if call is None:
-            raise ValueError("this node was not asked for an answer")
+    def _answer(self, content: RecordDict, call: Call, node: int) -> Answer:
         answer = decode_answer(content, call, self._message, self._device)
         self.check_examples(answer.examples, node)
         expected = self.plan.steps(answer.examples)

@@ -187,7 +187,7 @@ def _path(model: Model, federation: Federation, name: str, setting: Setting, pla
 
 
 def _accuracy(model: Model, params: Params, data: Dataset) -> list[float | None]:
-    return evaluate_model(model, params, {}, data, _TYPE).per_class_accuracy
+    return evaluate_model(model, params, {}, data).per_class_accuracy
 
 
 def _pooled_loss(model: Model, data: Dataset, vectors: Tensor) -> Tensor:

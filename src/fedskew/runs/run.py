@@ -18,7 +18,7 @@ from fedskew.models import GIVEN, MODELS
 from fedskew.optimizers import OPTIMIZERS, Optimizer, sgd
 from fedskew.partition import PARTITIONS
 from fedskew.runs.given import with_specs
-from fedskew.runs.schedules import SCHEDULES
+from fedskew.runs.schedules import NEED_ROUNDS
 from fedskew.runs.specs import ALL_PARTITIONS, WRITTEN_OUT, built_schedule, by_content, by_name, files_of
 from fedskew.runs.store import Folder, StoreError
 from fedskew.runs.versions import DECIDING_NOTHING, result_version
@@ -171,7 +171,7 @@ class Run(BaseModel):
     def hash(self) -> str:
         """Sixteen hexadecimal digits over everything that decides the result."""
         kept = self.model_dump(exclude=_NOT_HASHED)
-        if SCHEDULES[spec.name_in(self.lr_schedule)].needs_rounds:
+        if spec.name_in(self.lr_schedule) in NEED_ROUNDS:
             kept["rounds"] = self.rounds
         if not self.validation:
             del kept["validation"]  # so that runs from before there was such a field keep their hash

@@ -110,9 +110,9 @@ class Plan:
 
     def check_model(self, server: Server, known: Dataset | Nodes) -> None:
         """Check one output, so that a model that does not fit its data gives a clear error."""
-        data, dtype = _examples(known, server), dtype_of(self.run.precision)
+        data = _examples(known, server)
         try:
-            logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2], dtype)
+            logits = predict(self.model, server.params, server.buffers, data, data.x_test[:2])
         except OutputError as error:
             raise ValueError(f"{self.run.model}: {error}") from None
         except Exception as error:

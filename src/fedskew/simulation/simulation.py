@@ -203,7 +203,7 @@ class Simulation:
         if not (now or is_evaluated(self.run, self.round)):
             return None
         server, data = self.server, self.federation.dataset
-        here = None if self.ranks.rank else evaluate_model(self.model, server.used, server.buffers, data, self.dtype)
+        here = None if self.ranks.rank else evaluate_model(self.model, server.used, server.buffers, data)
         return Evaluation(**self.ranks.broadcast(here and asdict(here)))
 
     def read_out(self) -> int:
@@ -226,7 +226,7 @@ class Simulation:
             return None
         there = torch.from_numpy(held_out).to(self.device)
         x, y = data.x_train[there], data.y_train[there]
-        logits = predict(self.model, server.used, server.buffers, data, x, self.dtype)
+        logits = predict(self.model, server.used, server.buffers, data, x)
         return (logits.argmax(-1) == y).double().mean().item()
 
     @property

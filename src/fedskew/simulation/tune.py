@@ -17,7 +17,7 @@ from fedskew.core import spec
 from fedskew.knobs import LR, Choices, Knob, Range, find_argument, knobs_of, short_without
 from fedskew.runs.measures import end
 from fedskew.runs.run import Run, check_seeds
-from fedskew.runs.schedules import SCHEDULES
+from fedskew.runs.schedules import NEED_ROUNDS
 from fedskew.runs.store import Store
 from fedskew.runs.summary import setting_text
 from fedskew.simulation.compare import Comparison
@@ -264,7 +264,7 @@ def _check(fields: Mapping[str, Any], methods: Sequence[str], values: Mapping[st
 
 def _check_continued(tries: Sequence[Try]) -> None:
     for schedule in (each.runs[0].lr_schedule for each in tries):
-        if SCHEDULES[spec.name_in(schedule)].needs_rounds:
+        if spec.name_in(schedule) in NEED_ROUNDS:
             raise ValueError(f"halving continues runs, and lr_schedule {schedule} depends on how long a run is")
 
 
