@@ -42,11 +42,11 @@ def draw(results: Results, folder: Path) -> list[Path]:
             cells.append({"name": named(cell), "gains": {"paper": [] if printed is None else [printed], **gains}})
     labels = {
         "paper": "the paper",
-        "stated": f"ours without momentum and crops, {_length(found['stated'])}",
-        "usual": f"ours with momentum and crops, {_length(found['usual'])}",
+        "stated": f"ours without momentum and crops, {_extent(found['stated'])}",
+        "usual": f"ours with momentum and crops, {_extent(found['usual'])}",
     }
     title = "What FedLC gains over FedAvg on CIFAR-10, from strong to mild skew"
-    note = "ours: means of the last ten rounds, dots are seeds, where there are several; the paper: last round"
+    note = "ours: means of the last ten rounds, dots are seeds; the paper: last round"
     return gain_figure(folder / CHART, cells, labels, title, note)
 
 
@@ -300,6 +300,11 @@ def _each_gain(claim: Claim) -> list[float]:
 
 def _length(found: Mapping[str, Claim]) -> str:
     return _rounds(found.values()) if found else "not run"
+
+
+def _extent(found: Mapping[str, Claim]) -> str:
+    gains = [claim.against(BASELINE) for claim in found.values()]
+    return f"{_length(found)}, {seeds(gains)}" if gains else _length(found)
 
 
 def _rounds(found: Iterable[Claim]) -> str:
