@@ -152,7 +152,7 @@ def _runs(table: Table, profile: Profile, rows: Sequence[Mapping[str, Any]]) -> 
     for row in rows:
         if ours := row["ours"]:
             runs = ", ".join(f"{seed}: {name}" for seed, name in zip(ours["seeds"], ours["hashes"], strict=True))
-            places = f" (on {ours['device']}, first seed first)" if "," in ours["device"] else ""
+            places = f" (on {ours['device'].replace(', ', ' and ')})" if "," in ours["device"] else ""
             by_method.setdefault(row["method"], []).append(f"{row['cell']} {runs}{places}")
     yield '<details markdown="1">\n<summary>Runs by seed, and the commands that do them</summary>'
     yield "\n".join(f"- `{method}`: {'; '.join(runs)}" for method, runs in by_method.items())

@@ -419,10 +419,13 @@ def test_with_jobs_a_run_that_fails_does_not_stop_the_others(capsys):
 
 @pytest.mark.parametrize("command", [("compare", "--algorithm", "fedavg,fedlc"), ("sweep", "--batch-size", "16,32")])
 def test_if_every_run_diverged_the_command_fails_after_it_has_told(capsys, command):
-    code, out, err = call(capsys, *command, "--dataset", "digits", "--rounds", "3", "--seeds", "3", "--lr", "1e30")
+    diverging = "--dataset", "digits", "--rounds", "3", "--seeds", "3", "--lr", "1e30"
+    code, out, err = call(capsys, *command, *diverging)
     assert (code, err) == (1, "fedskew: every run diverged; a smaller lr may help\n")
     assert out.count("3 diverged") == 2
     assert "last ten" not in out
+    code, out, _ = call(capsys, *command, *diverging, "--json")
+    assert (code, [row["diverged"] for row in json.loads(out)["rows"]]) == (1, [3, 3])
 
 
 def test_what_a_process_has_told_before_it_died_is_not_told_again(capsys, monkeypatch):
@@ -840,6 +843,18 @@ def test_an_interruption_that_python_swallowed_is_noticed_after_the_round(capsys
     assert Path("runs").exists()
     listed = json.loads(call(capsys, "runs", "list", "--json")[1])
     assert listed[0]["progress"] == "3/6"
+
+
+def test_so_it_is_between_the_rounds_of_a_comparison(capsys, monkeypatch):
+    def swallowing(run, record):
+        if record.round == 3:
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    monkeypatch.setattr(tracking, "Several", lambda _: swallowing)
+    assert call(capsys, "compare", "-a", "fedavg,fedlc", *SMALL)[0] == 130
+    (row,) = json.loads(call(capsys, "runs", "list", "--json")[1])
+    assert row["progress"] == "3/6"
 
 
 def test_an_interruption_before_the_first_round_keeps_nothing(capsys, monkeypatch):

@@ -341,7 +341,7 @@ def test_show_far_from_published_results_says_that_there_are_none(
     code, out, err = call(capsys, "paper", "list")
     assert clone in err
     assert re.search(r"^table1 .* no estimate *$", out, re.M)
-    assert out.endswith("also published; no estimate: no such run on this device yet\n")
+    assert out.endswith("there or published; no estimate: no such run on this device yet\n")
 
 
 def publish(folder: Path, profile: str, precision: str, seeds: int = 1) -> None:

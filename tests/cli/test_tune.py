@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from fedskew.simulation import jobs
 from tests.cli.calling import call
 
 pytestmark = pytest.mark.usefixtures("in_a_folder_of_its_own")
@@ -56,6 +57,15 @@ def test_tries_are_listed_with_what_they_reach_on_held_out_examples(capsys):
     assert found == sorted(found, reverse=True)
 
 
+def test_if_every_chosen_run_diverged_the_command_fails_after_it_has_told(capsys):
+    asked = ["tune", *SMALL, "--algorithm", "fedavg", "--lr", "1.58e37", "--seeds", "1"]  # the tries get through
+    code, out, err = call(capsys, *asked)
+    assert "1 diverged" in out
+    assert (code, err.splitlines()[-1]) == (1, "fedskew: every run diverged; a smaller lr may help")
+    code, out, _ = call(capsys, *asked, "--json")
+    assert (code, json.loads(out)["rows"][0]["diverged"]) == (1, 1)
+
+
 def test_it_says_if_methods_had_unequal_numbers_of_tries(capsys):
     listed = ["--algorithm", "fedavg,fedlc", "--tau", "1,2", "--lr", "0.1", "--seeds", "1"]
     said = "methods had unequal numbers of tries, which favours those with more: fedavg 1, fedlc 2"
@@ -63,14 +73,16 @@ def test_it_says_if_methods_had_unequal_numbers_of_tries(capsys):
     assert "unequal" not in call(capsys, *TUNE)[2]
 
 
-def test_jobs_choose_what_one_process_chooses(capsys):
-    found = []
-    for jobs in ("1", "2"):
-        where = ["--runs", f"runs{jobs}", "--jobs", jobs, "--halving", "--choosing-seeds", "2"]
+def test_jobs_choose_what_one_process_chooses(capsys, monkeypatch):
+    found, used, in_jobs = [], [], jobs.in_jobs
+    monkeypatch.setattr(jobs, "in_jobs", lambda groups, *how: used.append(len(groups)) or in_jobs(groups, *how))
+    for number in ("1", "2"):
+        where = ["--runs", f"runs{number}", "--jobs", number, "--halving", "--choosing-seeds", "2"]
         code, out, err = call(capsys, *TUNE, *where, "--json")
         assert (code, err) == (0, "")
         found.append(json.loads(out))
     one, two = found
+    assert used == [6, 4, 2], "all tries, the better ones, and the comparison"
     assert two["runs"] == one["runs"]
     for name, method in one["methods"].items():
         assert two["methods"][name]["chosen"] == method["chosen"]

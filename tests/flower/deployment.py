@@ -49,8 +49,8 @@ def free_ports(many: int) -> list[int]:
 
 def _take(port: int) -> int:
     taken = socket.socket()
-    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     taken.bind(("127.0.0.1", port))
+    taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # not before: others hold their ports so, too
     _TAKEN.append(taken)
     return taken.getsockname()[1]
 

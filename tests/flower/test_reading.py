@@ -167,7 +167,7 @@ def lost(reply):
 
 BAD = {
     "not finite": with_array(lambda x: np.full_like(x, np.nan)),
-    "shape": with_array(lambda x: x[:-1]),
+    "has shape": with_array(lambda x: x[:-1]),
     "float64 for": with_array(lambda x: x.astype(np.float64)),
     "examples allow at most as many": with_array(lambda x: np.full_like(x, 1e4)),
     "layer has no": renamed("layer"),

@@ -17,6 +17,8 @@ from flwr.app import Array, Error, Message, RecordDict
 
 from fedskew.flower import Rules, client_app
 from fedskew.flower.server import federate
+from fedskew.flower.strategy import LabelSkew
+from fedskew.simulation.plan import Plan, build_federation
 from tests.flower.in_process import RUN, THREE, Nodes, in_order_of
 
 SCAFFOLD = RUN.model_copy(update={"algorithm": "fedlc+scaffold", "rounds": 4})
@@ -61,7 +63,7 @@ def unreadable(reply):
 
 BAD = {
     "not finite": with_array(lambda x: np.full_like(x, np.nan)),
-    "shape": with_array(lambda x: x[:-1]),
+    "has shape": with_array(lambda x: x[:-1]),
     "float64 for": with_array(lambda x: x.astype(np.float64)),
     "params has no": renamed("params"),
     "records are": with_a_record,
@@ -96,6 +98,32 @@ def test_a_bad_reply_is_refused_and_the_round_goes_on(problem, caplog):
     (refused,) = [text for text in caplog.messages if "is refused" in text]
     assert refused.startswith("round 1: the reply of node 101, client 1, is refused: ")
     assert problem in refused
+
+
+def test_a_reply_of_a_node_that_was_not_asked_is_refused(caplog):
+    Nodes(client_app(RUN), THREE)  # so that messages can be made
+    strategy = LabelSkew(Plan.of(RUN, build_federation(RUN).dataset))
+    reply = Message(RecordDict(), reply_to=Message(RecordDict(), 999, "evaluate"))
+    with caplog.at_level(logging.WARNING, "flwr"):
+        assert strategy.aggregate_evaluate(1, [reply]) is None
+    (said,) = [text for text in caplog.messages if "is refused" in text]
+    assert said == "round 1: the reply of node 999, client unknown, is refused: this node was not asked"
+
+
+@pytest.mark.parametrize("key", ["client", "round", "absorbed"])
+def test_a_call_that_lacks_something_is_refused_by_its_node(key, caplog):
+    grid, push = Nodes(client_app(SCAFFOLD), THREE), Nodes._push
+
+    def lacking(message):
+        if message.metadata.message_type == "train" and message.content["config"]["client"] == 1:
+            del message.content["config"][key]
+        return push(grid, message)
+
+    grid._push = lacking
+    with caplog.at_level(logging.WARNING, "flwr"):
+        federate(grid, SCAFFOLD.model_copy(update={"rounds": 1}), Rules())
+    (said,) = [text for text in caplog.messages if "is refused" in text]
+    assert f"no {key}" in said
 
 
 def test_a_bad_reply_may_fail_the_run():

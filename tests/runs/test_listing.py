@@ -1,6 +1,7 @@
 """What `fedskew runs` lists: what differs, what is asked for, and in which order."""
 
 import os
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,14 @@ def test_states(rows):
 )
 def test_order(rows, by, order):
     assert names(in_order(rows, by)) == order
+
+
+def test_runs_that_hold_out_examples_are_not_ranked_on_the_test_set(rows):
+    tries = [replace(row, held_out=held) for row, held in zip(rows, (0.5, None, 0.7, None), strict=True)]
+    assert names(in_order(tries, "accuracy")) == names(
+        [*in_order([tries[1], tries[3]], "accuracy"), tries[0], tries[2]]
+    )
+    assert names(in_order(tries, "held_out"))[:2] == names([tries[2], tries[0]])
 
 
 @pytest.mark.parametrize(

@@ -146,6 +146,15 @@ def test_halving_goes_on_with_the_better_half(monkeypatch, tmp_path):
     assert scores[0.001] < scores[0.5]
 
 
+def test_halving_keeps_the_better_and_of_equals_those_that_led_before(monkeypatch, tmp_path):
+    first = dict(zip((0.01, 0.02, 0.03, 0.04, 0.05, 0.06, 0.07, 0.08), (5, 6, 9, 8, 1, 1, 1, 7), strict=True))
+    with_scores(monkeypatch, lambda run: first[run.lr] / 10 if run.rounds == 1 else 0.9)
+    (choice,) = Tuning.of(DIGITS, ["fedavg"], {"lr": [*first]}, halving=True).choose(Store(tmp_path))
+    rounds = {each.values["lr"]: each.rounds for each in choice.tries}
+    assert rounds == dict(zip(first, (1, 2, 4, 4, 1, 1, 1, 2), strict=True))
+    assert choice.best.values["lr"] in (0.03, 0.04)
+
+
 def test_a_second_call_computes_nothing(monkeypatch, tmp_path):
     store = Store(tmp_path)
     tuning = Tuning.of(DIGITS, ["fedavg", "fedlc"], budget=3)

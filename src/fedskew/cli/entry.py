@@ -78,7 +78,6 @@ for name, (command, about) in _COMMANDS.items():
         settings = TAKES_ARGUMENTS if command in (sweep_command, tune_command) else None
         app.command(name, short_help=about, context_settings=settings)(command)
 
-typer.core.HAS_RICH = False  # it would escape brackets in help for rich, which does not print it
 _INTERRUPTED = 130
 _COMPLETE = "_FEDSKEW_COMPLETE"
 """Names what a shell asks for, `bash_source` first. typer's own way needs two options and reads this name otherwise."""
@@ -136,6 +135,7 @@ def _guarded(arguments: list[str]) -> int:
                 f"torchrun shares the work of `fedskew run`, not of {' '.join(arguments[:2]) or 'fedskew'}; "
                 "`fedskew paper run --shard k/n` shares a table's runs"
             )
+        typer.core.HAS_RICH = False  # it would escape brackets in help for rich, which does not print it
         command = typer.main.get_command(app)
         if asked := os.environ.get(_COMPLETE):
             from click.shell_completion import shell_complete

@@ -130,7 +130,7 @@ def paper_list(
     console().print(grid)
     say(
         "five seeds; done in this store or published (`paper run` repeats published runs, `--extend` does not), in the "
-        f"arithmetic of most runs; time left on {device_name(device)}, by runs of the same kind on one, also published"
+        f"arithmetic of most runs; time left on {device_name(device)}, by runs of the same kind there or published"
         + ("; no estimate: no such run on this device yet" if any(row["of_unknown_time"] for row in rows) else "")
     )
     if not any(row["done"] or row["shortened"] for row in rows):

@@ -116,7 +116,7 @@ def _print_rows(rows: Sequence["Listed"]) -> None:
         "accuracy %": ["" if row.held_out is not None else percent_of(row.accuracy) for row in rows],
         "held out %": ["" if row.held_out is None else percent_of(row.held_out) for row in rows],
     }
-    measured = {head: texts for head, texts in measures.items() if any(texts)} or {"accuracy %": [""] * len(rows)}
+    measured = {head: texts for head, texts in measures.items() if any(texts)}
     heads = "run", *first, *measured, "rounds", *(head.replace("_", " ") for head in kept if head != "method")
     grid = Grid(*heads, "written", keys=1 + len(first), lines=1)
     for i, row in enumerate(rows):

@@ -87,11 +87,15 @@ def _in_jobs(
                 key = whose[event.runs[0]]
                 left.append((key, event.runs))
                 if event.died:
-                    note(f"{''.join(key)}, run {event.runs[0].hash[:8]}: {event.reason}; it is done again")
+                    note(f"{_called(key)}, run {event.runs[0].hash[:8]}: {event.reason}; it is done again")
             else:
                 run, record = event
                 yield whose[run], run, record
     return left
+
+
+def _called(key: str | tuple[str, str]) -> str:
+    return key if isinstance(key, str) else "".join(key)
 
 
 def _busy_last(groups: "Sequence[Group[Key]]", store: "Store") -> "Iterator[Round[Key]]":
@@ -109,7 +113,7 @@ def _busy_last(groups: "Sequence[Group[Key]]", store: "Store") -> "Iterator[Roun
     try:
         yield from simulate_groups(busy, store)
     except StoreBusy as error:
-        names = ", ".join(dict.fromkeys("".join(key) for key, _ in busy))
+        names = ", ".join(dict.fromkeys(_called(key) for key, _ in busy))
         kept = "everything else is done and kept; " if len(busy) < len(groups) else ""
         raise StoreBusy(f"{error}, which {names} needs; {kept}the same command continues when that is done") from error
 

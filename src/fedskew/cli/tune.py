@@ -20,7 +20,7 @@ from fedskew.cli.options import (
     open_store,
     run_options,
 )
-from fedskew.cli.shared import decode, rounds_of, trained
+from fedskew.cli.shared import check_some_finished, decode, rounds_of, trained
 from fedskew.cli.shown_as import Baseline, Names, Style, display_names, renamed
 from fedskew.cli.terminal.grid import Grid
 from fedskew.cli.terminal.progress import (
@@ -114,6 +114,7 @@ def tune_command(
             "files": [str(path) for path in made],
         }
         print_json(cast("TunedMethods", document))
+        check_some_finished(rows)
         return
     if show:
         console().print(Grid.of(HEADS, try_cells(tries)))
@@ -123,6 +124,7 @@ def tune_command(
     if show:
         say_what_decides(rows)
         say_written(made)
+    check_some_finished(rows)
 
 
 def _methods(asked: Request) -> list[str]:

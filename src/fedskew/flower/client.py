@@ -142,7 +142,8 @@ def _other_files(run: Run, theirs: str) -> str:
 def _train(run: Run, message: Message, context: Context) -> Answer:
     device = usable_device(run.device)
     call = decode_call(message.content, device)
-    assert call.absorbed is not None
+    if call.absorbed is None:
+        raise ValueError("the call to train has no absorbed")
     node = load_node(run, context.node_config)
     node.check_asked(call.client)
     plan = Plan.of(run, node.federation.dataset)

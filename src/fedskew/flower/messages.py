@@ -122,9 +122,13 @@ def encode_call(call: Call, shared: Records, config: Mapping[str, Any] | None = 
 
 
 def decode_call(content: RecordDict, device: torch.device | str) -> Call:
-    about: dict[str, Any] = {name: content.config_records[CONFIG].get(name) for name in _ABOUT}
+    config: Mapping[str, Any] = content.config_records[CONFIG]
+    if missing := [name for name in ("client", "round") if name not in config]:
+        raise ValueError(f"the call has no {', '.join(missing)}")
+    absorbed = int(config["absorbed"]) if "absorbed" in config else None
     params, buffers, correction, layer = (_tree(content, name, device) for name in (PARAMS, BUFFERS, CORRECTION, LAYER))
-    return Call(**about, server=Server(params, buffers, correction, {}), layer=layer)
+    server = Server(params, buffers, correction, {})
+    return Call(str(config["run"]), int(config["client"]), int(config["round"]), server, absorbed, layer)
 
 
 def encode_answer(answer: Answer) -> RecordDict:

@@ -135,6 +135,8 @@ def in_order(rows: Sequence[Listed], by: str | None) -> list[Listed]:
 def _value(row: Listed, name: str) -> Any:
     if name == "date":
         return None if row.written is None else row.written.timestamp()
+    if name == "accuracy" and row.held_out is not None:
+        return None  # tries are not to be ranked on the test set
     return getattr(row, name) if name in _SORTED_DOWN else row.fields.get(name)
 
 

@@ -156,13 +156,14 @@ class Tuning:
     ) -> list[MethodTries]:
         """Run all tries, those of all methods before any goes on. Nothing here uses the test set. Without a store,
         halving begins surviving tries again."""
-        found = list(self.methods)
+        found, orders = list(self.methods), [list(range(len(choice.tries))) for choice in self.methods]
         for level in range(max(len(self._rungs(choice)) for choice in found)):
-            due = [self._due(choice, level) for choice in found]
+            due = [self._due(choice, level, order) for choice, order in zip(found, orders, strict=True)]
             groups = [(choice.name, runs) for choice, each in zip(found, due, strict=True) for runs in each.values()]
             with closing(rounds_of(groups, store)) as rounds:
                 curves = _curves(rounds, watch)
             found = [_scored(choice, each, curves) for choice, each in zip(found, due, strict=True)]
+            orders = [_best_first(choice, each) for choice, each in zip(found, due, strict=True)]
         return found
 
     def comparison(self, choices: Sequence[MethodTries]) -> Comparison:
@@ -176,10 +177,9 @@ class Tuning:
             raise RuntimeError("every try of every method diverged; a smaller lr may help: --lr 0.001,0.003")
         return Comparison(runs)
 
-    def _due(self, choice: MethodTries, level: int) -> dict[int, list[Run]]:
-        """Which tries run at a level of halving, by position, and their runs of that length."""
+    def _due(self, choice: MethodTries, level: int, order: Sequence[int]) -> dict[int, list[Run]]:
+        """Which tries of this order run at a level of halving, by position, and their runs of that length."""
         left, rounds = dict(enumerate(self._rungs(choice))).get(level, (0, 0))
-        order = sorted(range(len(choice.tries)), key=lambda i: _standing(choice.tries[i]), reverse=True)
         return {i: [run.model_copy(update={"rounds": rounds}) for run in choice.tries[i].runs] for i in order[:left]}
 
     def _rungs(self, choice: MethodTries) -> list[tuple[int, int]]:
@@ -232,6 +232,11 @@ def _scored(choice: MethodTries, due: Mapping[int, Sequence[Run]], curves: Mappi
         score = statistics.fmean(end([*curves[run].items()]) for run in runs) if known else None
         tries[i] = replace(tries[i], rounds=runs[0].rounds, score=score)
     return replace(choice, tries=tries)
+
+
+def _best_first(choice: MethodTries, order: Iterable[int]) -> list[int]:
+    """Tries by position; equal ones stay in their order."""
+    return sorted(order, key=lambda i: _standing(choice.tries[i]), reverse=True)
 
 
 def _try(fields: Mapping[str, Any], method: str, values: Values, seeds: Sequence[int], knobs: Sequence[Knob]) -> Try:
