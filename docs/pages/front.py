@@ -190,7 +190,9 @@ def _other_rate(results: Results) -> Iterator[str]:
     """The FedAvg of the map whose learning rate did best on held-out examples: what it has, and FedLC over it."""
     rows = [row for row in Map(mapped(CELL), CELL).rows(results, Choice()) if row["setting"].startswith("lr ")]
     known = {(row["setting"], row["method"]): row for row in rows if row["last_ten"] is not None}
-    base = max((row for (_, name), row in known.items() if name == BASELINE), key=_held_out, default=None)
+    base = max(
+        (row for (_, name), row in known.items() if name == BASELINE), key=lambda row: row["validation"], default=None
+    )
     mine, claim = base and known.get((base["setting"], "fedlc")), _claims(results, "usual").get(CELL)
     if base is None or mine is None or claim is None or base["seed"] not in (usual := by_seed(claim.ours[BASELINE])):
         return
@@ -204,10 +206,6 @@ def _other_rate(results: Results) -> Iterator[str]:
         f"{usual[base['seed']]:.1f} % with this seed after {rounds} rounds, and {mean:.1f} % on average "
         f"({many([len(usual)])}). What FedLC gains over the best FedAvg of any rate is not known."
     )
-
-
-def _held_out(row: Mapping[str, Any]) -> float:
-    return float(row["validation"])
 
 
 def _undecided(found: Mapping[str, Difference]) -> str:
